@@ -1,0 +1,13 @@
+"""BERT in JAX: pre-train, fine-tune and use BERT encoders on a laptop, a GPU or a TPU slice."""
+
+__version__ = "0.1.0"
+__all__ = ["load"]
+
+
+def __getattr__(name: str):
+    # Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
+    if name == "load":
+        from bert_jax.api import load
+
+        return load
+    raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")

@@ -1,0 +1,98 @@
+"""`bert-jax VERB`: parses flags and calls one function.
+
+Each verb is a function that adds its flags to a parser and returns what to run; its heavy imports stand inside
+that, so help stays instant. Verbs stand in the order of the journey from text to answer.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from bert_jax import __version__
+from bert_jax.errors import BertJaxError, nearest
+
+Run = Callable[[argparse.Namespace], None]
+VERBS: dict[str, tuple[Callable[[argparse.ArgumentParser], Run], str, str]] = {}
+
+
+def verb(summary: str, example: str):
+    def register(declare):
+        VERBS[declare.__name__.replace("_", "-")] = (declare, summary, example)
+        return declare
+
+    return register
+
+
+@verb("what a model directory holds, and what is odd about it", "bert-jax info path/to/model --json")
+def info(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("directory", help="a Hugging Face model directory")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.hub.info import report
+
+        print(report(args.directory, as_json=args.json))
+
+    return run
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one line that names the nearest right flag."""
+
+    def error(self, message: str):
+        if "unrecognized arguments: " in message:
+            wrong = message.split("unrecognized arguments: ")[1].split()[0]
+            known = [flag for action in self._actions for flag in action.option_strings if flag[:2] == "--"]
+            message = f"unknown argument {wrong}; {nearest(wrong.split('=')[0], known)}"
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def parser_of(name: str) -> tuple[Parser, Run]:
+    declare, summary, example = VERBS[name]
+    parser = Parser(
+        prog=f"bert-jax {name}",
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example: {example}",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    return parser, declare(parser)
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help"):
+        width = max(map(len, VERBS))
+        print("usage: bert-jax VERB [...]\n\nBERT in JAX, from raw text to answers. The verbs:\n")
+        for name, (_, summary, _) in VERBS.items():
+            print(f"  {name:<{width}}  {summary}")
+        print("\nbert-jax VERB --help shows a verb's flags and an example.")
+        return 0
+    if argv[0] == "--version":
+        print(f"bert-jax {__version__}")
+        return 0
+    if argv[0] not in VERBS:
+        print(f'bert-jax: no verb "{argv[0]}"; {nearest(argv[0], VERBS)}', file=sys.stderr)
+        return 2
+    parser, run = parser_of(argv[0])
+    args = parser.parse_args(argv[1:])
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # a user sees our lines, not TensorFlow's
+    try:
+        run(args)
+    except BertJaxError as error:
+        if args.debug:
+            raise
+        print(f"bert-jax {argv[0]}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        if args.debug:
+            raise
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); say nothing more, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return 0

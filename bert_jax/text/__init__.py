@@ -1,0 +1,1 @@
+"""Text: tokenizers, vocabulary training and corpus readers."""

@@ -1,0 +1,1 @@
+"""Opens whichever tokenizer a model directory carries."""

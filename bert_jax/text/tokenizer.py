@@ -1,0 +1,62 @@
+"""What every tokenizer of the package offers; the kinds stand in files of their own beside this one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Text = str | tuple[str, str]  # a text, or a pair of texts
+
+
+@dataclass(frozen=True)
+class Special:
+    """Ids of the special tokens, under BERT's names (RoBERTa's <s> is `cls`, its </s> is `sep`)."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        return (self.pad, self.unk, self.cls, self.sep, self.mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """One text or pair as the encoder sees it, [CLS] and [SEP] included.
+
+    `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens; `segments` says
+    whether that text is the first or the second; `dropped` counts the tokens that `max_length` cut away.
+    """
+
+    ids: list[int]
+    segments: list[int]
+    offsets: list[tuple[int, int]]
+    dropped: int = 0
+
+
+class Tokenizer(Protocol):
+    special: Special
+    size: int  # highest id + 1, what an embedding table must at least hold
+    fingerprint: str  # changes when any text could get other ids
+
+    def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
+        """Texts or pairs with their special tokens; of a pair, the longer side is cut first."""
+        ...
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids alone, without special tokens: the fast path that prepares a corpus."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text for ids, special tokens left out."""
+        ...
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's entry for each id, special tokens included."""
+        ...
+
+    def save(self, directory) -> None:
+        """Writes the files from which this package and `transformers` open the same tokenizer."""
+        ...
