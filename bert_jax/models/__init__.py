@@ -1,0 +1,1 @@
+"""Models: the encoder's configuration, its layers, attention and heads, as pure functions of (params, batch, rng)."""

@@ -1,0 +1,161 @@
+"""Attention: one entry, several kernels, and a table of what each can do.
+
+Shapes: B rows, L tokens, H heads, K numbers a head. `mask [B, L]` is 1 on real tokens; `packs [B, L]`, where several
+sequences share a row, is 1..P inside each and 0 on padding. A query attends to the real tokens of its own pack, and,
+with a `window`, only to those at most that many places away. A query that may attend to nothing gets exact zeros.
+Kernels agree where `mask` is 1; what stands on padding is theirs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.errors import BertJaxError, nearest
+
+LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call asks of a kernel, known while it is traced."""
+
+    platform: str
+    length: int
+    head_size: int
+    dtype: str
+    packed: bool
+    window: int | None
+    dropout: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    run: Callable
+    refusal: Callable[[Request], str | None]  # why it can't serve a request; None where it can
+
+
+def attend(
+    q, k, v, mask, packs=None, *, window: int | None = None, dropout: float = 0.0, dropout_key=None,
+    kernel: str = "auto", platform: str | None = None,
+):  # fmt: skip
+    """q, k, v [B, L, H, K] -> [B, L, H, K]; `platform` is what the program will run on, by default this process's."""
+    request = Request(
+        platform or jax.default_backend(), q.shape[1], q.shape[3], str(q.dtype), packs is not None, window, dropout
+    )
+    run = KERNELS[choose(kernel, request)].run
+    return run(q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key)
+
+
+def choose(kernel: str, request: Request) -> str:
+    """The kernel's name for a request: the one asked for, or for "auto" the first that can serve it."""
+    if kernel == "auto":
+        return next(name for name, candidate in KERNELS.items() if candidate.refusal(request) is None)
+    if kernel not in KERNELS:
+        raise BertJaxError(f'no attention kernel "{kernel}"; {nearest(kernel, [*KERNELS, "auto"])}')
+    if reason := KERNELS[kernel].refusal(request):
+        raise BertJaxError(f'attention "{kernel}" {reason}; use attention="auto" or "xla"')
+    return kernel
+
+
+def allowed(mask, packs, window):
+    """Which query may see which key, [B, 1, L or 1, L] of bool.
+
+    >>> allowed(jnp.ones((1, 4)), jnp.array([[1, 1, 2, 0]]), None)[0, 0].astype(int).tolist()
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    """
+    allow = mask[:, None, None, :] > 0
+    if packs is not None:
+        allow &= (packs[:, None, :, None] == packs[:, None, None, :]) & (packs[:, None, :, None] > 0)
+    if window is not None:
+        place = jnp.arange(mask.shape[1])
+        allow &= jnp.abs(place[:, None] - place[None, :]) <= window
+    return allow
+
+
+def drop(x, rate: float, key):
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+
+
+def xla(q, k, v, mask, packs, *, window, dropout, dropout_key):
+    allow = allowed(mask, packs, window)
+    scores = jnp.einsum("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, preferred_element_type=jnp.float32)
+    weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
+    if dropout:
+        weights = drop(weights, dropout, dropout_key)
+    out = jnp.einsum("bhlm,bmhk->blhk", weights.astype(v.dtype), v)
+    return silence_dead(out, allow)
+
+
+def silence_dead(out, allow):
+    """Zeros for queries that see nothing: there softmax has nothing to choose from and its answer is noise."""
+    alive = allow.any(-1)[:, 0, :, None, None]  # [B, L or 1, 1, 1]
+    return jnp.where(alive, out, 0)
+
+
+def cudnn(q, k, v, mask, packs, *, window, dropout, dropout_key):
+    allow = allowed(mask, packs, None)
+    allow_all = jnp.broadcast_to(allow, (*allow.shape[:2], q.shape[1], q.shape[1]))
+    return silence_dead(jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn"), allow)
+
+
+def cudnn_refusal(request: Request) -> str | None:
+    if request.platform not in ("gpu", "cuda"):
+        return f"needs an NVIDIA GPU, and this program is for {request.platform}"
+    if request.dtype not in ("bfloat16", "float16"):
+        return f'computes in bfloat16, not {request.dtype}: set dtype="bfloat16"'
+    if request.dropout:
+        return "has no dropout inside: set attention_dropout=0"
+    if request.window is not None:
+        return "has no two-sided window"
+    if request.head_size % 8 or request.head_size > 128:
+        return f"takes heads of a multiple of 8 up to 128, not {request.head_size}"
+    return None
+
+
+def splash(q, k, v, mask, packs, *, window, dropout, dropout_key, interpret: bool = False):
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask
+
+    _, L, H, K = q.shape
+    one_head = (
+        splash_attention_mask.FullMask((L, L))
+        if window is None
+        else splash_attention_mask.LocalMask((L, L), (window, window), 0)
+    )
+    block = next(size for size in (512, 384, 256, LANES) if L % size == 0)
+    kernel = splash_attention_kernel.make_splash_mha(
+        splash_attention_mask.MultiHeadMask([one_head] * H),
+        block_sizes=splash_attention_kernel.BlockSizes(
+            block_q=block, block_kv=block, block_kv_compute=block,
+            block_q_dkv=block, block_kv_dkv=block, block_kv_dkv_compute=block,
+            use_fused_bwd_kernel=True,
+        ),  # fmt: skip
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=interpret,
+    )
+    # Splash knows padding and packs as one idea: tokens attend within their own segment. Padding is segment 0.
+    segments = (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
+    heads_first = [x.transpose(0, 2, 1, 3) for x in (q * K**-0.5, k, v)]
+    ids = splash_attention_kernel.SegmentIds(q=segments, kv=segments)
+    out = jax.vmap(kernel)(*heads_first, segment_ids=ids).transpose(0, 2, 1, 3)
+    return jnp.where((segments > 0)[:, :, None, None], out, 0)
+
+
+def splash_refusal(request: Request) -> str | None:
+    if request.platform != "tpu":
+        return f"needs a TPU, and this program is for {request.platform}"
+    if request.length % LANES:
+        return f"takes lengths that are multiples of {LANES}, not {request.length}"
+    if request.dropout:
+        return "has no dropout inside: set attention_dropout=0"
+    return None
+
+
+# In the order in which "auto" asks; XLA serves every request.
+KERNELS = {
+    "splash": Kernel(splash, splash_refusal),
+    "cudnn": Kernel(cudnn, cudnn_refusal),
+    "xla": Kernel(xla, lambda request: None),
+}

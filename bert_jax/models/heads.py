@@ -1,0 +1,166 @@
+"""Heads: what is read off the hidden states. A head knows nothing of the encoder that made them.
+
+`HEADS` says of each head how it is built, what it reads, and what its parameters are called in published checkpoints
+(`kernel` is a torch `weight` transposed). Whoever adds a head adds an entry; nothing else lists them.
+"""
+
+from dataclasses import dataclass, field
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.layers import ACTIVATIONS, dense, initial, norm
+
+PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry: it can neither win nor weigh
+
+
+class Pooler(nn.Module):
+    """[CLS] states [..., D] -> tanh of a dense layer, [..., D]."""
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, cls):
+        return jnp.tanh(dense(self.config, self.config.hidden_size, "dense")(cls))
+
+
+class MaskedLM(nn.Module):
+    """Hidden states -> logits over the vocabulary, [B, K, V] at `target_positions [B, K]` or [B, L, V] without them."""
+
+    config: EncoderConfig
+    labels: int
+
+    @nn.compact
+    def __call__(self, hidden, batch, words, train: bool):
+        c = self.config
+        if "target_positions" in batch:
+            hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
+        hidden = norm(c)(ACTIVATIONS[c.activation](dense(c, c.hidden_size, "transform")(hidden)))
+        if not c.tied_decoder:
+            words = self.param("decoder", initial(c), words.shape)
+        bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
+        logits = jnp.einsum("bkd,vd->bkv", hidden, words.astype(hidden.dtype), preferred_element_type=jnp.float32)
+        return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
+
+
+class Linear(nn.Module):
+    """States [..., D] -> float32 logits [..., labels], with dropout before where `rate` says so."""
+
+    config: EncoderConfig
+    labels: int
+    rate: float = 0.0
+
+    @nn.compact
+    def __call__(self, states, batch, words, train: bool):
+        states = nn.Dropout(self.rate, deterministic=not train)(states)
+        return dense(self.config, self.labels, "dense")(states).astype(jnp.float32)
+
+
+def next_sentence(config, labels, name=None):
+    return Linear(config, 2, name=name)
+
+
+def classifier(config, labels, name=None):
+    return Linear(config, labels, config.head_dropout, name=name)
+
+
+def answer_span(config, labels, name=None):
+    return Linear(config, 2, name=name)  # logits of the answer's start and of its end
+
+
+@dataclass(frozen=True)
+class Head:
+    build: type[nn.Module]
+    architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
+    pooled: bool = False  # reads the pooled [CLS] state; otherwise every token's
+    bert: dict[str, str] = field(default_factory=dict)  # our parameter -> its published name
+    roberta: dict[str, str] = field(default_factory=dict)
+
+
+CLASSIFIER = {"dense/kernel": "classifier.weight", "dense/bias": "classifier.bias"}
+ANSWER = {"dense/kernel": "qa_outputs.weight", "dense/bias": "qa_outputs.bias"}
+
+HEADS: dict[str, Head] = {
+    "mlm": Head(
+        MaskedLM,
+        "ForMaskedLM",
+        bert={
+            "transform/kernel": "cls.predictions.transform.dense.weight",
+            "transform/bias": "cls.predictions.transform.dense.bias",
+            "norm/scale": "cls.predictions.transform.LayerNorm.weight",
+            "norm/bias": "cls.predictions.transform.LayerNorm.bias",
+            "decoder": "cls.predictions.decoder.weight",
+            "bias": "cls.predictions.bias",
+        },
+        roberta={
+            "transform/kernel": "lm_head.dense.weight",
+            "transform/bias": "lm_head.dense.bias",
+            "norm/scale": "lm_head.layer_norm.weight",
+            "norm/bias": "lm_head.layer_norm.bias",
+            "decoder": "lm_head.decoder.weight",
+            "bias": "lm_head.bias",
+        },
+    ),
+    "nsp": Head(
+        next_sentence,
+        "ForNextSentencePrediction",
+        pooled=True,
+        bert={"dense/kernel": "cls.seq_relationship.weight", "dense/bias": "cls.seq_relationship.bias"},
+    ),
+    "classify": Head(
+        classifier,
+        "ForSequenceClassification",
+        pooled=True,
+        bert=CLASSIFIER,
+        # RoBERTa's classifier brings its own pooler, which is stored under the classifier's name.
+        roberta={"dense/kernel": "classifier.out_proj.weight", "dense/bias": "classifier.out_proj.bias"},
+    ),
+    "tag": Head(classifier, "ForTokenClassification", bert=CLASSIFIER, roberta=CLASSIFIER),
+    "answer": Head(answer_span, "ForQuestionAnswering", bert=ANSWER, roberta=ANSWER),
+}
+
+
+class Bert(nn.Module):
+    """An encoder with its heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and each head's logits by name}.
+
+    With `packs`, whatever is read at [CLS] has a place for each pack: [B, P, ...].
+    """
+
+    config: EncoderConfig
+    heads: tuple[str, ...] = ()
+    labels: int = 0  # of the heads whose number of outputs is the data's to say
+    pooler: bool = True
+
+    @nn.compact
+    def __call__(self, batch, train: bool = False):
+        encoder = Encoder(self.config, name="encoder")
+        hidden = encoder(batch, train)
+        outputs = {"hidden": hidden}
+        if self.pooler:
+            outputs["pooled"] = Pooler(self.config, name="pooler")(first_tokens(hidden, batch))
+        for name in self.heads:
+            head = HEADS[name]
+            states = outputs["pooled"] if head.pooled else hidden
+            module = head.build(self.config, self.labels, name=name)
+            outputs[name] = module(states, batch, encoder.embeddings.words, train)
+        return outputs
+
+
+def first_tokens(hidden, batch):
+    """The [CLS] states: [B, D], or [B, P, D] where sequences are packed."""
+    if "packs" not in batch:
+        return hidden[:, 0]
+    return jnp.take_along_axis(hidden, batch["cls_positions"][..., None], axis=1)
+
+
+def pool(hidden, mask, how: str = "mean", normalize: bool = True):
+    """Hidden states [B, L, D] -> one vector a row: the mean over real tokens or the [CLS] state, of length 1 if asked."""
+    hidden = hidden.astype(jnp.float32)
+    if how == "mean":
+        weight = mask[..., None].astype(jnp.float32)
+        vector = (hidden * weight).sum(1) / jnp.maximum(weight.sum(1), 1)
+    else:
+        vector = hidden[:, 0]
+    return vector / jnp.maximum(jnp.linalg.norm(vector, axis=-1, keepdims=True), 1e-12) if normalize else vector

@@ -1,0 +1,63 @@
+"""The layers that blocks and heads are made of, with BERT's initial values rather than Flax's."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.config import EncoderConfig
+
+ACTIVATIONS = {
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+}
+
+
+def initial(config: EncoderConfig):
+    """BERT's: a normal cut at two deviations, its spread not corrected for the cut (so 0.0176 where stddev is 0.02)."""
+    return nn.initializers.truncated_normal(config.init_stddev)
+
+
+def dense(config: EncoderConfig, features: int | tuple[int, ...], name: str, axis: int | tuple[int, ...] = -1):
+    return nn.DenseGeneral(features, axis=axis, dtype=config.dtype, kernel_init=initial(config), name=name)
+
+
+def norm(config: EncoderConfig, name: str = "norm"):
+    # The fast variance, E[x^2] - E[x]^2, is off by 1e-3 on inputs with an offset.
+    return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False, name=name)
+
+
+class Embeddings(nn.Module):
+    """Token + position + segment embeddings, normalised."""
+
+    config: EncoderConfig
+
+    def setup(self):
+        c = self.config
+        self.words = self.param("words", initial(c), (c.padded_vocab, c.hidden_size))
+        self.positions = self.param("positions", initial(c), (c.max_positions, c.hidden_size))
+        self.segments = self.param("segments", initial(c), (c.segment_types, c.hidden_size))
+        self.norm = norm(c, name=None)
+        self.dropout = nn.Dropout(c.dropout)
+
+    def __call__(self, batch, train: bool):
+        # take() turns an id out of range into NaN, which no later check can miss; indexing would clamp it in silence.
+        x = jnp.take(self.words, batch["tokens"], axis=0)
+        x += jnp.take(self.positions, positions(batch), axis=0)
+        x += jnp.take(self.segments, batch["segments"], axis=0)
+        return self.dropout(self.norm(x), deterministic=not train)
+
+
+def positions(batch):
+    """0, 1, 2 ... along each row, starting again where a new pack begins.
+
+    >>> positions({"tokens": jnp.zeros((1, 5)), "packs": jnp.array([[1, 1, 2, 2, 0]])}).tolist()
+    [[0, 1, 0, 1, 0]]
+    """
+    place = jnp.broadcast_to(jnp.arange(batch["tokens"].shape[1]), batch["tokens"].shape)
+    if "packs" not in batch:
+        return place
+    packs = batch["packs"]
+    begins = jnp.concatenate([jnp.ones_like(packs[:, :1], bool), packs[:, 1:] != packs[:, :-1]], axis=1)
+    return place - jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
