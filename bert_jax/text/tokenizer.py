@@ -26,14 +26,16 @@ class Special:
 class Encoding:
     """One text or pair as the encoder sees it, [CLS] and [SEP] included.
 
-    `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens; `segments` says
-    whether that text is the first or the second; `dropped` counts the tokens that `max_length` cut away.
+    `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens; `segments` are
+    what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` says where each text stands in
+    `ids`, one range per text; `dropped` counts the tokens that `max_length` cut away.
     """
 
     ids: list[int]
     segments: list[int]
     offsets: list[tuple[int, int]]
     dropped: int = 0
+    spans: tuple[range, ...] = ()
 
 
 class Tokenizer(Protocol):
@@ -43,6 +45,13 @@ class Tokenizer(Protocol):
 
     def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
         """Texts or pairs with their special tokens; of a pair, the longer side is cut first."""
+        ...
+
+    def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
+        """Each text in as many encodings of at most `max_length` as it needs, neighbours sharing `overlap` tokens.
+
+        Of a pair the second text is windowed, and the first one stands whole before each window.
+        """
         ...
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:

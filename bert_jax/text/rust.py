@@ -1,0 +1,89 @@
+"""Tokenizers whose work the Rust library `tokenizers` does: it holds the vocabulary and runs on all threads."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+
+import tokenizers
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.subwords import Pieces, Subwords, Template, clean
+from bert_jax.text.tokenizer import Special
+
+BATCH = 4096  # texts whose Rust encodings are alive at once
+
+
+class RustTokenizer(Subwords):
+    """A `tokenizers.Tokenizer` under the package's protocol.
+
+    `names` maps pad, unk, cls, sep and mask to the entries that play these parts.
+    """
+
+    def __init__(self, rust: tokenizers.Tokenizer, names: dict[str, str], template: Template | None = None):
+        rust.no_padding()
+        rust.no_truncation()
+        self.rust = rust
+        self.names = names
+        ids = {role: rust.token_to_id(name) for role, name in names.items()}
+        missing = [names[role] for role, known in ids.items() if known is None]
+        if missing:
+            raise BertJaxError(
+                f"the vocabulary lacks the special token{'s' * (len(missing) > 1)} {', '.join(missing)}; "
+                "add them to it, or name the entries that play their parts in special_tokens_map.json"
+            )
+        self.special = Special(**ids)
+        self.template = template or found_template(rust) or bert_template(self.special)
+        self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
+
+    @cached_property
+    def fingerprint(self) -> str:
+        parts = json.loads(self.rust.to_str())
+        # What decides ids; older files of the same tokenizer differ in decoder and post-processor only.
+        deciding = {key: parts[key] for key in ("normalizer", "pre_tokenizer", "model", "added_tokens")}
+        deciding["template"] = [self.template.prefix, self.template.middle, self.template.suffix, self.template.second]
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
+
+    def _pieces(self, texts: list[str]) -> list[Pieces]:
+        encoded = self._batches(self.rust.encode_batch, texts)
+        return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._batches(self.rust.encode_batch_fast, clean(texts))]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        special = self.special.all
+        return self.rust.decode([i for i in ids if i not in special], skip_special_tokens=True)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        for i in ids:
+            if not 0 <= i < self.size:
+                raise BertJaxError(f"id {i} is outside the vocabulary of {self.size} entries")
+        return [self.rust.id_to_token(i) or "" for i in ids]
+
+    @staticmethod
+    def _batches(encode, texts: list[str]):
+        for start in range(0, len(texts), BATCH):
+            yield from encode(texts[start : start + BATCH], add_special_tokens=False)
+
+
+def bert_template(special: Special) -> Template:
+    return Template((special.cls,), (special.sep,), (special.sep,), second=1)
+
+
+def roberta_template(special: Special) -> Template:
+    return Template((special.cls,), (special.sep, special.sep), (special.sep,), second=0)
+
+
+def found_template(rust: tokenizers.Tokenizer) -> Template | None:
+    """The template that a tokenizer.json prescribes, read off an encoded pair; None where it adds no special token."""
+    if rust.post_processor is None:
+        return None
+    pair = rust.encode("a", "a")
+    sides, ids, segments = pair.sequence_ids, pair.ids, pair.type_ids
+    if None not in sides:
+        return None
+    first, second = sides.index(0), sides.index(1)
+    middle = first + sides.count(0)
+    suffix = second + sides.count(1)
+    return Template(tuple(ids[:first]), tuple(ids[middle:second]), tuple(ids[suffix:]), second=segments[second])

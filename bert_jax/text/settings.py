@@ -1,0 +1,85 @@
+"""The small files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer
+
+from bert_jax.errors import BertJaxError
+
+ROLES = ("pad", "unk", "cls", "sep", "mask")
+KEPT = ("model_max_length",)  # says nothing about ids, but who opens the saved directory reads it
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the files say: `config` as it stands, special tokens by role, tokens added behind the vocabulary by id."""
+
+    config: dict = field(default_factory=dict)
+    special: dict[str, AddedToken] = field(default_factory=dict)
+    added: dict[int, AddedToken] = field(default_factory=dict)
+    where: str = "tokenizer"
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {role: token.content for role, token in self.special.items()}
+
+    @classmethod
+    def read(cls, directory) -> "Settings":
+        directory = Path(directory)
+        config = read_json(directory / "tokenizer_config.json")
+        tokens = config | read_json(directory / "special_tokens_map.json")
+        special = {role: added_token(tokens[f"{role}_token"]) for role in ROLES if tokens.get(f"{role}_token")}
+        added = {i: AddedToken(name, normalized=True) for name, i in read_json(directory / "added_tokens.json").items()}
+        added |= {int(i): added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
+        return cls(config, special, added, str(directory))
+
+    def add_tokens(self, rust: Tokenizer, names: dict[str, str]) -> None:
+        """Makes the special tokens whole units in texts and gives the added ones their ids."""
+        for i, token in sorted(self.added.items()):
+            if token.content not in names.values():
+                rust.add_tokens([token])
+                if rust.token_to_id(token.content) != i:
+                    raise BertJaxError(
+                        f"{self.where}: the added token {token.content} should have id {i}, the vocabulary gives it "
+                        f"{rust.token_to_id(token.content)}; the files beside it belong to another vocabulary"
+                    )
+        known = {token.content: token for token in self.added.values()}
+        rust.add_special_tokens(
+            [
+                self.special[role] if role in self.special and name not in known else known.get(name, name)
+                for role, name in names.items()
+                if rust.token_to_id(name) is not None
+            ]
+        )
+
+    def save(self, directory: Path, names: dict[str, str], kind: dict) -> None:
+        special = {f"{role}_token": names[role] for role in ROLES}
+        kept = {key: self.config[key] for key in KEPT if key in self.config}
+        write_json(directory / "special_tokens_map.json", special)
+        write_json(directory / "tokenizer_config.json", kind | special | kept)
+
+
+def added_token(said: str | dict) -> AddedToken:
+    if isinstance(said, str):
+        return AddedToken(said, special=True, normalized=False)
+    flags = {key: said[key] for key in ("single_word", "lstrip", "rstrip", "normalized", "special") if key in said}
+    return AddedToken(said["content"], **flags)
+
+
+def read_json(path: Path) -> dict:
+    """The object in a file, {} where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise BertJaxError(f"{path}: not readable as JSON ({error}); fetch the file again") from error
+    if not isinstance(found, dict):
+        raise BertJaxError(f"{path}: holds a {type(found).__name__}, not a JSON object; fetch the file again")
+    return found
+
+
+def write_json(path: Path, value: dict) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

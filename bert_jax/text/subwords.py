@@ -1,0 +1,129 @@
+"""What the kinds of tokenizer share: subwords stand between special tokens, and what does not fit is counted."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.tokenizer import Encoding, Special, Text
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
+
+
+@dataclass(frozen=True)
+class Template:
+    """The special tokens around one or two texts: before the first, between the two, after the last.
+
+    BERT writes [CLS] a [SEP] b [SEP] and gives segment 1 to b; RoBERTa writes <s> a </s></s> b </s> and has one segment.
+    """
+
+    prefix: tuple[int, ...]
+    middle: tuple[int, ...]
+    suffix: tuple[int, ...]
+    second: int
+
+    def specials(self, pair: bool) -> int:
+        return len(self.prefix) + len(self.suffix) + (len(self.middle) if pair else 0)
+
+    def fill(self, first: Pieces, second: Pieces | None, dropped: int = 0) -> Encoding:
+        """Special tokens around the pieces.
+
+        >>> Template((2,), (3,), (3,), second=1).fill(([7], [(0, 4)]), ([8, 9], [(0, 1), (2, 5)])).ids
+        [2, 7, 3, 8, 9, 3]
+        """
+        before, after = len(self.prefix), len(self.suffix)
+        ids, offsets = [*self.prefix, *first[0]], [(0, 0)] * before + first[1]
+        spans = (range(before, len(ids)),)
+        segments = [0] * len(ids)
+        if second is not None:
+            ids += self.middle
+            segments += [0] * len(self.middle)
+            spans += (range(len(ids), len(ids) + len(second[0])),)
+            ids += second[0]
+            offsets += [(0, 0)] * len(self.middle) + second[1]
+            segments += [self.second] * (len(second[0]) + after)
+        else:
+            segments += [0] * after
+        return Encoding([*ids, *self.suffix], segments, offsets + [(0, 0)] * after, dropped, spans)
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much of each side of a pair stays when the longer one is cut until both fit.
+
+    >>> longest_first(10, 3, 8), longest_first(10, 9, 7)
+    ((5, 3), (3, 4))
+    """
+    if first + second <= room:
+        return first, second
+    short = min(first, second, room // 2)
+    return (short, room - short) if first <= second else (room - short, short)
+
+
+class Subwords(ABC):
+    """A tokenizer that knows its template; a kind adds how a text becomes pieces."""
+
+    special: Special
+    template: Template
+
+    @abstractmethod
+    def _pieces(self, texts: list[str]) -> list[Pieces]: ...
+
+    def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
+        encodings = []
+        for first, second in self._sides(texts):
+            dropped = 0
+            if max_length is not None:
+                have = len(first[0]), len(second[0]) if second else 0
+                room = self._room(max_length, second is not None)
+                keep = longest_first(*have, room) if second else (min(have[0], room), 0)
+                dropped = sum(have) - sum(keep)
+                if dropped:
+                    first = first[0][: keep[0]], first[1][: keep[0]]
+                    second = second and (second[0][: keep[1]], second[1][: keep[1]])
+            encodings.append(self.template.fill(first, second, dropped))
+        return encodings
+
+    def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
+        found = []
+        for text, (first, second) in zip(texts, self._sides(texts), strict=True):
+            pair = second is not None
+            ids, offsets = second if pair else first
+            room = self._room(max_length, pair) - (len(first[0]) if pair else 0)
+            if room <= overlap:
+                said = f'"{(text[0] if pair else text)[:40]}" leaves room for {max(room, 0)} tokens of the text'
+                raise BertJaxError(
+                    f"a window of {max_length} tokens with {said}, no more than the overlap of {overlap}; "
+                    "shorten the first text or the overlap"
+                )
+            starts = range(0, max(len(ids) - overlap, 1), room - overlap)
+            cuts = [(ids[s : s + room], offsets[s : s + room]) for s in starts]
+            found.append([self.template.fill(first, cut) if pair else self.template.fill(cut, None) for cut in cuts])
+        return found
+
+    def _room(self, max_length: int, pair: bool) -> int:
+        room = max_length - self.template.specials(pair)
+        if room < 0:
+            raise BertJaxError(
+                f"max_length {max_length} cannot hold the {max_length - room} special tokens around "
+                f"{'a pair' if pair else 'a text'}; raise it"
+            )
+        return room
+
+    def _sides(self, texts: Sequence[Text]) -> list[tuple[Pieces, Pieces | None]]:
+        if isinstance(texts, str):
+            raise BertJaxError("expected a list of texts, got one string; write [text]")
+        flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
+        pieces = iter(self._pieces(clean(flat)))
+        return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]
+
+
+def clean(texts: Sequence[str]) -> list[str]:
+    """Texts a UTF-8 library accepts: a lone surrogate becomes U+FFFD, one for one, so that offsets still hold."""
+    if isinstance(texts, str):
+        raise BertJaxError("expected a list of texts, got one string; write [text]")
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BertJaxError(f"text {place} is a {type(text).__name__}, not a string: {text!r:.60}")
+    return [text if text.isascii() else SURROGATE.sub("\ufffd", text) for text in texts]

@@ -1,0 +1,100 @@
+"""WordPiece, BERT's own tokenizer: words split into the longest entries that the vocabulary has."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from bert_jax.text.rust import RustTokenizer, bert_template
+from bert_jax.text.settings import Settings
+
+NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+CASING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+
+
+class WordPiece(RustTokenizer):
+    """
+    >>> words = WordPiece.from_vocabulary([*NAMES.values(), "play", "##ing"])
+    >>> words.tokens(words.encode(["Playing"])[0].ids)
+    ['[CLS]', 'play', '##ing', '[SEP]']
+    """
+
+    def __init__(self, rust: Tokenizer, settings: Settings | None = None):
+        self.settings = settings or Settings()
+        super().__init__(rust, NAMES | self.settings.names)
+
+    @classmethod
+    def from_vocabulary(cls, entries: Sequence[str], settings: Settings | None = None, **casing) -> "WordPiece":
+        """From entries in the order of their ids; `casing` takes do_lower_case, strip_accents, tokenize_chinese_chars.
+
+        Where nothing says whether texts are lower-cased, the vocabulary does: one with capitals is a cased one.
+        """
+        settings = settings or Settings()
+        names = NAMES | settings.names
+        said = {key: settings.config[key] for key in CASING if key in settings.config} | casing
+        lower = said.get("do_lower_case")
+        # Empty lines and repeats in a vocab.txt still take their number.
+        vocabulary = {entry: i for i, entry in enumerate(entries) if entry}
+        rust = Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
+        rust.normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=said.get("tokenize_chinese_chars", True),
+            strip_accents=said.get("strip_accents"),
+            lowercase=not has_capitals(entries) if lower is None else lower,
+        )
+        rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        rust.decoder = decoders.WordPiece(prefix="##")
+        settings.add_tokens(rust, names)
+        return cls(rust, settings)
+
+    @classmethod
+    def from_vocab_txt(cls, path, settings: Settings | None = None, **casing) -> "WordPiece":
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        return cls.from_vocabulary([line.rstrip() for line in lines], settings, **casing)
+
+    @classmethod
+    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "WordPiece":
+        """From a tokenizer.json; what tokenizer_config.json says about casing goes before it, as in `transformers`."""
+        settings = settings or Settings()
+        if isinstance(rust.normalizer, normalizers.BertNormalizer):
+            for key, attribute in zip(CASING, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True):
+                if settings.config.get(key) is not None:
+                    setattr(rust.normalizer, attribute, settings.config[key])
+        settings.add_tokens(rust, NAMES | settings.names)
+        return cls(rust, settings)
+
+    @property
+    def lower_case(self) -> bool:
+        probe = self.rust.normalizer.normalize_str("A") if self.rust.normalizer else "A"
+        return probe == "a"
+
+    def save(self, directory) -> None:
+        """vocab.txt and tokenizer.json, and in tokenizer_config.json the casing, which `transformers` reads there."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        entries = {i: entry for entry, i in self.rust.get_vocab(with_added_tokens=False).items()}
+        lines = [entries.get(i, "") + "\n" for i in range(max(entries) + 1)]
+        (directory / "vocab.txt").write_text("".join(lines), encoding="utf-8")
+        self.rust.save(str(directory / "tokenizer.json"))
+        normalizer = self.rust.normalizer
+        if isinstance(normalizer, normalizers.BertNormalizer) and self.template == bert_template(self.special):
+            kind = {
+                "tokenizer_class": "BertTokenizer",
+                "do_lower_case": normalizer.lowercase,
+                "strip_accents": normalizer.strip_accents,
+                "tokenize_chinese_chars": normalizer.handle_chinese_chars,
+            }
+        else:
+            # BertTokenizer would build its own normalizer; this class takes the one in tokenizer.json.
+            inputs = ["input_ids", "token_type_ids", "attention_mask"]
+            kind = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+        self.settings.save(directory, self.names, kind)
+
+
+def has_capitals(entries: Sequence[str]) -> bool:
+    """Whether a vocabulary tells upper from lower case; names in brackets, like [CLS], do not count.
+
+    >>> has_capitals(["[CLS]", "the", "The"]), has_capitals(["[CLS]", "the"])
+    (True, False)
+    """
+    return any(entry != entry.lower() for entry in entries if not (entry[:1] == "[" and entry[-1:] == "]"))
