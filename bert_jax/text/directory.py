@@ -21,12 +21,12 @@ def open_tokenizer(directory) -> Tokenizer:
         if (directory / "vocab.txt").is_file():
             return WordPiece.from_vocab_txt(directory / "vocab.txt", settings)
     except UnicodeDecodeError as error:
-        raise BertJaxError(f"{directory}: the vocabulary is not UTF-8 text ({error}); fetch it again") from error
+        raise BertJaxError(f"{directory}: vocabulary not in UTF-8 ({error}); fetch it again") from error
     except BertJaxError as error:
         said = str(error)
         raise BertJaxError(said if said.startswith(str(directory)) else f"{directory}: {said}") from error
     raise BertJaxError(
-        f"{directory}: no tokenizer there; it needs tokenizer.json or vocab.txt beside the model's config.json"
+        f"{directory}: no tokenizer there; it needs tokenizer.json or vocab.txt beside config.json"
     )
 
 
@@ -37,4 +37,5 @@ def _from_json(path: Path, settings: Settings) -> Tokenizer:
         raise BertJaxError(f"{path}: not a tokenizer.json ({error}); fetch the file again") from error
     if isinstance(rust.model, models.WordPiece):
         return WordPiece.from_rust(rust, settings)
-    raise BertJaxError(f"{path}: holds a {type(rust.model).__name__} model, which no BERT-like model here reads")
+    kind = type(rust.model).__name__
+    raise BertJaxError(f"{path}: holds a {kind} model, which no BERT-like model here reads")

@@ -1,8 +1,9 @@
-"""Tokenizers whose work the Rust library `tokenizers` does: it holds the vocabulary and runs on all threads."""
+"""Tokenizers whose work the Rust library `tokenizers` does: it holds the vocabulary and uses all threads."""
 
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
 
 import tokenizers
@@ -41,7 +42,7 @@ class RustTokenizer(Subwords):
         parts = json.loads(self.rust.to_str())
         # What decides ids; older files of the same tokenizer differ in decoder and post-processor only.
         deciding = {key: parts[key] for key in ("normalizer", "pre_tokenizer", "model", "added_tokens")}
-        deciding["template"] = [self.template.prefix, self.template.middle, self.template.suffix, self.template.second]
+        deciding["template"] = asdict(self.template)
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
     def _pieces(self, texts: list[str]) -> list[Pieces]:
@@ -76,7 +77,7 @@ def roberta_template(special: Special) -> Template:
 
 
 def found_template(rust: tokenizers.Tokenizer) -> Template | None:
-    """The template that a tokenizer.json prescribes, read off an encoded pair; None where it adds no special token."""
+    """The template of a tokenizer.json, read off an encoded pair; None where it adds no special token."""
     if rust.post_processor is None:
         return None
     pair = rust.encode("a", "a")
@@ -86,4 +87,5 @@ def found_template(rust: tokenizers.Tokenizer) -> Template | None:
     first, second = sides.index(0), sides.index(1)
     middle = first + sides.count(0)
     suffix = second + sides.count(1)
-    return Template(tuple(ids[:first]), tuple(ids[middle:second]), tuple(ids[suffix:]), second=segments[second])
+    prefix, between, end = ids[:first], ids[middle:second], ids[suffix:]
+    return Template(tuple(prefix), tuple(between), tuple(end), second=segments[second])

@@ -9,12 +9,13 @@ from tokenizers import AddedToken, Tokenizer
 from bert_jax.errors import BertJaxError
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 KEPT = ("model_max_length",)  # says nothing about ids, but who opens the saved directory reads it
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the files say: `config` as it stands, special tokens by role, tokens added behind the vocabulary by id."""
+    """What the files say: `config` as it stands, special tokens by role, added tokens by id."""
 
     config: dict = field(default_factory=dict)
     special: dict[str, AddedToken] = field(default_factory=dict)
@@ -30,8 +31,10 @@ class Settings:
         directory = Path(directory)
         config = read_json(directory / "tokenizer_config.json")
         tokens = config | read_json(directory / "special_tokens_map.json")
-        special = {role: added_token(tokens[f"{role}_token"]) for role in ROLES if tokens.get(f"{role}_token")}
-        added = {i: AddedToken(name, normalized=True) for name, i in read_json(directory / "added_tokens.json").items()}
+        said = {role: tokens.get(f"{role}_token") for role in ROLES}
+        special = {role: added_token(token) for role, token in said.items() if token}
+        added = read_json(directory / "added_tokens.json").items()
+        added = {i: AddedToken(name, normalized=True) for name, i in added}
         added |= {int(i): added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
         return cls(config, special, added, str(directory))
 
@@ -40,10 +43,11 @@ class Settings:
         for i, token in sorted(self.added.items()):
             if token.content not in names.values():
                 rust.add_tokens([token])
-                if rust.token_to_id(token.content) != i:
+                given = rust.token_to_id(token.content)
+                if given != i:
                     raise BertJaxError(
-                        f"{self.where}: the added token {token.content} should have id {i}, the vocabulary gives it "
-                        f"{rust.token_to_id(token.content)}; the files beside it belong to another vocabulary"
+                        f"{self.where}: the added token {token.content} should have id {i}, the vocabulary "
+                        f"gives it {given}; the files beside it belong to another vocabulary"
                     )
         known = {token.content: token for token in self.added.values()}
         rust.add_special_tokens(
@@ -64,7 +68,7 @@ class Settings:
 def added_token(said: str | dict) -> AddedToken:
     if isinstance(said, str):
         return AddedToken(said, special=True, normalized=False)
-    flags = {key: said[key] for key in ("single_word", "lstrip", "rstrip", "normalized", "special") if key in said}
+    flags = {key: said[key] for key in FLAGS if key in said}
     return AddedToken(said["content"], **flags)
 
 

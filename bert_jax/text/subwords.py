@@ -1,4 +1,4 @@
-"""What the kinds of tokenizer share: subwords stand between special tokens, and what does not fit is counted."""
+"""What the kinds of tokenizer share: subwords between special tokens, and a count of what does not fit."""
 
 import re
 from abc import ABC, abstractmethod
@@ -16,7 +16,8 @@ Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and their character span
 class Template:
     """The special tokens around one or two texts: before the first, between the two, after the last.
 
-    BERT writes [CLS] a [SEP] b [SEP] and gives segment 1 to b; RoBERTa writes <s> a </s></s> b </s> and has one segment.
+    BERT writes [CLS] a [SEP] b [SEP] and gives segment 1 to b; RoBERTa writes <s> a </s></s> b </s> and has
+    one segment.
     """
 
     prefix: tuple[int, ...]
@@ -92,14 +93,15 @@ class Subwords(ABC):
             ids, offsets = second if pair else first
             room = self._room(max_length, pair) - (len(first[0]) if pair else 0)
             if room <= overlap:
-                said = f'"{(text[0] if pair else text)[:40]}" leaves room for {max(room, 0)} tokens of the text'
+                before = f' after "{text[0][:40]}"' if pair else ""
                 raise BertJaxError(
-                    f"a window of {max_length} tokens with {said}, no more than the overlap of {overlap}; "
-                    "shorten the first text or the overlap"
+                    f"a window of {max_length} tokens has room for {max(room, 0)}{before}, no more than the "
+                    f"overlap of {overlap}; shorten the first text or the overlap"
                 )
             starts = range(0, max(len(ids) - overlap, 1), room - overlap)
             cuts = [(ids[s : s + room], offsets[s : s + room]) for s in starts]
-            found.append([self.template.fill(first, cut) if pair else self.template.fill(cut, None) for cut in cuts])
+            fill = self.template.fill
+            found.append([fill(first, cut) if pair else fill(cut, None) for cut in cuts])
         return found
 
     def _room(self, max_length: int, pair: bool) -> int:
@@ -120,7 +122,7 @@ class Subwords(ABC):
 
 
 def clean(texts: Sequence[str]) -> list[str]:
-    """Texts a UTF-8 library accepts: a lone surrogate becomes U+FFFD, one for one, so that offsets still hold."""
+    """Texts a UTF-8 library accepts: a lone surrogate becomes U+FFFD, one for one, so offsets still hold."""
     if isinstance(texts, str):
         raise BertJaxError("expected a list of texts, got one string; write [text]")
     for place, text in enumerate(texts):

@@ -26,9 +26,9 @@ class Special:
 class Encoding:
     """One text or pair as the encoder sees it, [CLS] and [SEP] included.
 
-    `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens; `segments` are
-    what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` says where each text stands in
-    `ids`, one range per text; `dropped` counts the tokens that `max_length` cut away.
+    `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens;
+    `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` says where
+    each text stands in `ids`, one range per text; `dropped` counts the tokens that `max_length` cut away.
     """
 
     ids: list[int]
@@ -48,7 +48,7 @@ class Tokenizer(Protocol):
         ...
 
     def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
-        """Each text in as many encodings of at most `max_length` as it needs, neighbours sharing `overlap` tokens.
+        """Each text in as many encodings of `max_length` as it needs; neighbours share `overlap` tokens.
 
         Of a pair the second text is windowed, and the first one stands whole before each window.
         """

@@ -9,7 +9,12 @@ from bert_jax.text.rust import RustTokenizer, bert_template
 from bert_jax.text.settings import Settings
 
 NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-CASING = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+# How tokenizer_config.json and the Rust normalizer call the same thing.
+CASING = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
 
 
 class WordPiece(RustTokenizer):
@@ -24,10 +29,10 @@ class WordPiece(RustTokenizer):
         super().__init__(rust, NAMES | self.settings.names)
 
     @classmethod
-    def from_vocabulary(cls, entries: Sequence[str], settings: Settings | None = None, **casing) -> "WordPiece":
-        """From entries in the order of their ids; `casing` takes do_lower_case, strip_accents, tokenize_chinese_chars.
+    def from_vocabulary(cls, entries: Sequence[str], settings=None, **casing) -> "WordPiece":
+        """From entries in the order of ids; `casing`: do_lower_case, strip_accents, tokenize_chinese_chars.
 
-        Where nothing says whether texts are lower-cased, the vocabulary does: one with capitals is a cased one.
+        Where nothing says whether texts are lower-cased, the vocabulary does: with capitals it is cased.
         """
         settings = settings or Settings()
         names = NAMES | settings.names
@@ -54,10 +59,10 @@ class WordPiece(RustTokenizer):
 
     @classmethod
     def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "WordPiece":
-        """From a tokenizer.json; what tokenizer_config.json says about casing goes before it, as in `transformers`."""
+        """From a tokenizer.json; casing in tokenizer_config.json goes before it, as in `transformers`."""
         settings = settings or Settings()
         if isinstance(rust.normalizer, normalizers.BertNormalizer):
-            for key, attribute in zip(CASING, ("lowercase", "strip_accents", "handle_chinese_chars"), strict=True):
+            for key, attribute in CASING.items():
                 if settings.config.get(key) is not None:
                     setattr(rust.normalizer, attribute, settings.config[key])
         settings.add_tokens(rust, NAMES | settings.names)
@@ -69,7 +74,7 @@ class WordPiece(RustTokenizer):
         return probe == "a"
 
     def save(self, directory) -> None:
-        """vocab.txt and tokenizer.json, and in tokenizer_config.json the casing, which `transformers` reads there."""
+        """vocab.txt, tokenizer.json, and tokenizer_config.json, where `transformers` reads the casing."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         entries = {i: entry for entry, i in self.rust.get_vocab(with_added_tokens=False).items()}
@@ -77,13 +82,10 @@ class WordPiece(RustTokenizer):
         (directory / "vocab.txt").write_text("".join(lines), encoding="utf-8")
         self.rust.save(str(directory / "tokenizer.json"))
         normalizer = self.rust.normalizer
-        if isinstance(normalizer, normalizers.BertNormalizer) and self.template == bert_template(self.special):
-            kind = {
-                "tokenizer_class": "BertTokenizer",
-                "do_lower_case": normalizer.lowercase,
-                "strip_accents": normalizer.strip_accents,
-                "tokenize_chinese_chars": normalizer.handle_chinese_chars,
-            }
+        plain = self.template == bert_template(self.special)
+        if plain and isinstance(normalizer, normalizers.BertNormalizer):
+            casing = {key: getattr(normalizer, attribute) for key, attribute in CASING.items()}
+            kind = {"tokenizer_class": "BertTokenizer"} | casing
         else:
             # BertTokenizer would build its own normalizer; this class takes the one in tokenizer.json.
             inputs = ["input_ids", "token_type_ids", "attention_mask"]
