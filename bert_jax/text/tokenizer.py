@@ -27,8 +27,8 @@ class Encoding:
     """One text or pair as the encoder sees it, [CLS] and [SEP] included.
 
     `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens;
-    `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` says where
-    each text stands in `ids`, one range per text; `dropped` counts the tokens that `max_length` cut away.
+    `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` says
+    where each text stands in `ids`, one range per text; `dropped` counts what `max_length` cut away.
     """
 
     ids: list[int]
