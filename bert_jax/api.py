@@ -1,0 +1,143 @@
+"""What a person types in a notebook: `model = bert_jax.load(path)`."""
+
+import functools
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from bert_jax.batching import batches
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.hub import directory as hub
+from bert_jax.hub.oddities import check_tokenizer
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.heads import Bert, pool
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
+
+POOLINGS = ("mean", "cls", "pooler")
+
+
+def load(
+    path, *, head: str | None = None, labels: Sequence[str] = (), seed: int = 0, tokenizer: bool = True, **computed
+) -> "Model":
+    """Opens a Hugging Face model directory of BERT, RoBERTa or XLM-R.
+
+    `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them; what
+    the directory lacks of it gets fresh values from `seed`. `computed` are EncoderConfig's fields on how to compute:
+    dtype, attention, remat, vocab_multiple. With `tokenizer=False` the directory needs none.
+    """
+    layout, tensors = hub.survey(path, **computed)
+    new = ()
+    if head is not None:
+        layout = hub.with_head(layout, head, tuple(labels))
+        new = (head, "pooler")
+    opened = open_tokenizer(hub.existing(path)) if tokenizer else None
+    if opened is not None:
+        for note in check_tokenizer(opened, layout, path):
+            warnings.warn(note, stacklevel=2)
+    params = hub.read_params(layout, tensors, path, new)
+    if head is not None:
+        params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
+    return Model(layout, params, opened)
+
+
+def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
+    """Initial values for the named parts of a model."""
+    batch = {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
+    init = jax.jit(lambda key: {n: p for n, p in layout.module.init(key, batch)["params"].items() if n in names})
+    return init(jax.random.key(seed)) if names else {}
+
+
+class Model:
+    """An encoder with its heads, parameters and tokenizer.
+
+    For those who write JAX: `model.module.apply({"params": model.params}, batch)`. For those who do not:
+    `hidden_states`, `pooled`, `save`.
+    """
+
+    def __init__(self, layout: hub.Layout, params: dict, tokenizer: Tokenizer | None):
+        self.layout = layout
+        self.params = jax.device_put(params)
+        self._tokenizer = tokenizer
+
+    @property
+    def config(self) -> EncoderConfig:
+        return self.layout.config
+
+    @property
+    def module(self) -> Bert:
+        return self.layout.module
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.layout.labels
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise BertJaxError("this model was loaded without its tokenizer; load it without tokenizer=False")
+        return self._tokenizer
+
+    def hidden_states(self, texts: Sequence[Text]) -> list[np.ndarray]:
+        """For each text or pair, in order, the last hidden states [length, D], special tokens included."""
+        states: list = [None] * len(texts)
+        encodings = self.encode(texts)
+        for rows, hidden in self._each(encodings, encoding_program(self.config)):
+            for row, i in enumerate(rows):
+                states[i] = hidden[row, : len(encodings[i].ids)]
+        return states
+
+    def pooled(self, texts: Sequence[Text], pooling: str = "mean", normalize: bool = True) -> np.ndarray:
+        """One vector a text, [N, D]: the mean of its hidden states, the [CLS] state, or BERT's own pooler."""
+        if pooling not in POOLINGS:
+            raise BertJaxError(f'no pooling "{pooling}"; {nearest(pooling, POOLINGS)}')
+        if pooling == "pooler" and not self.layout.pooler:
+            raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
+        vectors = np.zeros((len(texts), self.config.hidden_size), np.float32)
+        program = pooling_program(self.config, pooling, normalize)
+        for rows, pooled in self._each(self.encode(texts), program):
+            vectors[rows] = pooled
+        return vectors
+
+    def save(self, path) -> None:
+        """Writes a Hugging Face directory, which `transformers` and `load` open."""
+        hub.save(Path(path), self.layout, self.params, self._tokenizer)
+
+    def encode(self, texts: Sequence[Text]) -> list[Encoding]:
+        """Token ids, at most `config.max_positions` a text; what is cut is said in a warning."""
+        if isinstance(texts, str):
+            raise BertJaxError(f'a list of texts is needed, not one text: ["{texts[:20]}..."]')
+        encodings = self.tokenizer.encode(texts, max_length=self.config.max_positions)
+        cut = [i for i, encoding in enumerate(encodings) if encoding.dropped]
+        if cut:
+            warnings.warn(
+                f"{len(cut)} of {len(texts)} texts are longer than {self.config.max_positions} tokens and were cut, "
+                f"the first of them number {cut[0]} by {encodings[cut[0]].dropped} tokens",
+                stacklevel=3,
+            )
+        return encodings
+
+    def _each(self, encodings: list[Encoding], program) -> Iterator[tuple[list[int], np.ndarray]]:
+        for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad):
+            yield rows, np.asarray(program(self.params, batch))
+
+
+@functools.lru_cache(maxsize=16)
+def encoding_program(config: EncoderConfig):
+    encoder = Encoder(config)
+    return jax.jit(lambda params, batch: encoder.apply({"params": params["encoder"]}, batch).astype("float32"))
+
+
+@functools.lru_cache(maxsize=16)
+def pooling_program(config: EncoderConfig, pooling: str, normalize: bool):
+    def run(params, batch):
+        if pooling == "pooler":
+            return Bert(config).apply({"params": params}, batch)["pooled"].astype("float32")
+        hidden = Encoder(config).apply({"params": params["encoder"]}, batch)
+        return pool(hidden, batch["mask"], pooling, normalize)
+
+    return jax.jit(run)

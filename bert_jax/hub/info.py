@@ -1,0 +1,67 @@
+"""`bert-jax info`: what a model directory holds, and what is odd about it."""
+
+import json
+import math
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.oddities import check_tokenizer, lower_cases
+from bert_jax.text.directory import open_tokenizer
+
+SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
+
+
+def describe(directory) -> dict:
+    """Everything `info` prints, read without reading a weight."""
+    layout, tensors = hub.survey(directory)
+    odd = []
+    try:
+        hub.missing_parts(layout, tensors, directory)
+        shapes = layout.shapes()
+        counts = {part: 0 for part in layout.module_names}
+        for path, shape in shapes.items():
+            counts[path.split("/")[0]] += math.prod(shape)
+    except BertJaxError as error:
+        odd.append(str(error))
+        counts = {}
+    try:
+        tokenizer = open_tokenizer(hub.existing(directory))
+        known = {"kind": type(tokenizer).__name__, "size": tokenizer.size, "lower_cases": lower_cases(tokenizer)}
+        odd += check_tokenizer(tokenizer, layout, directory)
+    except BertJaxError as error:
+        known = None
+        odd.append(str(error))
+    return {
+        "directory": str(directory),
+        "model_type": layout.family.model_type,
+        "sizes": {name: getattr(layout.config, name) for name in SIZES},
+        "parameters": {**counts, "all": sum(counts.values())},
+        "heads": list(layout.heads),
+        "labels": list(layout.labels),
+        "tokenizer": known,
+        "odd": odd,
+    }
+
+
+def report(directory, as_json: bool = False) -> str:
+    said = describe(directory)
+    if as_json:
+        return json.dumps(said, indent=2, ensure_ascii=False)
+    sizes, parameters, tokenizer = said["sizes"], said["parameters"], said["tokenizer"]
+    parts = ", ".join(f"{part} {n:,}" for part, n in parameters.items() if part != "all")
+    lines = {
+        "model": f"{said['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} with {sizes['heads']} heads, "
+        f"feed-forward {sizes['feed_forward']}",
+        "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, {sizes['vocab_size']:,} tokens",
+        "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
+        "heads": ", ".join(said["heads"]) or "none",
+    }
+    if said["labels"]:
+        lines["labels"] = ", ".join(said["labels"][:12]) + (" ..." if len(said["labels"]) > 12 else "")
+    lines["tokenizer"] = (
+        f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {'lower-cases' if tokenizer['lower_cases'] else 'keeps case'}"
+        if tokenizer
+        else "none"
+    )
+    text = [f"{name:<12}{value}" for name, value in {"directory": said["directory"], **lines}.items()]
+    return "\n".join(text + [f"{'odd':<12}{note}" for note in said["odd"]])

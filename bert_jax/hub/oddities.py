@@ -1,0 +1,36 @@
+"""What is odd about a model directory: said before anything runs."""
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.directory import Layout
+from bert_jax.text.tokenizer import Tokenizer
+
+
+def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
+    """Raises where tokenizer and weights cannot belong together; returns what is merely suspicious, a line each."""
+    size, vocab_size = tokenizer.size, layout.config.vocab_size
+    if size > vocab_size:
+        raise BertJaxError(
+            f"{where}: the tokenizer has ids up to {size - 1}, the embedding only {vocab_size} rows; "
+            "this is another model's tokenizer"
+        )
+    notes = []
+    if size < vocab_size:
+        notes.append(f"{where}: {vocab_size - size} of {vocab_size} embedding rows have no token")
+    if lower_cases(tokenizer) and has_cased_words(tokenizer):
+        notes.append(
+            f"{where}: the vocabulary is cased, yet its tokenizer lower-cases texts: capitals are lost; "
+            'write {"do_lower_case": false} into tokenizer_config.json if the model is cased'
+        )
+    return notes
+
+
+def lower_cases(tokenizer: Tokenizer) -> bool:
+    upper, lower = tokenizer.ids(["The House", "the house"])
+    return upper == lower
+
+
+def has_cased_words(tokenizer: Tokenizer) -> bool:
+    """Whether a vocabulary holds words with capitals, apart from names in brackets such as [CLS]."""
+    entries = tokenizer.tokens(range(tokenizer.size))
+    capitals = sum(entry[:1].isupper() and entry[1:].islower() for entry in entries)
+    return capitals > len(entries) // 100

@@ -1,0 +1,84 @@
+"""The named tensors of a model directory, whichever file holds them; shapes are known before anything is read."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+
+# In order of preference: safetensors can hold nothing but tensors.
+FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+class Tensors(Mapping[str, np.ndarray]):
+    """Name -> array, each read when asked for."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]], read: dict[str, Callable[[], np.ndarray]]):
+        self.shapes, self._read = shapes, read
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        return cls(shapes, {name: (lambda array=array: array) for name, array in arrays.items()})
+
+    @classmethod
+    def in_directory(cls, directory: Path) -> "Tensors":
+        found = next((directory / name for name in FILES if (directory / name).is_file()), None)
+        if found is None:
+            raise BertJaxError(f"{directory} holds no weights: none of {', '.join(FILES)} is there")
+        parts = shards(found) if found.name.endswith(".index.json") else [found]
+        whole = cls({}, {})
+        for part in parts:
+            tensors = cls.of(torch_tensors(part)) if part.suffix == ".bin" else in_safetensors(part)
+            whole.shapes |= tensors.shapes
+            whole._read |= tensors._read
+        return whole
+
+    def renamed(self, rename: Callable[[str], str]) -> "Tensors":
+        return Tensors(
+            {rename(name): shape for name, shape in self.shapes.items()},
+            {rename(name): read for name, read in self._read.items()},
+        )
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._read[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+
+def shards(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        paths = [index.parent / Path(name).name for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BertJaxError(f"{index} is damaged ({error!r}); copy the directory again from its source") from error
+    for path in paths:
+        if not path.is_file():
+            raise BertJaxError(f"{index} names {path.name}, which is not there; copy it into {index.parent}")
+    return paths
+
+
+def in_safetensors(path: Path) -> Tensors:
+    import ml_dtypes  # noqa: F401  (makes numpy know bfloat16, which safetensors then returns)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        file = safe_open(path, framework="np")
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BertJaxError(
+            f"{path} is cut short or no safetensors file ({error}); copy it again from its source"
+        ) from error
+    return Tensors(shapes, {name: (lambda name=name: file.get_tensor(name)) for name in shapes})
+
+
+def torch_tensors(path: Path) -> dict[str, np.ndarray]:
+    from bert_jax.hub import torch_pickle
+
+    return torch_pickle.tensors(path)

@@ -1,0 +1,59 @@
+"""Losses as (sum, weight): whoever adds up batches, hosts or microbatches divides once, at the end.
+
+All of them compute in float32 whatever the model computes in.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Loss(NamedTuple):
+    total: jax.Array
+    weight: jax.Array
+
+    @property
+    def mean(self):
+        """The mean over what had weight; 0 where nothing had."""
+        return self.total / jnp.maximum(self.weight, jnp.finfo(jnp.float32).tiny)
+
+
+def cross_entropy(logits, labels, weight, smoothing: float = 0.0) -> Loss:
+    """logits [..., C] against class numbers [...]; `smoothing` is the share of a label spread over all classes."""
+    logits = logits.astype(jnp.float32)
+    normalizer = jax.nn.logsumexp(logits, axis=-1)
+    # A weight of 0 marks a label that is nobody's; it may be any number.
+    picked = jnp.take_along_axis(logits, jnp.where(weight > 0, labels, 0)[..., None], axis=-1)[..., 0]
+    each = normalizer - (1 - smoothing) * picked
+    if smoothing:
+        each -= smoothing * logits.mean(-1)
+    return weigh(each, weight)
+
+
+def binary_cross_entropy(logits, labels, weight) -> Loss:
+    """Logits [..., C] against 0 or 1 for each of C labels; an example's loss is the mean over its labels."""
+    logits = logits.astype(jnp.float32)
+    each = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+    return weigh(each.mean(-1), weight)
+
+
+def squared_error(predictions, labels, weight) -> Loss:
+    """Predictions [...] against numbers [...]."""
+    return weigh((predictions.astype(jnp.float32) - labels) ** 2, weight)
+
+
+def span_cross_entropy(logits, starts, ends, weight, mask=None) -> Loss:
+    """Answer logits [B, L, 2] against start and end positions [B], the mean of both; `mask` [B, L] rules places out."""
+    logits = logits.astype(jnp.float32)
+    if mask is not None:
+        logits = jnp.where(mask[..., None] > 0, logits, jnp.finfo(jnp.float32).min)
+    start = cross_entropy(logits[..., 0], starts, weight)
+    end = cross_entropy(logits[..., 1], ends, weight)
+    return Loss((start.total + end.total) / 2, start.weight)
+
+
+def weigh(each, weight) -> Loss:
+    weight = weight.astype(jnp.float32)
+    # where() rather than a product alone: 0 x inf is NaN, and a padding example must not be able to say anything.
+    return Loss(jnp.where(weight > 0, each * weight, 0).sum(), weight.sum())
