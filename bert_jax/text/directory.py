@@ -6,9 +6,13 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models
 
 from bert_jax.errors import BertJaxError
+from bert_jax.text.bytepair import BytePair
+from bert_jax.text.sentencepiece import MODEL_FILES, SentencePiece
 from bert_jax.text.settings import Settings
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPiece
+
+KINDS = {models.WordPiece: WordPiece, models.BPE: BytePair, models.Unigram: SentencePiece}
 
 
 def open_tokenizer(directory) -> Tokenizer:
@@ -20,14 +24,26 @@ def open_tokenizer(directory) -> Tokenizer:
             return _from_json(directory / "tokenizer.json", settings)
         if (directory / "vocab.txt").is_file():
             return WordPiece.from_vocab_txt(directory / "vocab.txt", settings)
+        if (directory / "vocab.json").is_file():
+            return _from_merges(directory, settings)
+        for name in MODEL_FILES:
+            if (directory / name).is_file():
+                return SentencePiece.from_model(directory / name, settings)
     except UnicodeDecodeError as error:
         raise BertJaxError(f"{directory}: vocabulary not in UTF-8 ({error}); fetch it again") from error
     except BertJaxError as error:
         said = str(error)
         raise BertJaxError(said if said.startswith(str(directory)) else f"{directory}: {said}") from error
     raise BertJaxError(
-        f"{directory}: no tokenizer there; it needs tokenizer.json or vocab.txt beside config.json"
+        f"{directory}: no tokenizer there; it needs tokenizer.json, vocab.txt, vocab.json with merges.txt, "
+        f"or one of {', '.join(MODEL_FILES)}"
     )
+
+
+def _from_merges(directory: Path, settings: Settings) -> Tokenizer:
+    if not (directory / "merges.txt").is_file():
+        raise BertJaxError(f"{directory}: vocab.json without merges.txt; fetch the file that belongs to it")
+    return BytePair.from_vocab_json(directory / "vocab.json", directory / "merges.txt", settings)
 
 
 def _from_json(path: Path, settings: Settings) -> Tokenizer:
@@ -35,7 +51,8 @@ def _from_json(path: Path, settings: Settings) -> Tokenizer:
         rust = Rust.from_file(str(path))
     except Exception as error:  # the Rust library raises bare Exception
         raise BertJaxError(f"{path}: not a tokenizer.json ({error}); fetch the file again") from error
-    if isinstance(rust.model, models.WordPiece):
-        return WordPiece.from_rust(rust, settings)
+    for model, kind in KINDS.items():
+        if isinstance(rust.model, model):
+            return kind.from_rust(rust, settings)
     kind = type(rust.model).__name__
     raise BertJaxError(f"{path}: holds a {kind} model, which no BERT-like model here reads")

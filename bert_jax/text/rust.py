@@ -5,13 +5,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 
 import tokenizers
+from tokenizers import processors
 
 from bert_jax.errors import BertJaxError
+from bert_jax.text.settings import Settings
 from bert_jax.text.subwords import Pieces, Subwords, Template, clean
 from bert_jax.text.tokenizer import Special
 
+BERT_NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+ROBERTA_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 BATCH = 4096  # texts whose Rust encodings are alive at once
 
 
@@ -21,11 +26,13 @@ class RustTokenizer(Subwords):
     `names` maps pad, unk, cls, sep and mask to the entries that play these parts.
     """
 
-    def __init__(self, rust: tokenizers.Tokenizer, names: dict[str, str], template: Template | None = None):
+    def __init__(self, rust: tokenizers.Tokenizer, names: dict[str, str], settings: Settings | None = None):
         rust.no_padding()
         rust.no_truncation()
         self.rust = rust
         self.names = names
+        self.settings = settings or Settings()
+        self.settings.add_tokens(rust, names)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
         missing = [names[role] for role, known in ids.items() if known is None]
         if missing:
@@ -34,7 +41,9 @@ class RustTokenizer(Subwords):
                 "add them to it, or name the entries that play their parts in special_tokens_map.json"
             )
         self.special = Special(**ids)
-        self.template = template or found_template(rust) or bert_template(self.special)
+        if rust.post_processor is None:
+            rust.post_processor = bert_processor(names, ids)
+        self.template = found_template(rust)
         self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
 
     @cached_property
@@ -62,6 +71,17 @@ class RustTokenizer(Subwords):
                 raise BertJaxError(f"id {i} is outside the vocabulary of {self.size} entries")
         return [self.rust.id_to_token(i) or "" for i in ids]
 
+    def save(self, directory) -> None:
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.rust.save(str(directory / "tokenizer.json"))
+        self.settings.save(directory, self.names, self._transformers_class())
+
+    def _transformers_class(self) -> dict:
+        """The class under which `transformers` opens the files; this one takes tokenizer.json as it is."""
+        inputs = ["input_ids", "attention_mask"] + ["token_type_ids"] * self.template.second
+        return {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+
     @staticmethod
     def _batches(encode, texts: list[str]):
         for start in range(0, len(texts), BATCH):
@@ -72,18 +92,34 @@ def bert_template(special: Special) -> Template:
     return Template((special.cls,), (special.sep,), (special.sep,), second=1)
 
 
-def roberta_template(special: Special) -> Template:
-    return Template((special.cls,), (special.sep, special.sep), (special.sep,), second=0)
+def bert_processor(names: dict[str, str], ids: dict[str, int]) -> processors.TemplateProcessing:
+    cls, sep = names["cls"], names["sep"]
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
+    )
 
 
-def found_template(rust: tokenizers.Tokenizer) -> Template | None:
-    """The template of a tokenizer.json, read off an encoded pair; None where it adds no special token."""
-    if rust.post_processor is None:
-        return None
+def roberta_processor(names: dict[str, str], ids: dict[str, int]) -> processors.TemplateProcessing:
+    cls, sep = names["cls"], names["sep"]
+    return processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} {sep} $B {sep}",
+        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
+    )
+
+
+def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
+    """Names of the special tokens: those the settings say, else RoBERTa's where the vocabulary has them."""
+    roberta = all(rust.token_to_id(name) is not None for name in ROBERTA_NAMES.values())
+    return (ROBERTA_NAMES if roberta else BERT_NAMES) | settings.names
+
+
+def found_template(rust: tokenizers.Tokenizer) -> Template:
+    """The template that the post-processor prescribes, read off an encoded pair."""
     pair = rust.encode("a", "a")
     sides, ids, segments = pair.sequence_ids, pair.ids, pair.type_ids
-    if None not in sides:
-        return None
     first, second = sides.index(0), sides.index(1)
     middle = first + sides.count(0)
     suffix = second + sides.count(1)

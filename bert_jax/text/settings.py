@@ -49,14 +49,11 @@ class Settings:
                         f"{self.where}: the added token {token.content} should have id {i}, the vocabulary "
                         f"gives it {given}; the files beside it belong to another vocabulary"
                     )
-        known = {token.content: token for token in self.added.values()}
-        rust.add_special_tokens(
-            [
-                self.special[role] if role in self.special and name not in known else known.get(name, name)
-                for role, name in names.items()
-                if rust.token_to_id(name) is not None
-            ]
-        )
+        # Flags such as lstrip: a tokenizer.json that lists the token knows them best.
+        listed = {token.content for token in rust.get_added_tokens_decoder().values()}
+        said = {token.content: token for token in (*self.special.values(), *self.added.values())}
+        known = [name for name in names.values() if name not in listed and rust.token_to_id(name) is not None]
+        rust.add_special_tokens([said.get(name, name) for name in known])
 
     def save(self, directory: Path, names: dict[str, str], kind: dict) -> None:
         special = {f"{role}_token": names[role] for role in ROLES}

@@ -54,7 +54,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """How much of each side of a pair stays when the longer one is cut until both fit.
 
     >>> longest_first(10, 3, 8), longest_first(10, 9, 7)
-    ((5, 3), (3, 4))
+    ((5, 3), (4, 3))
     """
     if first + second <= room:
         return first, second

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bert_jax.text.rust import RustTokenizer, bert_template
+from bert_jax.text.rust import BERT_NAMES, RustTokenizer, bert_template, names_in
 from bert_jax.text.settings import Settings
 
-NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 # How tokenizer_config.json and the Rust normalizer call the same thing.
 CASING = {
     "do_lower_case": "lowercase",
@@ -19,14 +18,10 @@ CASING = {
 
 class WordPiece(RustTokenizer):
     """
-    >>> words = WordPiece.from_vocabulary([*NAMES.values(), "play", "##ing"])
+    >>> words = WordPiece.from_vocabulary([*BERT_NAMES.values(), "play", "##ing"])
     >>> words.tokens(words.encode(["Playing"])[0].ids)
     ['[CLS]', 'play', '##ing', '[SEP]']
     """
-
-    def __init__(self, rust: Tokenizer, settings: Settings | None = None):
-        self.settings = settings or Settings()
-        super().__init__(rust, NAMES | self.settings.names)
 
     @classmethod
     def from_vocabulary(cls, entries: Sequence[str], settings=None, **casing) -> "WordPiece":
@@ -35,7 +30,7 @@ class WordPiece(RustTokenizer):
         Where nothing says whether texts are lower-cased, the vocabulary does: with capitals it is cased.
         """
         settings = settings or Settings()
-        names = NAMES | settings.names
+        names = BERT_NAMES | settings.names
         said = {key: settings.config[key] for key in CASING if key in settings.config} | casing
         lower = said.get("do_lower_case")
         # Empty lines and repeats in a vocab.txt still take their number.
@@ -49,8 +44,7 @@ class WordPiece(RustTokenizer):
         )
         rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         rust.decoder = decoders.WordPiece(prefix="##")
-        settings.add_tokens(rust, names)
-        return cls(rust, settings)
+        return cls(rust, names, settings)
 
     @classmethod
     def from_vocab_txt(cls, path, settings: Settings | None = None, **casing) -> "WordPiece":
@@ -65,8 +59,7 @@ class WordPiece(RustTokenizer):
             for key, attribute in CASING.items():
                 if settings.config.get(key) is not None:
                     setattr(rust.normalizer, attribute, settings.config[key])
-        settings.add_tokens(rust, NAMES | settings.names)
-        return cls(rust, settings)
+        return cls(rust, names_in(rust, settings), settings)
 
     @property
     def lower_case(self) -> bool:
@@ -76,21 +69,18 @@ class WordPiece(RustTokenizer):
     def save(self, directory) -> None:
         """vocab.txt, tokenizer.json, and tokenizer_config.json, where `transformers` reads the casing."""
         directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        super().save(directory)
         entries = {i: entry for entry, i in self.rust.get_vocab(with_added_tokens=False).items()}
         lines = [entries.get(i, "") + "\n" for i in range(max(entries) + 1)]
         (directory / "vocab.txt").write_text("".join(lines), encoding="utf-8")
-        self.rust.save(str(directory / "tokenizer.json"))
+
+    def _transformers_class(self) -> dict:
         normalizer = self.rust.normalizer
         plain = self.template == bert_template(self.special)
         if plain and isinstance(normalizer, normalizers.BertNormalizer):
             casing = {key: getattr(normalizer, attribute) for key, attribute in CASING.items()}
-            kind = {"tokenizer_class": "BertTokenizer"} | casing
-        else:
-            # BertTokenizer would build its own normalizer; this class takes the one in tokenizer.json.
-            inputs = ["input_ids", "token_type_ids", "attention_mask"]
-            kind = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
-        self.settings.save(directory, self.names, kind)
+            return {"tokenizer_class": "BertTokenizer"} | casing
+        return super()._transformers_class()
 
 
 def has_capitals(entries: Sequence[str]) -> bool:

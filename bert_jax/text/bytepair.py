@@ -1,0 +1,56 @@
+"""Byte-level BPE, RoBERTa's tokenizer: every byte is an entry, so no text is unknown."""
+
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.rust import ROBERTA_NAMES, RustTokenizer, names_in
+from bert_jax.text.settings import Settings, read_json
+
+
+class BytePair(RustTokenizer):
+    @classmethod
+    def from_merges(
+        cls, vocabulary: dict[str, int], merges: list[tuple[str, str]], settings: Settings | None = None
+    ) -> "BytePair":
+        """From entries with their ids, and the pairs to merge in order of rank."""
+        settings = settings or Settings()
+        names = ROBERTA_NAMES | settings.names
+        prefix_space = settings.config.get("add_prefix_space", False)
+        rust = Tokenizer(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
+        rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+        rust.decoder = decoders.ByteLevel()
+        ends = [(name, vocabulary[name]) for name in (names["sep"], names["cls"]) if name in vocabulary]
+        if len(ends) == 2:  # one that is missing is named where all are checked
+            trim = settings.config.get("trim_offsets", True)
+            rust.post_processor = processors.RobertaProcessing(*ends, trim, prefix_space)
+        return cls(rust, names, settings)
+
+    @classmethod
+    def from_vocab_json(cls, vocab, merges, settings: Settings | None = None) -> "BytePair":
+        lines = Path(merges).read_text(encoding="utf-8").split("\n")
+        pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+        for pair in pairs:
+            if len(pair) != 2:
+                said = " ".join(pair)[:60]
+                raise BertJaxError(f'{merges}: "{said}" is not a pair to merge; fetch the file again')
+        return cls.from_merges(read_json(Path(vocab)), pairs, settings)
+
+    @classmethod
+    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "BytePair":
+        settings = settings or Settings()
+        return cls(rust, names_in(rust, settings), settings)
+
+    def save(self, directory) -> None:
+        super().save(directory)
+        self.rust.model.save(str(directory))  # vocab.json and merges.txt
+
+    def _transformers_class(self) -> dict:
+        spaces, processor = self.rust.pre_tokenizer, self.rust.post_processor
+        if not isinstance(spaces, pre_tokenizers.ByteLevel) or self.rust.normalizer is not None:
+            return super()._transformers_class()
+        flags = {"add_prefix_space": spaces.add_prefix_space}
+        if isinstance(processor, processors.RobertaProcessing):
+            flags["trim_offsets"] = processor.trim_offsets
+        return {"tokenizer_class": "RobertaTokenizer"} | flags

@@ -1,0 +1,114 @@
+"""SentencePiece's unigram models, under ALBERT's conventions and XLM-R's.
+
+The pieces come out of the `.model` file; the Rust library cuts texts into them, which gives the ids of the
+`sentencepiece` library, and offsets into the original text besides.
+"""
+
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.rust import (
+    BERT_NAMES,
+    ROBERTA_NAMES,
+    RustTokenizer,
+    bert_processor,
+    names_in,
+    roberta_processor,
+)
+from bert_jax.text.settings import Settings
+
+MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
+ALBERT_NAMES = BERT_NAMES | {"pad": "<pad>", "unk": "<unk>"}
+UNIGRAM = 1  # model_type in the file
+SPLIT_LATER = -100.0  # a score that keeps a piece out of every best segmentation
+
+
+class SentencePiece(RustTokenizer):
+    @classmethod
+    def from_model(cls, path, settings: Settings | None = None) -> "SentencePiece":
+        """From a `.model` file; its pieces tell ALBERT's convention ([CLS] among them) from XLM-R's."""
+        settings = settings or Settings()
+        proto = read_model(Path(path))
+        pieces = [piece.piece for piece in proto.pieces]
+        if "[CLS]" in pieces:
+            build = _albert
+        elif pieces[:3] == ["<unk>", "<s>", "</s>"] and "<cls>" not in pieces:
+            build = _xlm_roberta
+        else:
+            raise BertJaxError(
+                f"{path}: its first pieces {', '.join(pieces[:5])} follow neither ALBERT's convention nor "
+                "XLM-R's; give the directory a tokenizer.json (transformers writes one)"
+            )
+        rust, names, processor = build(proto, settings)
+        ids = {role: rust.token_to_id(name) for role, name in names.items()}
+        if None not in ids.values():  # one that is missing is named where all are checked
+            rust.post_processor = processor(names, ids)
+        spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+        rust.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
+        rust.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        return cls(rust, names, settings)
+
+    @classmethod
+    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "SentencePiece":
+        settings = settings or Settings()
+        return cls(rust, names_in(rust, settings), settings)
+
+
+def read_model(path: Path):
+    """The file as `sentencepiece` describes it, refused where the Rust library would cut texts otherwise."""
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    try:
+        proto.ParseFromString(path.read_bytes())
+    except DecodeError as error:
+        raise BertJaxError(f"{path}: not a SentencePiece model ({error}); fetch the file again") from error
+    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
+    odd = {
+        "not a unigram model": trainer.model_type != UNIGRAM,
+        "byte fallback": trainer.byte_fallback,
+        "no dummy prefix": not normalizer.add_dummy_prefix,
+        "extra whitespace kept": not normalizer.remove_extra_whitespaces,
+        "whitespace behind words": trainer.treat_whitespace_as_suffix,
+        "no pieces": not proto.pieces,
+    }
+    if any(odd.values()):
+        said = ", ".join(name for name, found in odd.items() if found)
+        raise BertJaxError(f"{path}: {said}; no model here uses that, give it a tokenizer.json instead")
+    return proto
+
+
+def _albert(proto, settings: Settings):
+    # Google's ALBERT cuts a number from the comma behind it, so such pieces never stand in its training data.
+    entries = [
+        (piece.piece, SPLIT_LATER if piece.piece[-1] == "," and piece.piece[-2:-1].isdigit() else piece.score)
+        for piece in proto.pieces
+    ]
+    names = ALBERT_NAMES | settings.names
+    rust = Tokenizer(models.Unigram(entries, unk_id=proto.trainer_spec.unk_id, byte_fallback=False))
+    steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if not settings.config.get("keep_accents", False):
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    if settings.config.get("do_lower_case", True):
+        steps.append(normalizers.Lowercase())
+    rust.normalizer = normalizers.Sequence(steps + _charsmap(proto))
+    return rust, names, bert_processor
+
+
+def _xlm_roberta(proto, settings: Settings):
+    # fairseq's dictionary opens with these four in place of the file's three, and <mask> closes it.
+    names = ROBERTA_NAMES | settings.names
+    entries = [(names[role], 0.0) for role in ("cls", "pad", "sep", "unk")]
+    entries += [(piece.piece, piece.score) for piece in proto.pieces[3:]] + [(names["mask"], 0.0)]
+    rust = Tokenizer(models.Unigram(entries, unk_id=3, byte_fallback=False))
+    rust.normalizer = normalizers.Sequence(_charsmap(proto))
+    return rust, names, roberta_processor
+
+
+def _charsmap(proto) -> list:
+    """The file's own normalisation."""
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    return [normalizers.Precompiled(charsmap)] if charsmap else []
