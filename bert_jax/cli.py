@@ -38,6 +38,30 @@ def info(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+@verb("measure, side by side with what others use", "bert-jax bench tokenizers --vocab DIR --text book.txt")
+def bench(parser: argparse.ArgumentParser) -> Run:
+    choices = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
+    runs = {}
+    for declare, summary in ((bench_tokenizers, "ids and offsets against transformers'"),):
+        name = declare.__name__.removeprefix("bench_")
+        runs[name] = declare(choices.add_parser(name, help=summary, description=summary, allow_abbrev=False))
+    return lambda args: runs[args.bench](args)
+
+
+def bench_tokenizers(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument(
+        "--vocab", nargs="+", required=True, help="directories, vocab.txt, vocab.json, .model files"
+    )
+    parser.add_argument("--text", nargs="*", default=[], help="JSON or UTF-8 text files")
+
+    def run(args):
+        from bert_jax.bench.tokenizers import report
+
+        print(report(args.vocab, args.text))
+
+    return run
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose complaints are one line that names the nearest right flag."""
 

@@ -1,0 +1,1 @@
+"""What `bert-jax bench` measures, one file each."""

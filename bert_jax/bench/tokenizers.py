@@ -1,0 +1,220 @@
+"""`bert-jax bench tokenizers`: ids and offsets against those of `transformers`, text by text.
+
+A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both sides open
+the same files, with one exception: out of a bare ALBERT `.model`, transformers 5 makes pieces such as "-" added
+tokens, before and after which every text is cut, and so leaves the ids that Google's ALBERT saw in training. There
+both open the directory that transformers saves. Ids out of the bare file are held against Google's own recipe on the
+`sentencepiece` library, for information: between segmentations of equal score the two libraries may choose otherwise.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+import time
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.subwords import clean
+
+RECIPE = "by Google's recipe"
+BATCH = 512  # texts compared at once
+ADVERSARIAL = (
+    "",
+    " ",
+    "\n\t\r\x0b\x0c\x85\u2028\u2029",
+    "\x00\x01\x1f\x7f\x80\x9f",
+    "a\x00b\x07c\u200bd\u200d\u2060\ufeffe",
+    "lone \ud800 surrogate \udfff s\udc00",
+    "\ufffd\ufffe\uffff\U0010ffff\ue000",
+    "👩‍👩‍👧‍👦 🇩🇪 👍🏽 ☺️ \U0001f9ff",
+    "e\u0301 u\u0308\u0304 a\u030a\u0327 \u0301alone z" + "\u0301" * 50,
+    "ÀÉÎÕÜ àéîõü ß ẞ İ ı Ǆ ǅ ﬁ ﬃ Σ ς ſ K Å",
+    "½ ² ① ㎏ ㍿ ﷺ … ‥ ™ № ℃",
+    "中文漢字かなカナ한글ㄱ\u1112\u1161\u11ab𠀀𪚥｡ｱﾞＡｂ１",
+    "हिन्दी கண்ணி ไทยกำลัง עִבְרִית العَرَبِيَّة\u0640\u0640",
+    "don't can't ``quoted'' ''two'' “curly” ‘single’ — – - ‐ ‑",
+    "1,000,000.50 16, 23–16, 9,9 3.14 -5 +7 50% $3 £4 €5",
+    "[CLS] [SEP] [MASK] [PAD] [UNK] [mask] [ MASK ] x[MASK]y <s> </s> <mask> <pad> <unk> a <mask>b",
+    "##ing ## # ▁ ▁word a▁b Ġ Ċ",
+    "_under_score_ a.b@c.de http://x.yz/?q=1&r=2#f C:\\dir\\file",
+    "x" * 100_000,
+    "ab" * 50_000 + " end",
+    "字" * 20_000,
+    "word " * 20_000,
+    "!" * 5_000,
+    "a" * 99 + " " + "a" * 100 + " " + "a" * 101,
+)
+
+
+def report(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
+    corpora = {path: list(read_texts(Path(path))) for path in texts} | {"adversarial strings": ADVERSARIAL}
+    lines, differing = [], 0
+    for vocabulary in vocabularies:
+        for name, ours, theirs in pairs_of(Path(vocabulary)):
+            for source, corpus in corpora.items():
+                start = time.perf_counter()
+                found = compare(ours, theirs, corpus)
+                differing += 0 if name.endswith(RECIPE) else found["ids"] + found["offsets"]
+                lines.append(
+                    f"{name}  {Path(source).name}: {len(corpus):,} texts, {found['tokens']:,} tokens, {found['ids']} "
+                    f"differ in ids, {found['offsets']} in offsets ({time.perf_counter() - start:.1f} s)"
+                    + "".join(f"\n    {text!r:.300}" for text in found["first"])
+                )
+    if differing:
+        raise BertJaxError("\n".join([*lines, f"{differing} differences; the texts that differ stand above"]))
+    return "\n".join([*lines, "no difference from transformers"])
+
+
+def compare(ours, theirs, texts: Sequence[str]) -> dict:
+    """How many texts get other ids or offsets from `ours` than from `theirs`, a function to lists of both."""
+    found = {"tokens": 0, "ids": 0, "offsets": 0, "first": []}
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        encodings = ours.encode(batch)
+        fast = ours.ids(batch)
+        for text, encoding, plain, (ids, offsets) in zip(batch, encodings, fast, theirs(batch), strict=True):
+            (span,) = encoding.spans
+            wrong_ids = encoding.ids != ids or [encoding.ids[i] for i in span] != plain
+            wrong_offsets = offsets is not None and encoding.offsets != offsets
+            found["tokens"] += len(ids)
+            found["ids"] += wrong_ids
+            found["offsets"] += wrong_offsets
+            if (wrong_ids or wrong_offsets) and len(found["first"]) < 3:
+                found["first"].append(text)
+    return found
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """Every string of a JSON file; of any other file each paragraph."""
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BertJaxError(f"{path} cannot be read ({error}); name JSON or UTF-8 text files") from error
+    if path.suffix == ".json":
+        yield from strings_in(json.loads(content))
+    else:
+        yield from (paragraph for paragraph in re.split(r"\n\s*\n", content) if paragraph)
+
+
+def strings_in(value) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(inner)
+
+
+def pairs_of(vocabulary: Path) -> Iterator[tuple]:
+    """(name, our tokenizer, their function) for each way in which a vocabulary can be held against a reference."""
+    if not vocabulary.exists():
+        raise BertJaxError(
+            f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = Path(scratch)
+        if vocabulary.is_dir():
+            yield vocabulary.name, open_tokenizer(vocabulary), transformers_on(vocabulary)
+        elif vocabulary.suffix == ".txt":
+            shutil.copy(vocabulary, scratch / "vocab.txt")
+            ours = open_tokenizer(scratch)
+            # Alone, transformers lower-cases for every vocabulary; ours asks the vocabulary.
+            lower = {"do_lower_case": ours.lower_case, "tokenizer_class": "BertTokenizer"}
+            (scratch / "tokenizer_config.json").write_text(json.dumps(lower))
+            yield vocabulary.name, ours, transformers_on(scratch)
+        elif vocabulary.suffix == ".json":
+            yield vocabulary.name, *roberta(vocabulary, scratch)
+        else:
+            yield from sentencepiece(vocabulary, scratch)
+
+
+def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
+    try:
+        import transformers
+    except ImportError as error:
+        raise BertJaxError("`transformers` is the reference here: pip install transformers") from error
+    tokenizer = getattr(transformers, kind).from_pretrained(directory)
+    return transformers_function(tokenizer)
+
+
+def transformers_function(tokenizer):
+    def run(texts):
+        # It refuses lone surrogates; both sides get them repaired.
+        encoded = tokenizer(clean(texts), return_offsets_mapping=True, truncation=False, padding=False)
+        return zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+
+    return run
+
+
+def roberta(vocabulary: Path, scratch: Path):
+    """Merges stand beside the vocabulary; where they don't, those that its own entries imply."""
+    import transformers
+
+    merges = vocabulary.parent / "merges.txt"
+    entries = json.loads(vocabulary.read_text(encoding="utf-8"))
+    shutil.copy(vocabulary, scratch / "vocab.json")
+    if merges.is_file():
+        shutil.copy(merges, scratch / "merges.txt")
+    else:
+        rank = {entry: i for entry, i in sorted(entries.items(), key=lambda item: item[1])}
+        splits = (
+            ((entry[:n], entry[n:]) for n in range(1, len(entry))) for entry in rank if "<" not in entry
+        )
+        pairs = [
+            next((pair for pair in split if pair[0] in rank and pair[1] in rank), None) for split in splits
+        ]
+        (scratch / "merges.txt").write_text(
+            "".join(f"{a} {b}\n" for a, b in filter(None, pairs)), encoding="utf-8"
+        )
+    theirs = transformers.RobertaTokenizer(str(scratch / "vocab.json"), str(scratch / "merges.txt"))
+    return open_tokenizer(scratch), transformers_function(theirs)
+
+
+def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
+    import transformers
+
+    bare, saved = scratch / "bare", scratch / "saved"
+    bare.mkdir()
+    shutil.copy(model, bare / "spiece.model")
+    ours = open_tokenizer(bare)
+    if ours.template.second:  # ALBERT's convention
+        transformers.AlbertTokenizer.from_pretrained(bare).save_pretrained(saved)
+        yield f"{model.name} as transformers saves it", open_tokenizer(saved), transformers_on(saved)
+        yield f"{model.name} {RECIPE}", ours, google_albert(model, ours)
+    else:
+        shutil.copy(model, bare / "sentencepiece.bpe.model")
+        yield model.name, ours, transformers_on(bare, "XLMRobertaTokenizer")
+
+
+def google_albert(model: Path, ours):
+    """ALBERT's ids as its training data was cut; the recipe gives no offsets, and takes [MASK] for plain text."""
+    from sentencepiece import SentencePieceProcessor
+
+    library = SentencePieceProcessor(model_file=str(model))
+    special = re.compile("|".join(map(re.escape, ours.names.values())))
+
+    def cut(text: str) -> list[int]:
+        text = text.replace("``", '"').replace("''", '"')
+        text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)).lower()
+        ids = []
+        for piece in library.encode(text, return_type=str):
+            if piece[-1] == "," and piece[-2:-1].isdigit():
+                number = library.encode(piece[:-1].replace("▁", ""), return_type=str)
+                if piece[0] != "▁":
+                    number = [number[0][1:], *number[1:]]
+                ids += [library.piece_to_id(part) for part in (*number, ",") if part]
+            else:
+                ids.append(library.piece_to_id(piece))
+        return ids
+
+    def run(texts):
+        for text in clean(texts):
+            ids = [ours.special.cls]
+            for part in re.split(f"({special.pattern})", text):
+                ids += [library.piece_to_id(part)] if special.fullmatch(part) else cut(part)
+            yield [*ids, ours.special.sep], None
+
+    return run
