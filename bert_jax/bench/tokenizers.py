@@ -1,10 +1,11 @@
 """`bert-jax bench tokenizers`: ids and offsets against those of `transformers`, text by text.
 
-A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both sides open
-the same files, with one exception: out of a bare ALBERT `.model`, transformers 5 makes pieces such as "-" added
-tokens, before and after which every text is cut, and so leaves the ids that Google's ALBERT saw in training. There
-both open the directory that transformers saves. Ids out of the bare file are held against Google's own recipe on the
-`sentencepiece` library, for information: between segmentations of equal score the two libraries may choose otherwise.
+A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both
+sides open the same files, with one exception: out of a bare ALBERT `.model`, transformers 5 makes pieces such
+as "-" added tokens, before and after which every text is cut, and so leaves the ids that Google's ALBERT saw in
+training. There both open the directory that transformers saves. Ids out of the bare file are held against
+Google's own recipe on the `sentencepiece` library, for information: between segmentations of equal score, and
+for scripts that NFKD takes apart, the two libraries choose otherwise.
 """
 
 import json
@@ -111,9 +112,7 @@ def strings_in(value) -> Iterator[str]:
 def pairs_of(vocabulary: Path) -> Iterator[tuple]:
     """(name, our tokenizer, their function) for each way in which a vocabulary can be held against a reference."""
     if not vocabulary.exists():
-        raise BertJaxError(
-            f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file"
-        )
+        raise BertJaxError(f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file")
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         if vocabulary.is_dir():
@@ -159,16 +158,10 @@ def roberta(vocabulary: Path, scratch: Path):
     if merges.is_file():
         shutil.copy(merges, scratch / "merges.txt")
     else:
-        rank = {entry: i for entry, i in sorted(entries.items(), key=lambda item: item[1])}
-        splits = (
-            ((entry[:n], entry[n:]) for n in range(1, len(entry))) for entry in rank if "<" not in entry
-        )
-        pairs = [
-            next((pair for pair in split if pair[0] in rank and pair[1] in rank), None) for split in splits
-        ]
-        (scratch / "merges.txt").write_text(
-            "".join(f"{a} {b}\n" for a, b in filter(None, pairs)), encoding="utf-8"
-        )
+        rank = dict(sorted(entries.items(), key=lambda item: item[1]))
+        splits = (((entry[:n], entry[n:]) for n in range(1, len(entry))) for entry in rank if "<" not in entry)
+        pairs = [next((pair for pair in split if pair[0] in rank and pair[1] in rank), None) for split in splits]
+        (scratch / "merges.txt").write_text("".join(f"{a} {b}\n" for a, b in filter(None, pairs)), encoding="utf-8")
     theirs = transformers.RobertaTokenizer(str(scratch / "vocab.json"), str(scratch / "merges.txt"))
     return open_tokenizer(scratch), transformers_function(theirs)
 

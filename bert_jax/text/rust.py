@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import tokenizers
-from tokenizers import processors
+from tokenizers import models, processors
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text.settings import Settings
@@ -52,6 +52,9 @@ class RustTokenizer(Subwords):
         # What decides ids; older files of the same tokenizer differ in decoder and post-processor only.
         deciding = {key: parts[key] for key in ("normalizer", "pre_tokenizer", "model", "added_tokens")}
         deciding["template"] = asdict(self.template)
+        if isinstance(self.rust.model, models.Unigram):
+            # A score loses its last digit on the way through JSON.
+            deciding["model"]["vocab"] = [(piece, round(score, 5)) for piece, score in parts["model"]["vocab"]]
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
     def _pieces(self, texts: list[str]) -> list[Pieces]:

@@ -1,0 +1,100 @@
+"""Small vocabularies of every kind, made from a few sentences in several scripts."""
+
+import json
+from pathlib import Path
+
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog, 1,000 times in 2023-24 (or more).",
+    "Playing unplayable players replayed the play; it's \"quoted\" -- don't worry!",
+    "Überraschend fällt Schnee über die Straße: 5-mal, 16, 23–16.",
+    "Le café naïf coûte 3,50 € à l'île. Señor Ñandú tomó el té.",
+    "東京は日本の首都です。中文文本没有空格。한국어 문장입니다.",
+    "Привет, мир! Καλημέρα κόσμε. שלום עולם. مرحبا بالعالم. नमस्ते दुनिया.",
+)
+ADVERSARIAL = (
+    "",
+    " \n\t\u3000\u2028",
+    "a\x00b\x07c\u200bd\ufeffe\x7f",
+    "lone \ud800 surrogate \udfff s\udc00",
+    "👩‍👩‍👧 🇩🇪 👍🏽 ☺️",
+    "e\u0301 u\u0308\u0304 \u0301alone z" + "\u0301" * 20,
+    "ß ẞ İ ı Ǆ ﬁ Σ ς K Å ½ ① ㎏ ﷺ … ™",
+    "中文かな한글𠀀｡ｱﾞＡｂ१ กำลัง",
+    "``quoted'' 1,000,000.50 16, 9,9 -5 (a) [b]",
+    "[CLS] [MASK] x[MASK]y [SEP] <s> <mask> a <mask>b </s>",
+    "##ing ▁ ▁word a▁b Ġ",
+    "x" * 100_000,
+    "the " * 5_000,
+    "a" * 99 + " " + "a" * 100 + " " + "a" * 101,
+)
+TEXTS = (*SENTENCES, *ADVERSARIAL, *(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
+
+
+def wordpiece(directory: Path, cased: bool = False) -> Path:
+    text = " ".join(SENTENCES)
+    text = text if cased else text.lower()
+    characters = sorted({c for c in text if c.strip()})
+    words = [
+        "the",
+        "quick",
+        "play",
+        "##ing",
+        "##ed",
+        "##er",
+        "##s",
+        "un",
+        "##able",
+        "café",
+        "cafe",
+        "over",
+        "schnee",
+    ]
+    words += ["The", "Playing", "Schnee"] if cased else []
+    entries = [
+        "[PAD]",
+        "[unused0]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *characters,
+        *(f"##{c}" for c in characters),
+    ]
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = dict.fromkeys([*entries, *words])
+    (directory / "vocab.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return directory
+
+
+def bytepair(directory: Path) -> Path:
+    from tokenizers import ByteLevelBPETokenizer
+
+    trained = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(SENTENCES * 3, vocab_size=400, special_tokens=special, show_progress=False)
+    directory.mkdir(parents=True, exist_ok=True)
+    trained.save_model(str(directory))
+    return directory
+
+
+def sentencepiece(directory: Path, convention: str) -> Path:
+    """A `.model` with ALBERT's special pieces and user-defined ones, or with the three that XLM-R's file has."""
+    from sentencepiece import SentencePieceTrainer
+
+    albert = {
+        "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+        "user_defined_symbols": ["(", ")", "-"],
+    }  # fmt: skip
+    directory.mkdir(parents=True, exist_ok=True)
+    name = {"albert": "spiece.model", "xlm-roberta": "sentencepiece.bpe.model"}[convention]
+    with open(directory / name, "wb") as file:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter([s if convention != "albert" else s.lower() for s in SENTENCES] * 3),
+            model_writer=file, vocab_size=330, character_coverage=1.0, hard_vocab_limit=False, minloglevel=2,
+            **(albert if convention == "albert" else {}),
+        )  # fmt: skip
+    return directory
+
+
+def write_json(path: Path, value) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")
