@@ -25,6 +25,51 @@ def verb(summary: str, example: str):
     return register
 
 
+@verb(
+    "turn text into a corpus of token ids",
+    "bert-jax prepare --input 'books/*.txt' wiki.jsonl.gz --tokenizer vocab --output corpus",
+)
+def prepare(parser: argparse.ArgumentParser) -> Run:
+    input_flags(parser)
+    parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a vocabulary or model directory")
+    parser.add_argument("--output", required=True, metavar="DIR", help="the corpus directory to write")
+    parser.add_argument("--language", default="en", help="of the sentences, as an ISO code (default en)")
+    parser.add_argument("--heldout", type=float, default=0.01, help="share of documents kept out (default 0.01)")
+    parser.add_argument("--processes", type=int, help="default: one for each core")
+
+    def run(args):
+        from bert_jax.data.prepare import prepare, summary
+
+        manifest = prepare(
+            args.input,
+            args.tokenizer,
+            args.output,
+            layout=args.layout,
+            column=args.column,
+            language=args.language,
+            heldout=args.heldout,
+            strict=args.strict,
+            processes=args.processes,
+        )
+        print(summary(manifest, args.output))
+
+    return run
+
+
+def input_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input", nargs="+", required=True, metavar="PATH",
+        help="files, folders, globs, or tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
+    )  # fmt: skip
+    parser.add_argument(
+        "--layout", choices=("blank", "file", "sentences"), default="blank",
+        help="of plain text: blank lines between documents, one file each, or one sentence a line and blank lines "
+        "between documents (default blank)",
+    )  # fmt: skip
+    parser.add_argument("--column", default="text", help="of .jsonl, .parquet and tfds (default text)")
+    parser.add_argument("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
+
+
 @verb("what a model directory holds, and what is odd about it", "bert-jax info path/to/model --json")
 def info(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("directory", help="a Hugging Face model directory")

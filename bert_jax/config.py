@@ -1,0 +1,145 @@
+"""Configs: a Python file of ml_collections at the edge, frozen dataclasses inside.
+
+A config file defines `get_config(name)` and returns a `ConfigDict`; what it leaves out has the default of the
+dataclass that reads it. A key that no dataclass reads is an error that names the nearest one that is read:
+
+    config = load("configs/pretrain.py:base", ["data.rate=0.2"], Pretraining)
+    config.data.rate  # 0.2
+"""
+
+import ast
+import dataclasses
+import importlib.util
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from bert_jax.errors import BertJaxError, nearest
+
+T = TypeVar("T")
+
+
+def load(spec: str, overrides: Sequence[str], reader: type[T]) -> T:
+    """The config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`."""
+    values = read_file(spec)
+    for override in overrides:
+        apply_override(values, override, reader)
+    return build(reader, values)
+
+
+def read_file(spec: str) -> dict:
+    """What `get_config` of `FILE:NAME` returns, as plain nested dicts."""
+    path, _, name = spec.partition(":")
+    if not Path(path).is_file():
+        raise BertJaxError(f"no config file {path}; give FILE or FILE:NAME, as in configs/pretrain.py:base")
+    module_spec = importlib.util.spec_from_file_location("bert_jax_config", path)
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+        config = module.get_config(name) if name else module.get_config()
+    except BertJaxError:
+        raise
+    except Exception as error:
+        # The file is a person's own program: whatever it raises is told with its place, not as our traceback.
+        line = error.__traceback__
+        while line.tb_next:
+            line = line.tb_next
+        raise BertJaxError(f"{path}:{line.tb_lineno}: {type(error).__name__}: {error}") from error
+    return config.to_dict() if hasattr(config, "to_dict") else dict(config)
+
+
+def apply_override(values: dict, override: str, reader: type) -> None:
+    """Sets one `a.b=value` in nested dicts, its text read as the type of the dataclass field it names.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Data:
+    ...     lengths: tuple[int, ...] = (128,)
+    >>> values = {}
+    >>> apply_override(values, "lengths=128,512", Data)
+    >>> values
+    {'lengths': (128, 512)}
+    """
+    path, equals, text = override.partition("=")
+    if not equals:
+        raise BertJaxError(f"--config.{path} needs a value: --config.{path}=...")
+    *outer, last = path.split(".")
+    where = ""
+    for name in outer:
+        reader = _field_type(reader, name, where)
+        where += name + "."
+        if not dataclasses.is_dataclass(reader):
+            raise BertJaxError(f"config key {where[:-1]} holds a value, not a section")
+        values = values.setdefault(name, {})
+    kind = _field_type(reader, last, where)
+    if dataclasses.is_dataclass(kind):
+        raise BertJaxError(
+            f"config key {where}{last} is a section; set one of its keys, --config.{where}{last}.KEY=..."
+        )
+    values[last] = _parse(text, kind, where + last)
+
+
+def build(reader: type[T], values: dict, where: str = "") -> T:
+    """Nested dicts as nested frozen dataclasses; every key must be a field and of its type."""
+    fields = {}
+    for name, value in values.items():
+        kind = _field_type(reader, name, where)
+        if dataclasses.is_dataclass(kind):
+            if not isinstance(value, dict):
+                raise BertJaxError(f"config key {where}{name} is a section, not a value")
+            fields[name] = build(kind, value, f"{where}{name}.")
+        else:
+            fields[name] = _fit(value, kind, where + name)
+    for field in dataclasses.fields(reader):
+        if field.name not in fields and dataclasses.is_dataclass(_field_type(reader, field.name, where)):
+            fields[field.name] = build(_field_type(reader, field.name, where), {}, f"{where}{field.name}.")
+        elif field.name not in fields and field.default is field.default_factory is dataclasses.MISSING:
+            raise BertJaxError(
+                f"config key {where}{field.name} is missing; give --config.{where}{field.name}=..."
+            )
+    return reader(**fields)
+
+
+def _field_type(reader: type, name: str, where: str) -> type:
+    hints = typing.get_type_hints(reader)
+    names = [field.name for field in dataclasses.fields(reader) if field.init]
+    if name not in names:
+        raise BertJaxError(f"nothing reads config key {where}{name}; {nearest(name, names)}")
+    return hints[name]
+
+
+def _parse(text: str, kind: type, where: str):
+    """The text of an override as `kind`: plain strings stay as typed, tuples may leave their brackets out."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        parts = [part.strip() for part in text.strip("()[] ").split(",")]
+        return tuple(_parse(part, inner[0], where) for part in parts if part)
+    if kind is str or (origin is typing.Literal and isinstance(inner[0], str)):
+        return _fit(text, kind, where)
+    if kind is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+    return _fit(value, kind, where)
+
+
+def _fit(value, kind: type, where: str):
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        if value in inner:
+            return value
+        raise BertJaxError(f"config key {where} cannot be {value!r}; {nearest(value, inner)}")
+    if origin is tuple and isinstance(value, (tuple, list)):
+        return tuple(_fit(item, inner[0], where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, float) and value == int(value):
+        return int(value)  # 1e6 steps
+    if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    wanted = (
+        "a list" if origin is tuple else f"of type {kind.__name__}" if isinstance(kind, type) else str(kind)
+    )
+    raise BertJaxError(f"config key {where} must be {wanted}, not {value!r}")

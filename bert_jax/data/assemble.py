@@ -1,0 +1,38 @@
+"""Rows of tokens from spans of a corpus: [CLS] A [SEP] B [SEP], or packs of [CLS] ... [SEP], padded to the
+length."""
+
+import numpy as np
+
+from bert_jax.data.rows import spread
+from bert_jax.text.tokenizer import Special
+
+
+def assembled(tokens: np.ndarray, table: np.ndarray, special: Special, length: int, packed: bool):
+    """[B, L] tokens, mask, and segments or packs with cls_positions, of the rows of a plan's table."""
+    rows, spans = table["length"].shape
+    size = table["length"].astype(np.int64)
+    there = size > 0
+    starts_cls = there & (packed | (np.arange(spans) == 0))
+    taken = size + there + starts_cls
+    begin = np.cumsum(taken, axis=1) - taken  # where each span's share of the row begins
+    end = begin + taken
+    row = np.arange(rows)[:, None] * length
+    out = np.full(rows * length, special.pad, np.int32)
+    source, owner = spread(table["start"].astype(np.int64).ravel(), size.ravel())
+    shift = (row + begin + starts_cls).ravel() - (np.cumsum(size.ravel()) - size.ravel())
+    out[np.arange(len(source)) + shift[owner]] = tokens[source]
+    out[(row + begin)[starts_cls]] = special.cls
+    out[(row + end - 1)[there]] = special.sep
+    place = np.arange(length)
+    mask = (place < end[:, -1:]).astype(np.int32)
+    batch = {"tokens": out.reshape(rows, length), "mask": mask}
+    if not packed:
+        return batch | {"segments": (place >= begin[:, 1:2]) * mask}
+    # Each row is cut at the beginnings of its packs; what is empty begins where the row ends.
+    packs = np.zeros((rows, length + 1), np.int32)
+    np.add.at(packs, (np.nonzero(there)[0], begin[there]), 1)
+    return batch | {
+        "segments": np.zeros_like(mask),
+        "packs": np.cumsum(packs[:, :length], axis=1, dtype=np.int32) * mask,
+        "cls_positions": np.where(there, begin, 0).astype(np.int32),
+    }

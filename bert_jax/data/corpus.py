@@ -1,0 +1,191 @@
+"""A tokenized corpus on disk.
+
+    DIR/manifest.json            version, tokenizer fingerprint, counts, hashes, where it came from
+    DIR/tokenizer/               the tokenizer whose ids these are
+    DIR/train/tokens.npy         all tokens, without special ones, in 2 or 4 bytes
+    DIR/train/sentences.npy      where each sentence begins in `tokens`, and where the last one ends
+    DIR/train/documents.npy      where each document begins in `sentences`, and where the last one ends
+    DIR/heldout/...              the same three for the documents kept out of training
+
+The arrays are plain NumPy files, read through the page cache: `np.load(..., mmap_mode="r")` opens them.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.files import replacing
+from bert_jax.text.tokenizer import Tokenizer
+
+VERSION = 1
+PARTS = ("train", "heldout")
+ARRAYS = ("tokens", "sentences", "documents")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The documents of one part of a corpus, as three arrays; `identity` changes when any of them does."""
+
+    tokens: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    identity: str
+    plans: Path  # where plans over these documents are kept
+
+    @property
+    def count(self) -> int:
+        return len(self.documents) - 1
+
+
+class Corpus:
+    """A corpus directory, checked: every file has the size and the hash that the manifest says."""
+
+    def __init__(self, directory):
+        self.name = str(directory)
+        self.directory = _local(self.name)
+        try:
+            self.manifest = json.loads((self.directory / "manifest.json").read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise BertJaxError(
+                f"{self.name}: no corpus there (no manifest.json); `bert-jax prepare` makes one"
+            ) from error
+        except ValueError as error:
+            raise BertJaxError(
+                f"{self.name}/manifest.json is damaged ({error}); prepare the corpus again"
+            ) from error
+        if self.manifest.get("version") != VERSION:
+            raise BertJaxError(
+                f"{self.name}: corpus of version {self.manifest.get('version')}, this program reads "
+                f"version {VERSION}; prepare it again"
+            )
+        self._verify()
+
+    @property
+    def fingerprint(self) -> str:
+        return self.manifest["tokenizer"]["fingerprint"]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        from bert_jax.text.directory import open_tokenizer
+
+        tokenizer = open_tokenizer(self.directory / "tokenizer")
+        self.check(tokenizer, f"{self.name}/tokenizer")
+        return tokenizer
+
+    def check(self, tokenizer: Tokenizer, owner: str) -> None:
+        """Refuses a tokenizer that would give other ids than those on disk."""
+        if tokenizer.fingerprint != self.fingerprint:
+            raise BertJaxError(
+                f"{self.name} was prepared with another tokenizer than that of {owner}; "
+                f"prepare it again with --tokenizer {owner}"
+            )
+
+    @cached_property
+    def train(self) -> Part:
+        return self._part("train")
+
+    @cached_property
+    def heldout(self) -> Part:
+        return self._part("heldout")
+
+    def _part(self, name: str) -> Part:
+        if not self.manifest["counts"][name]["documents"]:
+            raise BertJaxError(f"{self.name} has no {name} part; prepare it again with --heldout above 0")
+        arrays = [
+            np.asarray(np.load(self.directory / name / f"{array}.npy", mmap_mode="r")) for array in ARRAYS
+        ]
+        hashes = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]
+        identity = hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
+        return Part(*arrays, identity, _writable(self.directory / "plans", identity) / name)
+
+    def _verify(self) -> None:
+        """Sizes each time; hashes again only when a file changed since they were last found right."""
+        files = self.manifest["files"]
+        seen = {}
+        for name, said in files.items():
+            try:
+                stat = (self.directory / name).stat()
+            except FileNotFoundError as error:
+                raise BertJaxError(f"{self.name} lacks its file {name}; prepare or copy it again") from error
+            if stat.st_size != said["bytes"]:
+                raise BertJaxError(
+                    f"{self.name}/{name} has {stat.st_size} bytes instead of {said['bytes']}: "
+                    "cut off or altered; prepare or copy it again"
+                )
+            seen[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, said["blake2b"]]
+        stamp = _writable(self.directory / "plans", _digest_of(files)) / "verified.json"
+        if stamp.is_file() and stamp.read_text(encoding="utf-8") == json.dumps(seen):
+            return
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for name, found in zip(
+                files, pool.map(lambda name: file_hash(self.directory / name), files), strict=True
+            ):
+                if found != files[name]["blake2b"]:
+                    raise BertJaxError(
+                        f"{self.name}/{name} is not what was prepared (its hash differs); "
+                        "prepare or copy it again"
+                    )
+        write_atomically(stamp, json.dumps(seen).encode())
+
+
+def file_hash(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    with replacing(path) as partial:
+        partial.write_bytes(content)
+
+
+def _digest_of(files: dict) -> str:
+    return hashlib.blake2b(json.dumps(files, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _writable(directory: Path, identity: str) -> Path:
+    """`directory`, or a cache of one's own where a corpus is shared and read-only."""
+    if os.access(directory if directory.exists() else directory.parent, os.W_OK):
+        return directory
+    return cache_home() / "plans" / identity
+
+
+def cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+
+
+def _local(name: str) -> Path:
+    """A corpus in a bucket (gs://...) is copied to this host once: batches gather from memory-mapped
+    files."""
+    if "://" not in name:
+        return Path(name)
+    from bert_jax.host_tensorflow import tf
+
+    try:
+        manifest = json.loads(tf.io.gfile.GFile(f"{name}/manifest.json").read())
+        target = cache_home() / "corpora" / _digest_of(manifest["files"])
+        if target.is_dir():
+            return target
+        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+        for file in ["manifest.json", *manifest["files"]]:
+            (partial / file).parent.mkdir(parents=True, exist_ok=True)
+            tf.io.gfile.copy(f"{name}/{file}", str(partial / file), overwrite=True)
+        try:
+            os.replace(partial, target)
+        except OSError:  # another process of this host was first
+            if not target.is_dir():
+                raise
+            shutil.rmtree(partial)
+        return target
+    except (tf.errors.OpError, KeyError, ValueError) as error:
+        raise BertJaxError(f"{name}: no corpus can be read there ({str(error).splitlines()[0]})") from error

@@ -1,0 +1,146 @@
+"""Pairs of segments: next-sentence prediction as BERT published it, and ALBERT's sentence order.
+
+A document is cut into chunks of whole sentences that reach a target length; a chunk is cut in two at a random
+sentence. For next sentence the second half is replaced, half of the time, by text from another document, and
+what it replaced goes back to be used next; for sentence order the halves are swapped half of the time. The
+target is the row's length, or, for one document in ten, a random shorter one, so that the encoder meets short
+texts too.
+
+All documents of a block walk in step: each turn makes the next example of every document that has one left,
+with NumPy operations over those documents. Each makes its draws from its own key, so the blocks do not
+matter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bert_jax.data.corpus import Part
+from bert_jax.data.plan import row_type
+from bert_jax.data.randomness import below, bits, heads, unit
+from bert_jax.errors import BertJaxError
+
+BLOCK = 1 << 16  # documents that walk together; bounds the memory
+DRAWS = 8  # counters that an example may draw from
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """`name` is "next_sentence" (label 1: the second is from elsewhere) or "sentence_order" (label 1:
+    swapped)."""
+
+    name: str
+    short: float = 0.1  # share of documents with a shorter target
+    spans: ClassVar[int] = 2
+    specials: ClassVar[int] = 3  # [CLS] A [SEP] B [SEP]
+
+    def blocks(self, part: Part, length: int, key) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
+        if self.name == "next_sentence" and part.count < 2:
+            raise BertJaxError(
+                "next-sentence pairs need a second document to draw from and the corpus has one; "
+                "separate its documents, or set --config.data.examples=sentence_order"
+            )
+        for first in range(0, part.count, BLOCK):
+            yield self._block(part, length, key, np.arange(first, min(first + BLOCK, part.count)))
+
+    def _block(self, part: Part, length: int, key, documents: np.ndarray):
+        room = length - self.specials
+        document_keys = bits(key, documents)
+        target = np.full(len(documents), room, np.int64)
+        short = unit(bits(document_keys, 0)) < self.short
+        target[short] = 2 + below(bits(document_keys[short], 1), room - 1)
+        at = part.documents[documents].astype(np.int64)  # the sentence each document has come to
+        end = part.documents[documents + 1].astype(np.int64)
+        tables, turn, counts = [], 0, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": 0}
+        walking = np.flatnonzero(at < end)
+        while walking.size:
+            keys = bits(document_keys[walking], DRAWS * (turn + 1))
+            table, at[walking], met = self._turn(
+                part, room, target[walking], at[walking], end[walking], documents[walking], keys
+            )
+            tables.append(table)
+            for name, value in met.items():
+                counts[name] += value
+            walking = walking[at[walking] < end[walking]]
+            turn += 1
+        return np.concatenate(tables), counts
+
+    def _turn(self, part, room, target, at, end, documents, keys):
+        """One example of each document: its row, the sentence the document goes on from, and what was
+        dropped."""
+        sentences = part.sentences
+        stop = reach(sentences, at, target, end)
+        middle = at + np.where(stop - at > 1, 1 + below(bits(keys, 0), np.maximum(stop - at - 1, 1)), 1)
+        coin = unit(bits(keys, 1)) < 0.5
+        whole = stop - at > 1
+        start = np.stack([sentences[at], sentences[middle]], axis=1).astype(np.int64)
+        length = np.stack([sentences[middle], sentences[stop]], axis=1).astype(np.int64) - start
+        weight = np.ones(len(at), np.uint8)
+        if self.name == "next_sentence":
+            label = coin | ~whole  # a chunk of one sentence has no continuation of its own
+            other = (documents + 1 + below(bits(keys, 2), part.count - 1)) % part.count
+            first, last = part.documents[other].astype(np.int64), part.documents[other + 1].astype(np.int64)
+            begin = first + below(bits(keys, 3), last - first)
+            finish = reach(sentences, begin, target - length[:, 0], last)
+            start[label, 1] = sentences[begin[label]]
+            length[label, 1] = sentences[finish[label]] - sentences[begin[label]]
+            following = np.where(label, middle, stop)  # the unused continuation is put back
+        else:
+            label = coin & whole
+            weight[~whole] = 0  # one sentence has no order; it stays for the masked words
+            following = stop
+        cut = excess(length, room)
+        front = np.stack([heads(bits(keys, 4), cut[:, 0]), heads(bits(keys, 5), cut[:, 1])], axis=1)
+        own = np.ones_like(length, bool)  # the spans that the document gave up for good
+        if self.name == "next_sentence":
+            own[label, 1] = False
+        met = {
+            "tokens_cut": int(cut[own].sum()),
+            "sentences_dropped": dropped(sentences, start[own], length[own], front[own], cut[own]),
+            "sentences_used": int((following - at).sum()),
+        }
+        start, length = start + front, length - cut
+        if self.name == "sentence_order":
+            start[label], length[label] = start[label, ::-1], length[label, ::-1]
+        table = np.empty(len(at), row_type(self.spans))
+        table["start"], table["length"], table["label"], table["weight"] = start, length, label, weight
+        return table, following, met
+
+
+def reach(sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The sentence at which text from sentence `at` on has `tokens` tokens, at least one sentence on, `end`
+    at most."""
+    wanted = sentences[at].astype(np.int64) + np.maximum(tokens, 1)
+    return np.minimum(np.searchsorted(sentences, wanted.astype(sentences.dtype)), end)
+
+
+def excess(length: np.ndarray, room: int) -> np.ndarray:
+    """Tokens that each side of a pair loses when the longer one is shortened, token by token, until both fit.
+
+    >>> excess(np.array([[90, 20], [60, 60], [10, 20]]), 80).tolist()
+    [[30, 0], [20, 20], [0, 0]]
+    """
+    over = np.maximum(length.sum(axis=1) - room, 0)
+    longer = np.minimum(over, np.abs(length[:, 0] - length[:, 1]))
+    both = over - longer  # once equal they take turns, the second side first
+    first_longer = length[:, 0] > length[:, 1]
+    return np.stack(
+        [np.where(first_longer, longer, 0) + both // 2, np.where(first_longer, 0, longer) + both - both // 2],
+        axis=1,
+    )
+
+
+def dropped(sentences, start, length, front, cut) -> int:
+    """How many sentences vanish whole in what is cut from the front and the back of spans."""
+    if not cut.any():
+        return 0
+    rows = np.flatnonzero(cut)
+    start, length, front, cut = start[rows], length[rows], front[rows], cut[rows]
+    end = start + length
+    kind = sentences.dtype
+    first, last = (np.searchsorted(sentences, edge.astype(kind)) for edge in (start, end))
+    ahead = np.searchsorted(sentences, (start + front).astype(kind), side="right") - 1 - first
+    behind = last - np.searchsorted(sentences, (end - (cut - front)).astype(kind))
+    return int(np.minimum(ahead + behind, last - first).sum())

@@ -1,0 +1,273 @@
+"""The stream: batch N is a pure function of (corpora, seed, N), so any batch of any run can be made again.
+
+    stream = Stream(config.data, seed=0, steps=1_000_000)
+    stream.batch(777)                          # the arrays of one step
+    for batch in stream.batches(start=777): ... # the same ones, made ahead by tf.data
+
+Step N holds examples N x batch to (N + 1) x batch of its phase (the steps of one length). A mixture says
+which corpus an example is from; there the passes over its plans follow one another, each in an order of its
+own. All of it is arithmetic on numbers, so nothing is replayed to get to N, and a host makes only its own
+rows of the batch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.data.assemble import assembled
+from bert_jax.data.config import DataConfig
+from bert_jax.data.corpus import Corpus, Part
+from bert_jax.data.masking import Masking, word_continuations
+from bert_jax.data.mixture import Mixture
+from bert_jax.data.pairs import Pairs
+from bert_jax.data.plan import Plan, planned
+from bert_jax.data.randomness import bits, key_of, permuted
+from bert_jax.data.rows import Rows
+from bert_jax.errors import BertJaxError
+from bert_jax.host_tensorflow import tf
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The steps from `first` up to `stop` have rows of `length`."""
+
+    length: int
+    first: int
+    stop: int
+
+
+class Stream:
+    def __init__(self, config: DataConfig, seed: int, steps: int, threads: int | None = None):
+        if not config.corpora:
+            raise BertJaxError(
+                "no corpus given; set --config.data.corpora=DIR to what `bert-jax prepare` wrote"
+            )
+        self.config, self.seed, self.threads = config, seed, threads or tf.data.AUTOTUNE
+        self.corpora = [Corpus(path) for path in config.corpora]
+        self.tokenizer = self.corpora[0].tokenizer
+        for corpus in self.corpora[1:]:
+            corpus.check(self.tokenizer, config.corpora[0])
+        self.phases = phases(config, steps)
+        sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
+        self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
+        self.packed = config.examples == "full_sentences"
+        self.kind = Rows(config.packs) if self.packed else Pairs(config.examples, config.short)
+        self.continues = word_continuations(self.tokenizer)
+        self._passes: dict = {}
+        self._makers: dict = {}
+
+    def length(self, step: int) -> int:
+        return self.phase(step).length
+
+    def phase(self, step: int) -> Phase:
+        if step < 0:
+            raise BertJaxError(f"there is no step {step}; steps begin at 0")
+        return next((phase for phase in self.phases if step < phase.stop), self.phases[-1])
+
+    def shapes(self, length: int, rows: int | None = None) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and type of every array of a batch with rows of `length`, known before any is made."""
+        rows = rows or self.config.batch
+        targets = self.config.targets(length)
+        sizes = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
+        sizes |= dict.fromkeys(("target_positions", "targets", "target_weight"), (rows, targets))
+        if self.packed:
+            sizes |= {"packs": (rows, length), "cls_positions": (rows, self.config.packs)}
+        else:
+            sizes |= {"labels": (rows,), "weight": (rows,)}
+        return {
+            name: (size, np.dtype(np.float32 if name.endswith("weight") else np.int32))
+            for name, size in sizes.items()
+        }
+
+    def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
+        """The rows of one step that belong to one host; hosts' rows one after the other are the whole
+        batch."""
+        make = self._maker(self.length(step), host_index, host_count)
+        return {name: value.numpy() for name, value in make(tf.constant(step, tf.int64)).items()}
+
+    def batches(
+        self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
+    ) -> Iterator[Batch]:
+        """`batch` of one step after the other, without end unless `stop` is given, made ahead in threads."""
+        while stop is None or start < stop:
+            phase = self.phase(start)
+            last = phase is self.phases[-1]
+            end = stop if last else min(phase.stop, stop or phase.stop)
+            make = self._maker(phase.length, host_index, host_count)
+            steps = tf.data.Dataset.range(start, np.iinfo(np.int64).max if end is None else end)
+            made = steps.map(make, num_parallel_calls=self.threads, deterministic=True).prefetch(2)
+            yield from made.as_numpy_iterator()
+            start = end
+
+    def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
+        """Every held-out example once, masked the same each time; the last batch is filled up with weight
+        0."""
+        table, owner, keys = self._heldout_rows(length)
+        rows = self._rows_of(host_index, host_count)
+        masked = tf.function(self._masking(length))
+        for first in range(0, len(table), self.config.batch):
+            here = np.arange(first, first + self.config.batch)[rows]
+            filled = here < len(table)
+            here = np.minimum(here, len(table) - 1)
+            parts = [corpus.heldout.tokens for corpus in self.corpora]
+            batch = self._gather(parts, owner[here], table[here], length)
+            batch = {
+                name: value * filled.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
+                for name, value in batch.items()
+            }
+            masks = masked(batch["tokens"], batch["mask"], keys[here])
+            batch |= {name: value.numpy() for name, value in masks.items()}
+            yield self._in_order(batch)
+
+    def heldout_count(self, length: int) -> int:
+        return len(self._heldout_rows(length)[0])
+
+    def facts(self, step: int) -> list[dict[str, int]]:
+        """Of each example of a step: its corpus, plan, pass and place in the plan."""
+        names = ("corpus", "plan", "pass", "example")
+        found = self._locate(self.length(step), self._examples(step, slice(None)))
+        return [dict(zip(names, map(int, row), strict=True)) for row in zip(*found, strict=True)]
+
+    # How a batch comes about.
+
+    def _maker(self, length: int, host_index: int, host_count: int):
+        """step -> batch as TensorFlow ops: rows looked up and gathered in NumPy, masked in TensorFlow."""
+        key = (length, host_index, host_count)
+        if key not in self._makers:
+            rows = self._rows_of(host_index, host_count)
+            self._check_size(length)
+            shapes = self.shapes(length, rows.stop - rows.start)
+            gathered = [name for name in shapes if not name.startswith("target")]
+            masking = self._masking(length)
+
+            def gather(step):
+                batch, keys = self._unmasked(int(step), length, rows)
+                return [batch[name] for name in gathered] + [keys]
+
+            @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
+            def make(step):
+                types = [tf.as_dtype(shapes[name][1]) for name in gathered]
+                *values, keys = tf.numpy_function(gather, [step], [*types, tf.uint64], stateful=False)
+                keys.set_shape([rows.stop - rows.start])
+                batch = dict(zip(gathered, values, strict=True))
+                for name, value in batch.items():
+                    value.set_shape(shapes[name][0])
+                return self._in_order(batch | masking(batch["tokens"], batch["mask"], keys))
+
+            self._makers[key] = make
+        return self._makers[key]
+
+    def _in_order(self, batch):
+        return {name: batch[name] for name in self.shapes(batch["tokens"].shape[1])}
+
+    def _rows_of(self, host_index: int, host_count: int) -> slice:
+        if self.config.batch % host_count:
+            raise BertJaxError(
+                f"a batch of {self.config.batch} rows cannot be shared by {host_count} hosts; "
+                f"make data.batch a multiple of {host_count}"
+            )
+        share = self.config.batch // host_count
+        return slice(host_index * share, (host_index + 1) * share)
+
+    def _check_size(self, length: int) -> None:
+        for c, corpus in enumerate(self.corpora):
+            examples = len(self._plan(c, length, 0))
+            if examples < self.config.batch and len(self.corpora) == 1:
+                raise BertJaxError(
+                    f"{corpus.name} gives {examples} examples of length {length}, fewer than a batch of "
+                    f"{self.config.batch}; set --config.data.batch={examples} or less, or prepare more text"
+                )
+
+    def _masking(self, length: int) -> Masking:
+        config, special = self.config, self.tokenizer.special
+        return Masking(
+            config.rate, config.targets(length), config.masked, config.replaced, config.unit,
+            config.longest_span, special.mask, special.all, self.tokenizer.size, self.continues,
+        )  # fmt: skip
+
+    def _examples(self, step: int, rows: slice) -> np.ndarray:
+        """Numbers of a step's examples within its phase."""
+        first = (step - self.phase(step).first) * self.config.batch
+        return np.arange(first, first + self.config.batch)[rows]
+
+    def _unmasked(self, step: int, length: int, rows: slice) -> tuple[Batch, np.ndarray]:
+        owner, plan, turn, example = self._locate(length, self._examples(step, rows))
+        table = np.empty(len(owner), self._plan(0, length, 0).table.dtype)
+        for c, p in set(zip(owner.tolist(), plan.tolist(), strict=True)):
+            here = np.flatnonzero((owner == c) & (plan == p))
+            table[here] = self._plan(c, length, p).table[example[here]]
+        occasion = turn if self.config.fresh_masks else plan
+        keys = key_of("mask", self.seed, length)
+        for part in (owner, occasion, example):
+            keys = bits(keys, part)
+        return self._gather([corpus.train.tokens for corpus in self.corpora], owner, table, length), keys
+
+    def _gather(self, tokens: list[np.ndarray], owner: np.ndarray, table: np.ndarray, length: int) -> Batch:
+        batch: Batch = {}
+        for c in np.unique(owner):
+            here = np.flatnonzero(owner == c)
+            made = assembled(tokens[c], table[here], self.tokenizer.special, length, self.packed)
+            for name, value in made.items():
+                batch.setdefault(name, np.empty((len(owner), *value.shape[1:]), value.dtype))[here] = value
+        if self.packed:
+            return batch
+        return batch | {
+            "labels": table["label"].astype(np.int32),
+            "weight": table["weight"].astype(np.float32),
+        }
+
+    def _locate(self, length: int, examples: np.ndarray):
+        """Corpus, plan, pass and place in the plan of examples by their numbers."""
+        mixture = Mixture(self.weights, key_of("mixture", self.seed, length))
+        owner, count = mixture(examples)
+        plan, turn, example = (np.empty_like(owner) for _ in range(3))
+        for c in np.unique(owner):
+            here = np.flatnonzero(owner == c)
+            plan[here], turn[here], example[here] = self._in_passes(c, length, count[here])
+        return owner, plan, turn, example
+
+    def _in_passes(self, c: int, length: int, count: np.ndarray):
+        """A pass uses one plan; the plans follow one another and begin again, each time in a new order."""
+        plans = self.config.plans
+        ends = np.zeros(1, np.int64)
+        while ends[-1] <= count.max() and len(ends) <= plans:
+            ends = np.append(ends, ends[-1] + len(self._plan(c, length, len(ends) - 1)))
+        round_, within = (
+            (count // ends[-1], count % ends[-1]) if len(ends) > plans else (np.zeros_like(count), count)
+        )
+        plan = np.searchsorted(ends, within, side="right") - 1
+        turn = round_ * plans + plan
+        place = within - ends[plan]
+        for t in np.unique(turn):
+            here = turn == t
+            size = len(self._plan(c, length, int(t) % plans))
+            place[here] = permuted(place[here], size, key_of("order", self.seed, c, length, t))
+        return plan, turn, place
+
+    def _plan(self, c: int, length: int, number: int) -> Plan:
+        key = (c, length, number)
+        if key not in self._passes:
+            self._passes[key] = planned(self.corpora[c].train, self.kind, self.seed, length, number)
+        return self._passes[key]
+
+    def _heldout_rows(self, length: int):
+        """Of all corpora: the rows of their held-out plans, whose each is, and the keys of their masks."""
+        parts: list[Part] = [corpus.heldout for corpus in self.corpora]
+        tables = [planned(part, self.kind, self.seed, length, 0).table for part in parts]
+        owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+        example = np.concatenate([np.arange(len(table)) for table in tables])
+        keys = bits(bits(key_of("heldout", self.seed, length), owner), example)
+        return np.concatenate(tables), owner, keys
+
+
+def phases(config: DataConfig, steps: int) -> list[Phase]:
+    """When each length has its turn; the last goes on for as long as it is asked."""
+    shares = np.cumsum(config.shares) / np.sum(config.shares)
+    edges = [0, *np.round(shares * steps).astype(int).tolist()]
+    return [
+        Phase(length, *edge)
+        for length, edge in zip(config.lengths, zip(edges, edges[1:], strict=False), strict=True)
+    ]

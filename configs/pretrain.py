@@ -1,0 +1,58 @@
+"""BERT pre-training, by size and recipe.
+
+    bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus
+
+Names: tiny, mini, small, medium, base, large; `base,roberta` takes RoBERTa's recipe instead of BERT's.
+What a step sees: `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0`.
+"""
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import BertJaxError, nearest
+
+# Layers and width as published; heads are 64 wide, the feed-forward four times the width.
+SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+
+def get_config(names: str = "base") -> ConfigDict:
+    size, *recipes = names.split(",")
+    if size not in SIZES:
+        raise BertJaxError(f'configs/pretrain.py has no size "{size}"; {nearest(size, SIZES)}')
+    layers, width = SIZES[size]
+    config = ConfigDict()
+    config.seed = 0
+    config.steps = 1_000_000
+    config.model = ConfigDict(
+        {"layers": layers, "hidden_size": width, "heads": width // 64, "feed_forward": 4 * width}
+    )
+    config.data = ConfigDict(
+        {
+            "batch": 256,
+            # Attention costs the square of the length: most steps are short, the others learn the positions.
+            "lengths": (128, 512),
+            "shares": (0.9, 0.1),
+            "examples": "next_sentence",
+            "plans": 10,  # Google's duplication factor
+        }
+    )
+    for recipe in recipes:
+        if recipe not in RECIPES:
+            raise BertJaxError(f'configs/pretrain.py has no recipe "{recipe}"; {nearest(recipe, RECIPES)}')
+        RECIPES[recipe](config)
+    return config
+
+
+def roberta(config: ConfigDict) -> None:
+    """No sentence pairs, full sentences, always long rows, a large batch (the 500k-step recipe)."""
+    config.steps = 500_000
+    config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,), "examples": "full_sentences"})
+
+
+RECIPES = {"roberta": roberta}
