@@ -26,20 +26,18 @@ def load(
 ) -> "Model":
     """Opens a Hugging Face model directory of BERT, RoBERTa or XLM-R.
 
-    `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them; what
-    the directory lacks of it gets fresh values from `seed`. `computed` are EncoderConfig's fields on how to compute:
+    `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them, its
+    values made from `seed`. `computed` are EncoderConfig's fields on how to compute:
     dtype, attention, remat, vocab_multiple. With `tokenizer=False` the directory needs none.
     """
     layout, tensors = hub.survey(path, **computed)
-    new = ()
     if head is not None:
         layout = hub.with_head(layout, head, tuple(labels))
-        new = (head, "pooler")
     opened = open_tokenizer(hub.existing(path)) if tokenizer else None
     if opened is not None:
         for note in check_tokenizer(opened, layout, path):
             warnings.warn(note, stacklevel=2)
-    params = hub.read_params(layout, tensors, path, new)
+    params = hub.read_params(layout, tensors, path, new_head=head)
     if head is not None:
         params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
     return Model(layout, params, opened)

@@ -155,24 +155,25 @@ def labels_in(published: dict, where) -> tuple[str, ...]:
         raise BertJaxError(f"{where}: id2label does not number the labels 0, 1, 2 ...: {str(named)[:80]}") from None
 
 
-def missing_parts(layout: Layout, tensors: Tensors, where, new: tuple[str, ...] = ()) -> set[str]:
+def fresh_parts(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> set[str]:
     """Raises unless the tensors are what the layout asks for, name by name and shape by shape.
 
-    Returns the parameters that are absent and may be: those of the `new` parts of the model.
+    Returns the parameters that are not to be read: those of the new head, and of a pooler that it is the first to need.
     """
     check_layers(layout, tensors, where)
     prefixed = is_prefixed(tensors, layout.family)
     shapes = layout.shapes()
     expected: dict[str, tuple[int, ...]] = {}
-    absent = set()
+    fresh = set()
     for part in layout.parts(prefixed):
         names = part.published(layout.config.layers)
-        if part.ours.split("/")[0] in new and not set(names) <= set(tensors):
-            absent.add(part.ours)
+        of = part.ours.split("/")[0]
+        if new_head and (of == new_head or (of == "pooler" and not set(names) <= set(tensors))):
+            fresh.add(part.ours)
         else:
             each = part.shapes(shapes[part.ours])
             expected |= {name: each[i % len(each)] for i, name in enumerate(names)}
-    known = set(expected) | (all_head_names(layout, prefixed) if new else set())
+    known = set(expected) | (all_head_names(layout, prefixed) if new_head else set())
     problems = {
         "missing": [name for name in expected if name not in tensors],
         "left over": [
@@ -187,15 +188,15 @@ def missing_parts(layout: Layout, tensors: Tensors, where, new: tuple[str, ...] 
     if any(problems.values()):
         said = "; ".join(f"{kind}: {shortened(names)}" for kind, names in problems.items() if names)
         raise BertJaxError(f"the weights in {where} do not fit its config; {said}")
-    return absent
+    return fresh
 
 
-def read_params(layout: Layout, tensors: Tensors, where, new: tuple[str, ...] = ()) -> dict:
-    """The parameters, as nested dicts of float32 arrays; of the `new` parts, what the directory has."""
-    absent = missing_parts(layout, tensors, where, new)
+def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> dict:
+    """The parameters, as nested dicts of float32 arrays, without those of a new head."""
+    fresh = fresh_parts(layout, tensors, where, new_head)
     flat = {}
     for part in layout.parts(is_prefixed(tensors, layout.family)):
-        if part.ours not in absent:
+        if part.ours not in fresh:
             names = part.published(layout.config.layers)
             flat[part.ours] = part.read([np.asarray(tensors[name], np.float32) for name in names])
     return unflatten_dict(flat, sep="/")

@@ -63,7 +63,7 @@ LARGEST = 2**31  # of any size in a config; beyond it the file is damaged or hos
 
 def family_of(published: dict, where) -> Family:
     # The first published configs had no model_type; all of them were BERT's.
-    model_type = published.get("model_type", "bert")
+    model_type = published.get("model_type") or "bert"
     if model_type not in FAMILIES:
         raise BertJaxError(f'{where} is of model_type "{model_type}", which is not supported; {nearest(model_type, FAMILIES)}')
     family = FAMILIES[model_type]

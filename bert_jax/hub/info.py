@@ -16,7 +16,7 @@ def describe(directory) -> dict:
     layout, tensors = hub.survey(directory)
     odd = []
     try:
-        hub.missing_parts(layout, tensors, directory)
+        hub.fresh_parts(layout, tensors, directory)
         shapes = layout.shapes()
         counts = {part: 0 for part in layout.module_names}
         for path, shape in shapes.items():

@@ -67,10 +67,10 @@ def allowed(mask, packs, window):
     """
     allow = mask[:, None, None, :] > 0
     if packs is not None:
-        allow &= (packs[:, None, :, None] == packs[:, None, None, :]) & (packs[:, None, :, None] > 0)
+        allow = allow & (packs[:, None, :, None] == packs[:, None, None, :]) & (packs[:, None, :, None] > 0)
     if window is not None:
         place = jnp.arange(mask.shape[1])
-        allow &= jnp.abs(place[:, None] - place[None, :]) <= window
+        allow = allow & (jnp.abs(place[:, None] - place[None, :]) <= window)
     return allow
 
 

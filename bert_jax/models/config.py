@@ -63,9 +63,11 @@ class EncoderConfig:
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise BertJaxError(f'EncoderConfig.{name} has no "{getattr(self, name)}"; {nearest(getattr(self, name), known)}')
+        if type(self.tied_decoder) is not bool:
+            raise BertJaxError(f"EncoderConfig.tied_decoder must be True or False, not {self.tied_decoder!r}")
         if self.hidden_size % self.heads:
-            fitting = [n for n in range(1, self.hidden_size + 1) if self.hidden_size % n == 0]
-            close = min(fitting, key=lambda n: abs(n - self.heads))
+            candidates = range(min(self.heads, 4096), 0, -1)
+            close = next(n for n in candidates if self.hidden_size % n == 0)
             raise BertJaxError(
                 f"EncoderConfig.heads = {self.heads} does not divide hidden_size = {self.hidden_size}; {close} does"
             )

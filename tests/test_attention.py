@@ -1,0 +1,177 @@
+import functools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import BertJaxError
+from bert_jax.models import attention
+from bert_jax.models.attention import KERNELS, Request, allowed, attend, choose
+
+L, H, K = 256, 2, 64
+RANDOM = np.random.RandomState(0)
+Q, KEY, V, TARGET = (jnp.asarray(RANDOM.standard_normal((3, L, H, K)), jnp.float32) for _ in range(4))
+MASK = jnp.asarray(np.arange(L) < np.array([L, 100, 0])[:, None], jnp.int32)  # full, short and dead rows
+PACKS = jnp.asarray(np.repeat([[1, 1, 2, 3, 3, 3, 0, 0], [1, 2, 2, 0, 0, 0, 0, 0], [0] * 8], L // 8, axis=1), jnp.int32)
+
+
+def by_hand(q, k, v, mask, packs, window):
+    """The definition, one query at a time."""
+    out = np.zeros(q.shape)
+    for b, i, h in np.ndindex(q.shape[0], q.shape[1], q.shape[2]):
+        sees = [
+            j for j in range(q.shape[1])
+            if mask[b, j]
+            and (packs is None or (packs[b, i] and packs[b, i] == packs[b, j]))
+            and (window is None or abs(i - j) <= window)
+        ]  # fmt: skip
+        if sees:
+            scores = np.array([q[b, i, h] @ k[b, j, h] for j in sees]) / np.sqrt(q.shape[3])
+            weights = np.exp(scores - scores.max())
+            out[b, i, h] = (weights / weights.sum()) @ np.array([v[b, j, h] for j in sees])
+    return out
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("window", [None, 3])
+def test_xla_is_the_definition(packed, window):
+    small = slice(0, 12)
+    q, k, v = (np.asarray(x[:, small], np.float64) for x in (Q, KEY, V))
+    mask = np.array([[1] * 12, [1] * 5 + [0] * 7, [0] * 12])
+    packs = np.array([[1] * 4 + [2] * 6 + [0] * 2, [1] * 2 + [2] * 3 + [0] * 7, [0] * 12]) if packed else None
+    ours = attend(*(x[:, small] for x in (Q, KEY, V)), mask, packs, window=window, kernel="xla")
+    np.testing.assert_allclose(ours, by_hand(q, k, v, mask, packs, window), atol=1e-5)
+
+
+def test_mask_as_a_picture():
+    packs = jnp.array([[1, 1, 2, 2, 2, 0]])
+    grid = allowed(packs > 0, packs, 1)[0, 0].astype(int)
+    assert ["".join(map(str, row)) for row in np.asarray(grid)] == [
+        "110000",
+        "110000",
+        "001100",
+        "001110",
+        "000110",
+        "000000",
+    ]
+
+
+CASES = {
+    "padding": (None, None),
+    "packs": (PACKS, None),
+    "window": (None, 40),
+    "packs and window": (PACKS, 40),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_splash_equals_xla_forward_and_gradient(case):
+    packs, window = CASES[case]
+    mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
+    real = (mask > 0)[:, :, None, None]
+    arguments = {"window": window, "dropout": 0.0, "dropout_key": None}
+
+    def total(run, q, k, v):
+        out = run(q, k, v, mask, packs, **arguments)
+        return (jnp.where(real, out, 0) * TARGET).sum(), out
+
+    splash = functools.partial(attention.splash, interpret=True)
+    results = [
+        jax.jit(jax.value_and_grad(functools.partial(total, run), argnums=(0, 1, 2), has_aux=True))(Q, KEY, V)
+        for run in (splash, attention.xla)
+    ]
+    ((_, ours), our_gradients), ((_, theirs), their_gradients) = results
+    np.testing.assert_allclose(jnp.where(real, ours, 0), jnp.where(real, theirs, 0), atol=1e-5)
+    for a, b in zip(our_gradients, their_gradients, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+    assert (ours[2] == 0).all(), "a row with no real token yields exact zeros"
+
+
+def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
+    out, gradient = jax.value_and_grad(lambda q: attend(q, KEY, V, MASK, kernel="xla")[2].sum())(Q)
+    assert out == 0
+    assert (attend(Q, KEY, V, MASK, PACKS, kernel="xla")[0, 192:] == 0).all()
+    assert np.isfinite(gradient).all()
+
+
+def test_dropout_keeps_the_expectation_and_zeroes_its_share():
+    x = jnp.ones((100, 100))
+    dropped = attention.drop(x, 0.3, jax.random.key(0))
+    assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
+    assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
+    one, two = (attend(Q, KEY, V, MASK, dropout=0.5, dropout_key=jax.random.key(s), kernel="xla") for s in (0, 1))
+    assert (one != two).any()
+
+
+TPU = Request("tpu", 512, 64, "bfloat16", packed=True, window=None, dropout=0.0)
+GPU = replace(TPU, platform="gpu")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "request_", "said"),
+    [
+        ("splash", replace(TPU, platform="cpu"), "needs a TPU, and this program is for cpu"),
+        ("splash", replace(TPU, length=500), "multiples of 128, not 500"),
+        ("splash", replace(TPU, dropout=0.1), "set attention_dropout=0"),
+        ("cudnn", TPU, "needs an NVIDIA GPU, and this program is for tpu"),
+        ("cudnn", replace(GPU, dtype="float32"), 'set dtype="bfloat16"'),
+        ("cudnn", replace(GPU, dropout=0.1), "set attention_dropout=0"),
+        ("cudnn", replace(GPU, window=64), "no two-sided window"),
+        ("cudnn", replace(GPU, head_size=20), "a multiple of 8 up to 128, not 20"),
+        ("flash", TPU, 'did you mean "splash"?'),
+    ],
+)
+def test_what_a_kernel_cannot_do_it_refuses_and_auto_falls_back(kernel, request_, said):
+    with pytest.raises(BertJaxError) as error:
+        choose(kernel, request_)
+    assert said in str(error.value)
+    assert choose("auto", request_) != kernel
+
+
+def test_auto_takes_the_kernel_of_the_platform():
+    assert choose("auto", TPU) == "splash"
+    assert choose("auto", GPU) == "cudnn"
+    assert choose("auto", replace(GPU, dtype="float32")) == "xla"
+    assert choose("auto", replace(TPU, platform="cpu")) == "xla"
+    assert set(KERNELS) == {"splash", "cudnn", "xla"}
+
+
+def test_refusal_reaches_the_person_who_configured_it():
+    with pytest.raises(BertJaxError, match='attention "splash" needs a TPU'):
+        attend(Q, KEY, V, MASK, kernel="splash")
+
+
+COMPILE_FOR_TPU = """
+import jax, jax.numpy as jnp
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+from bert_jax.models.attention import attend
+device = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[0]
+def shape(dtype, *dims):
+    return jax.ShapeDtypeStruct(dims, dtype, sharding=SingleDeviceSharding(device))
+def loss(q, k, v, mask, packs):
+    return attend(q, k, v, mask, packs, kernel="auto", platform="tpu").astype("float32").sum()
+tensors = [shape("bfloat16", 4, 512, 12, 64)] * 3 + [shape("int32", 4, 512)] * 2
+text = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*tensors).compile().as_text()
+print("MOSAIC", text.count("tpu_custom_call"))
+"""
+
+
+@pytest.mark.slow
+def test_splash_compiles_for_a_tpu():
+    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
+    environment = os.environ | {
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "JAX_PLATFORMS": "cpu",
+    }
+    ran = subprocess.run([sys.executable, "-c", COMPILE_FOR_TPU], env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert int(ran.stdout.split("MOSAIC")[1]) >= 2, "a forward and a backward kernel"

@@ -1,0 +1,200 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from seeded import seeded_batch
+
+from bert_jax.errors import BertJaxError
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads import Bert, pool
+
+TINY = EncoderConfig(
+    vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3
+)
+BATCH = seeded_batch(4, 20, 101, 3, targets=4, seed=0)
+
+
+def init(config=TINY, heads=("mlm", "nsp")):
+    module = Bert(config, heads)
+    return module, jax.jit(module.init)(jax.random.key(0), BATCH)
+
+
+def apply(module, params, batch=BATCH, train=False, seed=0):
+    run = jax.jit(lambda p, b, key: module.apply(p, b, train, rngs={"dropout": key}))
+    return run(params, batch, jax.random.key(seed))
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "count"),
+    [
+        ("base", (), 109_482_240),
+        ("base", ("mlm", "nsp"), 110_106_428),
+        ("large", (), 335_141_888),
+        ("large", ("mlm", "nsp"), 336_226_108),
+    ],
+)
+def test_published_parameter_counts(size, heads, count):
+    module = Bert(EncoderConfig.named(size), heads)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), BATCH)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == count
+
+
+def test_initial_values_are_berts():
+    module, variables = init(EncoderConfig.named("mini", vocab_size=5000))
+    flat = jax.tree_util.tree_leaves_with_path(variables["params"])
+    for path, leaf in flat:
+        name = jax.tree_util.keystr(path)
+        if "scale" in name:
+            assert (leaf == 1).all(), name
+        elif "bias" in name:
+            assert (leaf == 0).all(), name
+        else:
+            # A normal of 0.02 cut at two deviations: never beyond 0.04, and 0.0176 wide, not 0.02.
+            assert np.abs(leaf).max() <= 0.04, name
+            if leaf.size > 10_000:
+                assert np.abs(leaf).max() > 0.0395, name
+                assert np.std(leaf) == pytest.approx(0.02 * 0.8796, rel=0.02), name
+                assert abs(np.mean(leaf)) < 4 * 0.0176 / np.sqrt(leaf.size), name
+    kernel = variables["params"]["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
+    assert not np.allclose(kernel[0], kernel[1]), "layers must not start alike"
+
+
+@pytest.mark.parametrize("remat", ["dots", "full"])
+def test_remat_changes_nothing(remat):
+    module, params = init()
+
+    def gradient(module):
+        def loss(p):
+            out = module.apply(p, BATCH)
+            return (out["hidden"] ** 2 * BATCH["mask"][..., None]).sum() + out["mlm"].max() + out["nsp"].sum()
+
+        return jax.jit(jax.grad(loss))(params)
+
+    ours = gradient(Bert(TINY.replace(remat=remat), ("mlm", "nsp")))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(gradient(module)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * max(1, float(jnp.abs(b).max())))
+
+
+@pytest.mark.parametrize("remat", ["none", "full"])
+def test_dropout_differs_by_key_and_only_in_training(remat):
+    module, params = init(TINY.replace(dropout=0.3, remat=remat))
+    one, same, other = (apply(module, params, train=True, seed=seed)["hidden"] for seed in (0, 0, 1))
+    assert (one == same).all()
+    assert (one != other).any()
+    quiet, still = (apply(module, params, seed=seed)["hidden"] for seed in (0, 1))
+    assert (quiet == still).all()
+
+
+def test_bfloat16_computes_in_bfloat16_over_float32_parameters():
+    module, params = init(TINY.replace(dtype="bfloat16"))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    out = apply(module, params)
+    assert out["hidden"].dtype == jnp.bfloat16
+    assert out["mlm"].dtype == out["nsp"].dtype == jnp.float32
+    exact = apply(Bert(TINY, ("mlm", "nsp")), params)
+    real = BATCH["mask"] > 0
+    assert np.abs(out["hidden"].astype(jnp.float32) - exact["hidden"])[real].max() < 0.1
+
+
+def packed_and_separate():
+    """Three sequences in two rows, and the same in a row each."""
+    lengths, row_of, random = [7, 9, 12], [0, 0, 1], np.random.RandomState(3)
+    L = 20
+    separate = {name: np.zeros((3, L), np.int32) for name in ("tokens", "segments", "mask")}
+    packed = {name: np.zeros((2, L), np.int32) for name in ("tokens", "segments", "mask", "packs")}
+    packed["cls_positions"] = np.zeros((2, 2), np.int32)
+    places, used, count = [], [0, 0], [0, 0]
+    for i, (n, row) in enumerate(zip(lengths, row_of, strict=True)):
+        at = slice(used[row], used[row] + n)
+        tokens, segments = random.randint(5, 101, n), np.sort(random.randint(0, 3, n))
+        separate["tokens"][i, :n], separate["segments"][i, :n], separate["mask"][i, :n] = tokens, segments, 1
+        packed["tokens"][row, at], packed["segments"][row, at], packed["mask"][row, at] = tokens, segments, 1
+        packed["packs"][row, at] = count[row] + 1
+        packed["cls_positions"][row, count[row]] = at.start
+        places.append((row, at, count[row]))
+        used[row], count[row] = at.stop, count[row] + 1
+    return packed, separate, places, lengths
+
+
+def test_packed_rows_equal_separate_rows_forward_and_gradient():
+    module, params = init(heads=("nsp",))
+    params = jax.tree.map(lambda x: x * 5, params)  # far from the initial values, where all rows look alike
+    packed, separate, places, lengths = packed_and_separate()
+    target = np.random.RandomState(0).standard_normal((3, 20, 32)).astype(np.float32)
+
+    def of_separate(p):
+        out = module.apply(p, separate)
+        return (out["hidden"] * target * separate["mask"][..., None]).sum() + out["nsp"][:, 0].sum(), out
+
+    def of_packed(p):
+        out = module.apply(p, packed)
+        total = 0.0
+        for i, (row, at, pack) in enumerate(places):
+            total += (out["hidden"][row, at] * target[i, : lengths[i]]).sum() + out["nsp"][row, pack, 0]
+        return total, out
+
+    (_, one), expected = jax.jit(jax.value_and_grad(of_separate, has_aux=True))(params)
+    (_, two), gradients = jax.jit(jax.value_and_grad(of_packed, has_aux=True))(params)
+    for i, (row, at, pack) in enumerate(places):
+        np.testing.assert_allclose(two["hidden"][row, at], one["hidden"][i, : lengths[i]], atol=1e-5)
+        np.testing.assert_allclose(two["nsp"][row, pack], one["nsp"][i], atol=1e-5)
+    scale = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
+    for a, b in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a / scale, b / scale, atol=1e-5)
+
+
+def test_padded_vocabulary_never_wins():
+    config = TINY.replace(vocab_multiple=128)
+    module, params = init(config)
+    assert params["params"]["encoder"]["embeddings"]["words"].shape[0] == 128
+    params["params"]["mlm"]["bias"] = params["params"]["mlm"]["bias"].at[101:].set(1e9)
+    logits = apply(module, params)["mlm"]
+    assert logits.shape[-1] == 128
+    assert (logits.argmax(-1) < 101).all()
+    assert (jax.nn.softmax(logits)[..., 101:] == 0).all()
+    gradient = jax.jit(jax.grad(lambda p: jax.nn.logsumexp(module.apply(p, BATCH)["mlm"]).sum()))(params)["params"]
+    assert (gradient["mlm"]["bias"][101:] == 0).all()
+
+
+def test_ids_out_of_range_become_nan_rather_than_another_word():
+    module, params = init()
+    batch = BATCH | {"tokens": np.where(np.arange(20) == 3, 101, BATCH["tokens"])}
+    assert np.isnan(apply(module, params, batch)["hidden"]).any()
+
+
+def test_pool():
+    hidden = jnp.array([[[3.0, 0], [1, 4], [9, 9]], [[7, 7], [7, 7], [7, 7]]])
+    mask = jnp.array([[1, 1, 0], [0, 0, 0]])
+    np.testing.assert_allclose(pool(hidden, mask, normalize=False), [[2, 2], [0, 0]])
+    np.testing.assert_allclose(pool(hidden, mask, "cls")[0], [1, 0])
+    np.testing.assert_allclose(jnp.linalg.norm(pool(hidden, mask), axis=-1), [1, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"hiden_size": 3}, 'did you mean "hidden_size"?'),
+        ({"heads": 7}, "heads = 7 does not divide hidden_size = 768; 6 does"),
+        ({"activation": "gelu_tan"}, 'did you mean "gelu_tanh"?'),
+        ({"layers": 0}, "layers must be a positive whole number"),
+        ({"layers": 2.0}, "layers must be a positive whole number"),
+        ({"dropout": 1.5}, "dropout must be a number in [0, 1)"),
+        ({"tied_decoder": "yes"}, "tied_decoder must be True or False"),
+        ({"heads": 10**12, "hidden_size": 10**12 + 1}, "does not divide"),
+    ],
+)
+def test_impossible_configs_say_what_would_be_right(fields, said):
+    with pytest.raises(BertJaxError) as error:
+        EncoderConfig(**fields)
+    assert said in str(error.value)
+
+
+def test_named_sizes():
+    shapes = {size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")}
+    layers = {size: (c.layers, c.hidden_size, c.heads, c.feed_forward) for size, c in shapes.items()}
+    assert layers == {
+        "tiny": (2, 128, 2, 512), "mini": (4, 256, 4, 1024), "small": (4, 512, 8, 2048),
+        "medium": (8, 512, 8, 2048), "base": (12, 768, 12, 3072), "large": (24, 1024, 16, 4096),
+    }  # fmt: skip
+    with pytest.raises(BertJaxError, match='did you mean "base"'):
+        EncoderConfig.named("bass")

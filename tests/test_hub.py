@@ -1,0 +1,295 @@
+"""Directories of every layout, good and hostile. What needs torch to be written is in test_torch_files.py."""
+
+import json
+import shutil
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_jax.api import load
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.directory import Layout
+from bert_jax.hub.families import FAMILIES
+from bert_jax.models.config import EncoderConfig
+from bert_jax.text.wordpiece import WordPiece
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", "on", "mat", "."]
+CONFIG = EncoderConfig(
+    vocab_size=len(WORDS), hidden_size=8, layers=2, heads=2, feed_forward=12, max_positions=16, tied_decoder=True
+)
+
+
+def write(path, config=CONFIG, heads=("mlm", "nsp"), labels=(), family="bert", words=WORDS):
+    layout = Layout(config, FAMILIES[family], heads, labels)
+    random = np.random.RandomState(0)
+    params = {name: random.standard_normal(shape).astype(np.float32) for name, shape in layout.shapes().items()}
+    for name in {"encoder/embeddings/words", "mlm/bias", "mlm/decoder"} & set(params):
+        params[name][config.vocab_size :] = 0  # rows of padding come back as zeros
+    params = hub.unflatten_dict(params, sep="/")
+    hub.save(path, layout, params, WordPiece.from_vocabulary(words) if words else None)
+    return layout, params
+
+
+@pytest.fixture
+def directory(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+def edit_config(path, **changes):
+    file = path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def edit_tensors(path, change):
+    tensors = load_file(path / "model.safetensors")
+    change(tensors)
+    save_file(tensors, path / "model.safetensors")
+
+
+def equal(a, b) -> bool:
+    flat = lambda tree: hub.flatten_dict(tree, sep="/")  # noqa: E731
+    a, b = flat(a), flat(b)
+    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize(
+    ("heads", "labels"), [((), ()), (("mlm",), ()), (("classify",), ("no", "yes")), (("tag",), ("O", "B", "I")), (("answer",), ())]
+)  # fmt: skip
+def test_what_is_saved_opens_the_same(tmp_path, family, heads, labels):
+    layout, params = write(tmp_path, heads=heads, labels=labels, family=family)
+    model = load(tmp_path)
+    assert model.layout.heads == heads and model.labels == labels
+    assert model.config == CONFIG
+    assert equal(model.params, params)
+
+
+def test_a_padded_embedding_leaves_no_trace_in_the_files(tmp_path):
+    layout, params = write(tmp_path / "padded", CONFIG.replace(vocab_multiple=128))
+    assert params["encoder"]["embeddings"]["words"].shape[0] == 128
+    tensors = load_file(tmp_path / "padded" / "model.safetensors")
+    assert tensors["bert.embeddings.word_embeddings.weight"].shape[0] == len(WORDS)
+    assert tensors["cls.predictions.bias"].shape == (len(WORDS),)
+    again = load(tmp_path / "padded", vocab_multiple=8)
+    assert again.params["mlm"]["bias"].shape == (16,)
+    assert "vocab_multiple" not in (tmp_path / "padded" / "config.json").read_text()
+
+
+def test_keys_we_do_not_know_survive_a_round_trip(directory):
+    edit_config(directory, license_of_the_house="free", id2label={"0": "a"})
+    load(directory).save(directory / "again")
+    assert json.loads((directory / "again" / "config.json").read_text())["license_of_the_house"] == "free"
+
+
+def test_sharded_directory(directory):
+    whole = load(directory)
+    tensors = load_file(directory / "model.safetensors")
+    names = sorted(tensors)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, held in parts.items():
+        save_file({name: tensors[name] for name in held}, directory / file)
+    (directory / "model.safetensors").unlink()
+    index = {"weight_map": {name: file for file, held in parts.items() for name in held}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert equal(load(directory).params, whole.params)
+    (directory / "model-00002-of-00002.safetensors").unlink()
+    assert "names model-00002-of-00002.safetensors, which is not there" in refusal(directory)
+
+
+def test_names_of_the_first_published_models(directory):
+    whole = load(directory)
+
+    def age(tensors):
+        for name in list(tensors):
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            tensors["module." + old] = tensors.pop(name)
+
+    edit_tensors(directory, age)
+    (directory / "config.json").rename(directory / "bert_config.json")
+    assert equal(load(directory).params, whole.params)
+
+
+def test_half_precision_files_open_as_float32(directory):
+    import ml_dtypes
+
+    whole = load(directory)
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        edit_tensors(directory, lambda tensors, d=dtype: tensors.update({k: v.astype(d) for k, v in tensors.items()}))
+        words = load(directory).params["encoder"]["embeddings"]["words"]
+        assert words.dtype == np.float32
+        np.testing.assert_allclose(words, whole.params["encoder"]["embeddings"]["words"], rtol=0.01)
+
+
+def test_extra_tensors_that_mean_nothing_are_passed_over(directory):
+    def add(tensors):
+        tensors["bert.embeddings.position_ids"] = np.arange(16)[None]
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].copy()
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+
+    edit_tensors(directory, add)
+    assert load(directory).layout.heads == ("mlm", "nsp")
+
+
+def test_untied_decoder(tmp_path):
+    layout, params = write(tmp_path, CONFIG.replace(tied_decoder=False), heads=("mlm",))
+    assert "cls.predictions.decoder.weight" in load_file(tmp_path / "model.safetensors")
+    assert equal(load(tmp_path).params, params)
+
+
+def test_heads_beyond_the_architecture_are_found(directory):
+    # The published bert-base-uncased says BertForMaskedLM and carries the pooler and the next-sentence head too.
+    edit_config(directory, architectures=["BertForMaskedLM"])
+    assert load(directory).layout.heads == ("mlm", "nsp")
+
+
+def test_a_new_head_keeps_the_encoder_and_drops_the_others(directory):
+    old = load(directory)
+    model = load(directory, head="classify", labels=["no", "yes", "maybe"])
+    assert model.layout.heads == ("classify",) and model.labels == ("no", "yes", "maybe")
+    assert equal(model.params["encoder"], old.params["encoder"]) and equal(model.params["pooler"], old.params["pooler"])
+    assert model.params["classify"]["dense"]["kernel"].shape == (8, 3)
+    other = load(directory, head="classify", labels=["no", "yes", "maybe"], seed=1)
+    assert not equal(other.params["classify"], model.params["classify"])
+    model.save(directory / "new")
+    assert equal(load(directory / "new").params, model.params)
+    # A second new head on top of the first, of another size.
+    assert load(directory / "new", head="tag", labels=["O"]).params["tag"]["dense"]["kernel"].shape == (8, 1)
+    again = load(directory / "new", head="classify", labels=["a", "b"])
+    assert again.params["classify"]["dense"]["kernel"].shape == (8, 2)
+
+
+def test_a_new_head_on_roberta_brings_its_own_pooler(tmp_path):
+    write(tmp_path, family="roberta", heads=("mlm",))
+    model = load(tmp_path, head="classify", labels=["no", "yes"])
+    model.save(tmp_path / "new")
+    assert {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(load_file(tmp_path / "new/model.safetensors"))
+
+
+def refusal(path, **arguments) -> str:
+    with pytest.raises(BertJaxError) as error:
+        load(path, **arguments)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
+    def spoil(tensors):
+        tensors["bert.encoder.layer.1.output.dense.bias"] = np.zeros(9, np.float32)
+        del tensors["bert.encoder.layer.0.intermediate.dense.bias"]
+        tensors["something.else"] = np.zeros(1, np.float32)
+
+    edit_tensors(directory, spoil)
+    said = refusal(directory)
+    assert "missing: bert.encoder.layer.0.intermediate.dense.bias" in said
+    assert "left over: something.else" in said
+    assert "of the wrong shape: bert.encoder.layer.1.output.dense.bias is [9] where the config asks for [8]" in said
+    assert "missing" in refusal(directory, head="classify", labels=["a", "b"]), "a new head excuses no encoder"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hidden_size": 10**15}, "hidden_size = 1000000000000000 is no size a model can have"),
+        ({"num_hidden_layers": 2_000_000_000}, "the config says 2000000000 layers, the weights hold 2"),
+        ({"vocab_size": 2_000_000_000}, "[12, 8] where the config asks for [2000000000, 8]"),
+        ({"intermediate_size": -1}, "intermediate_size = -1 is no size"),
+        ({"num_attention_heads": 3}, "does not divide hidden_size"),
+        ({"hidden_act": "gelo"}, 'did you mean "gelu"?'),
+        ({"model_type": "bart"}, 'did you mean "bert"?'),
+        ({"position_embedding_type": "relative_key"}, "only 'absolute'"),
+        ({"is_decoder": True}, "is_decoder = True is not supported"),
+        ({"architectures": ["BertForMultipleChoice"]}, "the architecture BertForMultipleChoice has a head"),
+        ({"architectures": ["BertForTokenClassification"], "id2label": {"1": "a"}}, "id2label does not number the labels"),
+    ],
+)  # fmt: skip
+def test_absurd_configs(directory, changes, said):
+    edit_config(directory, **changes)
+    assert said in refusal(directory, tokenizer=False)
+
+
+def test_truncated_safetensors(directory):
+    file = directory / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    assert "cut short" in refusal(directory)
+    file.write_bytes(b"")
+    assert "cut short" in refusal(directory)
+
+
+def test_a_safetensors_header_that_lies(directory):
+    header = json.dumps({"x": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}).encode()
+    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "no safetensors file" in refusal(directory)
+
+
+def test_another_models_tokenizer(directory):
+    WordPiece.from_vocabulary([*WORDS, *map(str, range(100))]).save(directory)
+    assert "the tokenizer has ids up to 111, the embedding only 12 rows" in refusal(directory)
+
+
+def test_a_tokenizer_without_special_tokens(tmp_path):
+    write(tmp_path, words=None)
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat"]))
+    assert "lacks the special token [MASK]" in refusal(tmp_path)
+
+
+def test_cased_weights_with_a_lower_casing_tokenizer_are_pointed_out(tmp_path):
+    words = [*WORDS[:5], "The", "Cat", "the", "cat", "Mat", "mat", "."]
+    write(tmp_path, words=None)
+    WordPiece.from_vocabulary(words, do_lower_case=True).save(tmp_path)
+    with pytest.warns(UserWarning, match="the vocabulary is cased, yet its tokenizer lower-cases"):
+        load(tmp_path)
+
+
+def test_what_is_no_model_directory(tmp_path):
+    assert "has no config.json" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    assert "is no JSON" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    assert "holds a list" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert "holds no weights" in refusal(tmp_path)
+    assert "is no directory" in refusal(tmp_path / "config.json")
+
+
+def test_a_name_that_is_no_path_says_how_to_get_one(monkeypatch):
+    assert "hf download some/model --local-dir DIR" in refusal("some/model")
+    import sys
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "pip install huggingface_hub" in refusal("some/model")
+
+
+def test_a_failed_save_leaves_the_old_directory_whole(directory, monkeypatch):
+    before = {file.name: file.read_bytes() for file in directory.iterdir()}
+    model = load(directory)
+
+    def fail(tensors, path, **_):
+        path.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(hub, "save_file", fail)
+    with pytest.raises(OSError, match="No space"):
+        model.save(directory)
+    assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
+
+
+def test_info(directory, capsys):
+    from bert_jax.cli import main
+
+    assert main(["info", str(directory)]) == 0
+    text = capsys.readouterr().out
+    assert "bert, 2 layers of 8 with 2 heads" in text and "WordPiece, 12 entries, lower-cases" in text and "odd" not in text
+    assert main(["info", str(directory), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["parameters"]["all"] == sum(x.size for x in hub.flatten_dict(load(directory).params, sep="/").values())
+    assert said["heads"] == ["mlm", "nsp"]
+    edit_tensors(directory, lambda tensors: tensors.pop("cls.predictions.bias"))
+    assert main(["info", str(directory)]) == 0
+    assert "odd         the weights in" in capsys.readouterr().out
+    shutil.rmtree(directory)
+    assert main(["info", str(directory)]) == 1
+    assert "is no directory" in capsys.readouterr().err

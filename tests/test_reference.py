@@ -1,0 +1,182 @@
+"""Equality with `transformers` on torch: outputs, losses, gradients, and directories both ways."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from seeded import seeded_batch, seeded_tensors
+
+from bert_jax import losses
+from bert_jax.api import load
+from bert_jax.hub.directory import published_tensors
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+BERT = {
+    "three_heads_three_segments": dict(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=80, vocab_size=101,
+        type_vocab_size=3, max_position_embeddings=40,
+    ),
+    "one_segment_narrow_heads": dict(
+        hidden_size=32, num_hidden_layers=3, num_attention_heads=8, intermediate_size=50, vocab_size=257,
+        type_vocab_size=1, max_position_embeddings=64, hidden_act="gelu_new",
+    ),
+    "long_rows": dict(
+        hidden_size=64, num_hidden_layers=1, num_attention_heads=1, intermediate_size=96, vocab_size=1000,
+        max_position_embeddings=512, hidden_act="relu",
+    ),
+}  # fmt: skip
+LENGTHS = {"three_heads_three_segments": (2, 40), "one_segment_narrow_heads": (7, 33), "long_rows": (512,)}
+ROBERTA = dict(
+    hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=80, vocab_size=120, type_vocab_size=1,
+    max_position_embeddings=66, pad_token_id=1, layer_norm_eps=1e-5,
+)  # fmt: skip
+
+
+def reference(class_name: str, directory, seed: int = 0, **config):
+    """A transformers model with seeded weights, saved to `directory`."""
+    model_class = getattr(transformers, class_name)
+    model = model_class(model_class.config_class(**config)).eval()
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    with torch.no_grad():
+        for name, value in seeded_tensors(shapes, seed).items():
+            model.get_parameter(name).copy_(torch.from_numpy(value))
+    model.save_pretrained(directory)
+    return model
+
+
+def inputs(batch) -> dict:
+    names = {"input_ids": "tokens", "token_type_ids": "segments", "attention_mask": "mask"}
+    return {theirs: torch.from_numpy(np.asarray(batch[ours], np.int64)) for theirs, ours in names.items()}
+
+
+def masked_lm_labels(batch):
+    labels = np.full(batch["tokens"].shape, -100)
+    for row in range(len(labels)):
+        for k in np.flatnonzero(batch["target_weight"][row]):
+            labels[row, batch["target_positions"][row, k]] = batch["targets"][row, k]
+    return torch.from_numpy(labels)
+
+
+def assert_close(ours, theirs, mask=None, tolerance=1e-5):
+    difference = np.abs(np.asarray(ours) - theirs.detach().numpy())
+    if mask is not None:
+        difference = difference[mask > 0]
+    assert difference.max() <= tolerance
+
+
+@pytest.mark.parametrize(("name", "length"), [(n, length) for n, lengths in LENGTHS.items() for length in lengths])
+def test_pre_training_equals_transformers(name, length, tmp_path):
+    theirs = reference("BertForPreTraining", tmp_path, **BERT[name])
+    model = load(tmp_path, tokenizer=False)
+    segments = BERT[name].get("type_vocab_size", 2)
+    batch = seeded_batch(4, length, BERT[name]["vocab_size"], segments, targets=min(6, length), seed=length)
+
+    def loss(params):
+        outputs = model.module.apply({"params": params}, batch)
+        mlm = losses.cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"])
+        nsp = losses.cross_entropy(outputs["nsp"], batch["labels"], batch["weight"])
+        return mlm.mean + nsp.mean, outputs
+
+    (ours, outputs), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
+    answer = theirs(
+        **inputs(batch),
+        labels=masked_lm_labels(batch),
+        next_sentence_label=torch.from_numpy(batch["labels"]),
+        output_hidden_states=True,
+    )
+    answer.loss.backward()
+
+    assert_close(outputs["hidden"], answer.hidden_states[-1], batch["mask"])
+    assert_close(outputs["nsp"], answer.seq_relationship_logits)
+    at_targets = torch.take_along_dim(
+        answer.prediction_logits, torch.from_numpy(batch["target_positions"])[..., None], dim=1
+    )
+    assert_close(outputs["mlm"], at_targets)
+    assert_close(ours, answer.loss)
+    assert_gradients_close(published_tensors(model.layout, gradients), theirs)
+
+
+def assert_gradients_close(ours: dict, model):
+    theirs = {name: p.grad.numpy() for name, p in model.named_parameters()}
+    assert set(ours) == set(theirs)
+    # Some gradients are zero but for rounding (that of the attention's key bias always is): they are measured
+    # against the whole gradient instead of themselves.
+    floor = 1e-3 * np.sqrt(sum((g**2).sum() for g in theirs.values()))
+    for name, gradient in theirs.items():
+        assert np.abs(ours[name] - gradient).max() <= 1e-4 * max(np.abs(gradient).max(), floor), name
+
+
+HEADS = [
+    ("BertModel", BERT["three_heads_three_segments"]),
+    ("BertForMaskedLM", BERT["three_heads_three_segments"]),
+    ("BertForNextSentencePrediction", BERT["three_heads_three_segments"]),
+    ("BertForSequenceClassification", BERT["three_heads_three_segments"] | {"num_labels": 5}),
+    ("BertForTokenClassification", BERT["three_heads_three_segments"] | {"num_labels": 7}),
+    ("BertForQuestionAnswering", BERT["three_heads_three_segments"]),
+    ("RobertaModel", ROBERTA),
+    ("RobertaForMaskedLM", ROBERTA),
+    ("RobertaForSequenceClassification", ROBERTA | {"num_labels": 5}),
+    ("XLMRobertaForTokenClassification", ROBERTA | {"num_labels": 7}),
+    ("XLMRobertaForQuestionAnswering", ROBERTA),
+]
+
+
+@pytest.mark.parametrize(("class_name", "config"), HEADS, ids=[name for name, _ in HEADS])
+def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
+    theirs = reference(class_name, tmp_path / "theirs", seed=3, **config)
+    model = load(tmp_path / "theirs", tokenizer=False)
+    batch = seeded_batch(3, 30, config["vocab_size"], config.get("type_vocab_size", 2), targets=4, seed=1)
+    if "oberta" in class_name:
+        batch["tokens"] = np.where(batch["mask"] > 0, np.maximum(batch["tokens"], 5), config["pad_token_id"])
+    batch = {name: batch[name] for name in ("tokens", "segments", "mask")}
+    ours = model.module.apply({"params": model.params}, batch)
+    mask = batch["mask"]
+
+    def compare(answer):
+        if class_name.endswith("Model"):
+            assert_close(ours["hidden"], answer.last_hidden_state, mask)
+            assert_close(ours["pooled"], answer.pooler_output)
+        elif class_name.endswith("QuestionAnswering"):
+            assert_close(ours["answer"][..., 0], answer.start_logits, mask)
+            assert_close(ours["answer"][..., 1], answer.end_logits, mask)
+        else:
+            (head,) = model.layout.heads
+            per_token = head in ("mlm", "tag")
+            assert_close(ours[head], answer.logits, mask if per_token else None)
+
+    compare(theirs(**inputs(batch)))
+    model.save(tmp_path / "ours")
+    opened, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    compare(opened.eval()(**inputs(batch)))
+
+
+def test_losses_equal_torch():
+    random = np.random.RandomState(0)
+    logits = random.standard_normal((6, 5)).astype(np.float32)
+    labels = random.randint(0, 5, 6)
+    weight = np.array([1, 1, 0, 1, 0, 1], np.float32)
+    many = random.randint(0, 2, (6, 5)).astype(np.float32)
+    kept = weight > 0
+    torch_logits, torch_labels = torch.from_numpy(logits), torch.from_numpy(labels)
+    functional = torch.nn.functional
+
+    ours = losses.cross_entropy(logits, labels, weight, smoothing=0.1).mean
+    assert_close(ours, functional.cross_entropy(torch_logits[kept], torch_labels[kept], label_smoothing=0.1))
+    ours = losses.binary_cross_entropy(logits, many, weight).mean
+    theirs = functional.binary_cross_entropy_with_logits(torch_logits[kept], torch.from_numpy(many[kept]))
+    assert_close(ours, theirs)
+    ours = losses.squared_error(logits[:, 0], labels, weight).mean
+    assert_close(ours, functional.mse_loss(torch_logits[kept, 0], torch_labels[kept].float()))
+
+
+def test_answer_loss_equals_transformers(tmp_path):
+    theirs = reference("BertForQuestionAnswering", tmp_path, **BERT["three_heads_three_segments"])
+    model = load(tmp_path, tokenizer=False)
+    batch = seeded_batch(3, 30, 101, 3, targets=4, seed=1)
+    starts, ends = np.array([1, 0, 4]), np.array([2, 5, 4])
+    answer = theirs(**inputs(batch), start_positions=torch.from_numpy(starts), end_positions=torch.from_numpy(ends))
+    logits = model.module.apply({"params": model.params}, batch)["answer"]
+    assert_close(losses.span_cross_entropy(logits, starts, ends, jnp.ones(3)).mean, answer.loss)

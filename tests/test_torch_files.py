@@ -1,0 +1,120 @@
+"""`pytorch_model.bin`, today's zip and the older stream, read without torch and without trust."""
+
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from test_hub import edit_config, equal, refusal, write
+
+from bert_jax.api import load
+from bert_jax.hub import torch_pickle
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def directory(tmp_path):
+    write(tmp_path)
+    return tmp_path
+
+
+def turn_into_bin(directory, **options):
+    tensors = {name: torch.from_numpy(array) for name, array in load_file(directory / "model.safetensors").items()}
+    torch.save(tensors, directory / "pytorch_model.bin", **options)
+    (directory / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_both_layouts_open(directory, zipped):
+    whole = load(directory)
+    turn_into_bin(directory, _use_new_zipfile_serialization=zipped)
+    assert equal(load(directory).params, whole.params)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_views_parameters_and_dtypes(tmp_path, zipped):
+    whole = torch.arange(24.0).reshape(4, 6)
+    tensors = {
+        "transposed": whole.T,
+        "part": whole[1:3, ::2],
+        "half": whole.half(),
+        "brain": whole.bfloat16(),
+        "count": torch.arange(5),
+        "scalar": torch.tensor(3.0),
+        "empty": torch.zeros(0, 3),
+        "parameter": torch.nn.Parameter(whole),
+    }
+    path = tmp_path / "pytorch_model.bin"
+    torch.save(tensors, path, _use_new_zipfile_serialization=zipped)
+    ours = torch_pickle.tensors(path)
+    assert set(ours) == set(tensors)
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(np.asarray(ours[name], np.float64), tensor.detach().double().numpy())
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_payload_is_refused_and_not_run(directory, zipped):
+    marker = directory / "it_ran"
+
+    class Payload:
+        def __reduce__(self):
+            return os.system, (f"touch {marker}",)
+
+    torch.save({"x": Payload()}, directory / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    (directory / "model.safetensors").unlink()
+    assert "system" in refusal(directory) and "nothing of it was run" in refusal(directory)
+    assert not marker.exists()
+
+
+def test_a_bare_pickle_payload(directory):
+    class Payload:
+        def __reduce__(self):
+            return eval, ("1/0",)
+
+    (directory / "model.safetensors").unlink()
+    (directory / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
+    assert "builtins.eval" in refusal(directory)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("kept", [0, 10, 0.3, 0.9])
+def test_truncated_files(directory, zipped, kept):
+    turn_into_bin(directory, _use_new_zipfile_serialization=zipped)
+    file = directory / "pytorch_model.bin"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(kept * len(whole)) if isinstance(kept, float) else kept])
+    assert "pytorch_model.bin" in refusal(directory)
+
+
+def test_a_tensor_that_claims_more_than_the_file_holds(tmp_path):
+    for shape, stride in (((10**6, 10**6), (0, 0)), ((10**9,), (1,)), ((4,), (-1,))):
+        lie = torch_pickle.Strided(torch_pickle.Storage("0", np.dtype(np.float32)), 0, shape, stride)
+        with pytest.raises(torch_pickle.BertJaxError):
+            torch_pickle.view(lie, {"0": np.zeros(16, np.uint8)}, "lie")
+
+
+def test_a_compressed_archive_is_refused(directory):
+    turn_into_bin(directory)
+    file = directory / "pytorch_model.bin"
+    with zipfile.ZipFile(file) as archive:
+        entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    assert "is compressed, which torch never does" in refusal(directory)
+
+
+def test_what_transformers_saved_long_ago(directory):
+    """Names, layout and configuration of 2018: gamma and beta, a stream of pickles, no model_type."""
+    whole = load(directory)
+    tensors = {}
+    for name, array in load_file(directory / "model.safetensors").items():
+        name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        tensors[name] = torch.from_numpy(array)
+    torch.save(tensors, directory / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    (directory / "model.safetensors").unlink()
+    edit_config(directory, model_type=None, architectures=None)
+    assert equal(load(directory).params, whole.params)
