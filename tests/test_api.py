@@ -1,0 +1,93 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from test_hub import CONFIG, WORDS, write
+
+import bert_jax
+from bert_jax.batching import batches, row_rungs
+from bert_jax.errors import BertJaxError
+from bert_jax.text.tokenizer import Encoding
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    write(path)
+    return bert_jax.load(path)
+
+
+def test_hidden_states_are_those_of_each_text_alone_in_order(model):
+    texts = ["the cat sat", "", ("the mat", "the cat"), "the " * 12, "cats .", "the cat sat on the mat ."]
+    together = model.hidden_states(texts)
+    assert [states.shape for states in together] == [(5, 8), (2, 8), (7, 8), (14, 8), (5, 8), (9, 8)]
+    for text, states in zip(texts, together, strict=True):
+        np.testing.assert_allclose(states, model.hidden_states([text])[0], atol=1e-5)
+
+
+def test_pooled(model):
+    texts = ["the cat sat", "on", "the mat . . . ."]
+    states = model.hidden_states(texts)
+    mean = np.stack([s.mean(0) for s in states])
+    np.testing.assert_allclose(model.pooled(texts, normalize=False), mean, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(model.pooled(texts), axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(model.pooled(texts, "cls", normalize=False), [s[0] for s in states], atol=1e-5)
+    assert np.abs(model.pooled(texts, "pooler")).max() <= 1
+    assert model.pooled([]).shape == (0, 8)
+    with pytest.raises(BertJaxError, match='did you mean "mean"'):
+        model.pooled(texts, "meen")
+
+
+def test_a_text_that_is_too_long_is_cut_and_said(model):
+    with pytest.warns(UserWarning, match="1 of 2 texts are longer than 16 tokens and were cut, the first of them number 1 by 6"):
+        states = model.hidden_states(["cat", "cat " * 20])
+    assert states[1].shape == (16, 8)
+
+
+def test_one_text_instead_of_a_list_is_pointed_out(model):
+    with pytest.raises(BertJaxError, match="a list of texts is needed"):
+        model.hidden_states("the cat")
+
+
+def test_for_those_who_write_jax(model):
+    batch = {name: np.ones((2, 4), np.int32) for name in ("tokens", "segments", "mask")}
+    out = model.module.apply({"params": model.params}, batch)
+    assert out["mlm"].shape == (2, 4, len(WORDS)) and out["nsp"].shape == (2, 2)
+    assert model.config == CONFIG and model.tokenizer.size == len(WORDS)
+
+
+def test_batches_hold_every_text_once_in_few_shapes_with_little_padding():
+    lengths = np.random.RandomState(0).geometric(0.02, 3000).clip(2, 512)
+    encodings = [Encoding([5] * n, [0] * n, [(0, 0)] * n) for n in lengths]
+    seen, shapes, area = [], set(), 0
+    for rows, batch in batches(encodings, 512, pad=0):
+        seen += rows
+        shapes.add(batch["tokens"].shape)
+        area += batch["tokens"].size
+        assert [batch["mask"][r].sum() for r in range(len(rows))] == [lengths[i] for i in rows]
+    assert sorted(seen) == list(range(3000))
+    assert area < 1.35 * lengths.sum()
+    # Were shapes not rounded, 3,000 texts would bring hundreds.
+    assert len(shapes) <= sum(len(row_rungs(length)) for length in {shape[1] for shape in shapes}) and len(shapes) < 40
+
+
+def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
+    program = (
+        "import sys, bert_jax, bert_jax.cli; bert_jax.cli.main(['--help']); bert_jax.cli.parser_of('info');"
+        "sys.exit(', '.join({'tensorflow', 'torch', 'jax', 'flax', 'numpy'} & set(sys.modules)) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_inference_loads_neither_tensorflow_nor_torch(tmp_path):
+    write(tmp_path)
+    program = (
+        "import sys, bert_jax; bert_jax.load(sys.argv[1]).pooled(['the cat']);"
+        "sys.exit(', '.join({'tensorflow', 'torch'} & set(sys.modules)) or 0)"
+    )
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    ran = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr

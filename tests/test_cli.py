@@ -1,0 +1,58 @@
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import cli
+from bert_jax.errors import BertJaxError
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-m", "bert_jax", *arguments], capture_output=True, text=True)
+
+
+def test_the_verbs_are_shown_a_line_each():
+    shown = run()
+    assert shown.returncode == 0 and shown.stdout == run("--help").stdout
+    for name, (_, summary, _) in cli.VERBS.items():
+        assert f"  {name} " in shown.stdout and summary in shown.stdout
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verbs_help_has_an_example_that_parses(verb, capsys):
+    parser, _ = cli.parser_of(verb)
+    assert f"example: bert-jax {verb}" in " ".join(parser.format_help().split())
+    example = cli.VERBS[verb][2]
+    if not set(example) & set('|>"*<'):
+        parser.parse_args(example.split()[2:])
+
+
+def test_errors_are_one_line_that_names_the_nearest():
+    wrong_verb = run("inof")
+    assert (wrong_verb.returncode, wrong_verb.stderr) == (2, 'bert-jax: no verb "inof"; did you mean "info"?\n')
+    wrong_flag = run("info", "somewhere", "--jsno")
+    assert wrong_flag.returncode == 2
+    assert 'unknown argument --jsno; did you mean "--json"?' in wrong_flag.stderr and wrong_flag.stderr.count("\n") == 1
+    assert run("info").returncode == 2
+
+
+def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
+    failed = run("info", str(tmp_path))
+    assert failed.returncode == 1 and failed.stderr.count("\n") == 1 and "has no config.json" in failed.stderr
+    assert "Traceback" in run("info", str(tmp_path), "--debug").stderr
+
+
+def test_ctrl_c_is_quiet(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bert_jax.hub.info.report", interrupted)
+    assert cli.main(["info", "."]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_errors_of_ours_only_are_made_short(monkeypatch):
+    monkeypatch.setattr("bert_jax.hub.info.report", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["info", "."])
+    assert not issubclass(ZeroDivisionError, BertJaxError)
