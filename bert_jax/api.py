@@ -22,7 +22,13 @@ POOLINGS = ("mean", "cls", "pooler")
 
 
 def load(
-    path, *, head: str | None = None, labels: Sequence[str] = (), seed: int = 0, tokenizer: bool = True, **computed
+    path,
+    *,
+    head: str | None = None,
+    labels: Sequence[str] = (),
+    seed: int = 0,
+    tokenizer: bool = True,
+    **computed,
 ) -> "Model":
     """Opens a Hugging Face model directory of BERT, RoBERTa or XLM-R.
 
@@ -46,7 +52,9 @@ def load(
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
     """Initial values for the named parts of a model."""
     batch = {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
-    init = jax.jit(lambda key: {n: p for n, p in layout.module.init(key, batch)["params"].items() if n in names})
+    init = jax.jit(
+        lambda key: {n: p for n, p in layout.module.init(key, batch)["params"].items() if n in names}
+    )
     return init(jax.random.key(seed)) if names else {}
 
 
@@ -127,7 +135,9 @@ class Model:
 @functools.lru_cache(maxsize=16)
 def encoding_program(config: EncoderConfig):
     encoder = Encoder(config)
-    return jax.jit(lambda params, batch: encoder.apply({"params": params["encoder"]}, batch).astype("float32"))
+    return jax.jit(
+        lambda params, batch: encoder.apply({"params": params["encoder"]}, batch).astype("float32")
+    )
 
 
 @functools.lru_cache(maxsize=16)

@@ -34,7 +34,9 @@ def row_rungs(length: int) -> list[int]:
     return [1 << n for n in range(most.bit_length())]
 
 
-def batches(encodings: Sequence[Encoding], longest: int, pad: int) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+def batches(
+    encodings: Sequence[Encoding], longest: int, pad: int
+) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
     """(which encodings stand in the rows, batch); rows beyond those are padding."""
     order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].ids))
     while order:

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts beside it: makes the virtual environment .venv once, and again only when pyproject.toml
 # changes. The name of an extra may be given: `source launch/environment.sh dev`.
 set -euo pipefail

@@ -14,14 +14,14 @@ import numpy as np
 FILE = Path(__file__).with_name("golden.json")
 SEED = 7
 CONFIGS = {
-    "BertForPreTraining": dict(
-        hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, vocab_size=61,
-        type_vocab_size=3, max_position_embeddings=20,
-    ),
-    "RobertaForSequenceClassification": dict(
-        hidden_size=16, num_hidden_layers=3, num_attention_heads=4, intermediate_size=20, vocab_size=47,
-        type_vocab_size=1, max_position_embeddings=24, pad_token_id=1, layer_norm_eps=1e-5, num_labels=4,
-    ),
+    "BertForPreTraining": {
+        "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,
+        "type_vocab_size": 3, "max_position_embeddings": 20,
+    },
+    "RobertaForSequenceClassification": {
+        "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 20, "vocab_size": 47,
+        "type_vocab_size": 1, "max_position_embeddings": 24, "pad_token_id": 1, "layer_norm_eps": 1e-5, "num_labels": 4,
+    },
 }  # fmt: skip
 
 
@@ -42,7 +42,10 @@ def main():
                 model.get_parameter(name).copy_(torch.from_numpy(value))
         batch = seeded_batch(3, 18, fields["vocab_size"], fields["type_vocab_size"], 4, SEED)
         if class_name == "BertForPreTraining":
-            labels = {"labels": masked_lm_labels(batch), "next_sentence_label": torch.from_numpy(batch["labels"])}
+            labels = {
+                "labels": masked_lm_labels(batch),
+                "next_sentence_label": torch.from_numpy(batch["labels"]),
+            }
         else:
             batch["tokens"] = np.where(batch["mask"] > 0, batch["tokens"], fields["pad_token_id"])
             labels = {"labels": torch.from_numpy(batch["labels"])}

@@ -14,20 +14,29 @@ def seeded_tensors(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, n
     return tensors
 
 
-def seeded_batch(rows: int, length: int, vocab: int, segments: int, targets: int, seed: int) -> dict[str, np.ndarray]:
+def seeded_batch(
+    rows: int, length: int, vocab: int, segments: int, targets: int, seed: int
+) -> dict[str, np.ndarray]:
     """A pre-training batch whose rows have different lengths, padding at the end."""
     random = np.random.RandomState(seed)
     lengths = random.randint(max(2, length // 3), length + 1, rows)
     lengths[0] = length
     mask = (np.arange(length) < lengths[:, None]).astype(np.int32)
-    positions = np.stack([np.sort(random.permutation(n)[:targets]) if n >= targets else np.arange(targets) % n for n in lengths])
+    positions = np.stack(
+        [
+            np.sort(random.permutation(n)[:targets]) if n >= targets else np.arange(targets) % n
+            for n in lengths
+        ]
+    )
     return {
         "tokens": random.randint(5, vocab, (rows, length)) * mask,
         "segments": random.randint(0, segments, (rows, length)) * mask,
         "mask": mask,
         "target_positions": positions,
         "targets": random.randint(0, vocab, (rows, targets)),
-        "target_weight": (np.arange(targets) < np.minimum(random.randint(1, targets + 1, rows), lengths)[:, None]).astype(np.float32),
+        "target_weight": (
+            np.arange(targets) < np.minimum(random.randint(1, targets + 1, rows), lengths)[:, None]
+        ).astype(np.float32),
         "labels": random.randint(0, 2, rows),
         "weight": np.ones(rows, np.float32),
     }

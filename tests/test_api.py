@@ -41,7 +41,10 @@ def test_pooled(model):
 
 
 def test_a_text_that_is_too_long_is_cut_and_said(model):
-    with pytest.warns(UserWarning, match="1 of 2 texts are longer than 16 tokens and were cut, the first of them number 1 by 6"):
+    with pytest.warns(
+        UserWarning,
+        match="1 of 2 texts are longer than 16 tokens and were cut, the first of them number 1 by 6",
+    ):
         states = model.hidden_states(["cat", "cat " * 20])
     assert states[1].shape == (16, 8)
 
@@ -70,7 +73,10 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding():
     assert sorted(seen) == list(range(3000))
     assert area < 1.35 * lengths.sum()
     # Were shapes not rounded, 3,000 texts would bring hundreds.
-    assert len(shapes) <= sum(len(row_rungs(length)) for length in {shape[1] for shape in shapes}) and len(shapes) < 40
+    assert (
+        len(shapes) <= sum(len(row_rungs(length)) for length in {shape[1] for shape in shapes})
+        and len(shapes) < 40
+    )
 
 
 def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
@@ -89,5 +95,7 @@ def test_inference_loads_neither_tensorflow_nor_torch(tmp_path):
         "sys.exit(', '.join({'tensorflow', 'torch'} & set(sys.modules)) or 0)"
     )
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    ran = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, env=environment)
+    ran = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, env=environment
+    )
     assert ran.returncode == 0, ran.stderr

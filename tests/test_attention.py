@@ -17,7 +17,9 @@ L, H, K = 256, 2, 64
 RANDOM = np.random.RandomState(0)
 Q, KEY, V, TARGET = (jnp.asarray(RANDOM.standard_normal((3, L, H, K)), jnp.float32) for _ in range(4))
 MASK = jnp.asarray(np.arange(L) < np.array([L, 100, 0])[:, None], jnp.int32)  # full, short and dead rows
-PACKS = jnp.asarray(np.repeat([[1, 1, 2, 3, 3, 3, 0, 0], [1, 2, 2, 0, 0, 0, 0, 0], [0] * 8], L // 8, axis=1), jnp.int32)
+PACKS = jnp.asarray(
+    np.repeat([[1, 1, 2, 3, 3, 3, 0, 0], [1, 2, 2, 0, 0, 0, 0, 0], [0] * 8], L // 8, axis=1), jnp.int32
+)
 
 
 def by_hand(q, k, v, mask, packs, window):
@@ -105,7 +107,9 @@ def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     dropped = attention.drop(x, 0.3, jax.random.key(0))
     assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
-    one, two = (attend(Q, KEY, V, MASK, dropout=0.5, dropout_key=jax.random.key(s), kernel="xla") for s in (0, 1))
+    one, two = (
+        attend(Q, KEY, V, MASK, dropout=0.5, dropout_key=jax.random.key(s), kernel="xla") for s in (0, 1)
+    )
     assert (one != two).any()
 
 
@@ -172,6 +176,8 @@ def test_splash_compiles_for_a_tpu():
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
         "JAX_PLATFORMS": "cpu",
     }
-    ran = subprocess.run([sys.executable, "-c", COMPILE_FOR_TPU], env=environment, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILE_FOR_TPU], env=environment, capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert int(ran.stdout.split("MOSAIC")[1]) >= 2, "a forward and a backward kernel"

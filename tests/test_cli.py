@@ -29,10 +29,16 @@ def test_every_verbs_help_has_an_example_that_parses(verb, capsys):
 
 def test_errors_are_one_line_that_names_the_nearest():
     wrong_verb = run("inof")
-    assert (wrong_verb.returncode, wrong_verb.stderr) == (2, 'bert-jax: no verb "inof"; did you mean "info"?\n')
+    assert (wrong_verb.returncode, wrong_verb.stderr) == (
+        2,
+        'bert-jax: no verb "inof"; did you mean "info"?\n',
+    )
     wrong_flag = run("info", "somewhere", "--jsno")
     assert wrong_flag.returncode == 2
-    assert 'unknown argument --jsno; did you mean "--json"?' in wrong_flag.stderr and wrong_flag.stderr.count("\n") == 1
+    assert (
+        'unknown argument --jsno; did you mean "--json"?' in wrong_flag.stderr
+        and wrong_flag.stderr.count("\n") == 1
+    )
     assert run("info").returncode == 2
 
 

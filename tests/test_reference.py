@@ -14,24 +14,24 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 BERT = {
-    "three_heads_three_segments": dict(
-        hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=80, vocab_size=101,
-        type_vocab_size=3, max_position_embeddings=40,
-    ),
-    "one_segment_narrow_heads": dict(
-        hidden_size=32, num_hidden_layers=3, num_attention_heads=8, intermediate_size=50, vocab_size=257,
-        type_vocab_size=1, max_position_embeddings=64, hidden_act="gelu_new",
-    ),
-    "long_rows": dict(
-        hidden_size=64, num_hidden_layers=1, num_attention_heads=1, intermediate_size=96, vocab_size=1000,
-        max_position_embeddings=512, hidden_act="relu",
-    ),
+    "three_heads_three_segments": {
+        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 80, "vocab_size": 101,
+        "type_vocab_size": 3, "max_position_embeddings": 40,
+    },
+    "one_segment_narrow_heads": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 50, "vocab_size": 257,
+        "type_vocab_size": 1, "max_position_embeddings": 64, "hidden_act": "gelu_new",
+    },
+    "long_rows": {
+        "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 96,
+        "vocab_size": 1000, "max_position_embeddings": 512, "hidden_act": "relu",
+    },
 }  # fmt: skip
 LENGTHS = {"three_heads_three_segments": (2, 40), "one_segment_narrow_heads": (7, 33), "long_rows": (512,)}
-ROBERTA = dict(
-    hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=80, vocab_size=120, type_vocab_size=1,
-    max_position_embeddings=66, pad_token_id=1, layer_norm_eps=1e-5,
-)  # fmt: skip
+ROBERTA = {
+    "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 80,
+    "vocab_size": 120, "type_vocab_size": 1, "max_position_embeddings": 66, "pad_token_id": 1, "layer_norm_eps": 1e-5,
+}  # fmt: skip
 
 
 def reference(class_name: str, directory, seed: int = 0, **config):
@@ -66,7 +66,9 @@ def assert_close(ours, theirs, mask=None, tolerance=1e-5):
     assert difference.max() <= tolerance
 
 
-@pytest.mark.parametrize(("name", "length"), [(n, length) for n, lengths in LENGTHS.items() for length in lengths])
+@pytest.mark.parametrize(
+    ("name", "length"), [(n, length) for n, lengths in LENGTHS.items() for length in lengths]
+)
 def test_pre_training_equals_transformers(name, length, tmp_path):
     theirs = reference("BertForPreTraining", tmp_path, **BERT[name])
     model = load(tmp_path, tokenizer=False)
@@ -177,6 +179,8 @@ def test_answer_loss_equals_transformers(tmp_path):
     model = load(tmp_path, tokenizer=False)
     batch = seeded_batch(3, 30, 101, 3, targets=4, seed=1)
     starts, ends = np.array([1, 0, 4]), np.array([2, 5, 4])
-    answer = theirs(**inputs(batch), start_positions=torch.from_numpy(starts), end_positions=torch.from_numpy(ends))
+    answer = theirs(
+        **inputs(batch), start_positions=torch.from_numpy(starts), end_positions=torch.from_numpy(ends)
+    )
     logits = model.module.apply({"params": model.params}, batch)["answer"]
     assert_close(losses.span_cross_entropy(logits, starts, ends, jnp.ones(3)).mean, answer.loss)

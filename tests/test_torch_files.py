@@ -22,7 +22,9 @@ def directory(tmp_path):
 
 
 def turn_into_bin(directory, **options):
-    tensors = {name: torch.from_numpy(array) for name, array in load_file(directory / "model.safetensors").items()}
+    tensors = {
+        name: torch.from_numpy(array) for name, array in load_file(directory / "model.safetensors").items()
+    }
     torch.save(tensors, directory / "pytorch_model.bin", **options)
     (directory / "model.safetensors").unlink()
 

@@ -17,7 +17,16 @@ from safetensors.numpy import save_file
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.files import replacing
-from bert_jax.hub.families import FAMILIES, Family, Part, family_of, head_names, parts, read_config, write_config
+from bert_jax.hub.families import (
+    FAMILIES,
+    Family,
+    Part,
+    family_of,
+    head_names,
+    parts,
+    read_config,
+    write_config,
+)
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
@@ -25,7 +34,9 @@ from bert_jax.models.heads import HEADS, Bert
 CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 # Buffers, and copies of tied parameters, which other tools may write beside the parameters themselves.
-COPIES = re.compile(r"embeddings\.(position_ids|token_type_ids)$|^(cls\.predictions|lm_head)\.decoder\.(weight|bias)$")
+COPIES = re.compile(
+    r"embeddings\.(position_ids|token_type_ids)$|^(cls\.predictions|lm_head)\.decoder\.(weight|bias)$"
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,9 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     suffix = architecture(published, family, where)
     heads = heads_in(tensors, suffix, family, config, prefixed)
     labels = labels_in(published, where) if any(head in ("classify", "tag") for head in heads) else ()
-    pooler = f"{family.prefix}." * prefixed + "pooler.dense.weight" in tensors or any(HEADS[h].pooled for h in heads)
+    pooler = f"{family.prefix}." * prefixed + "pooler.dense.weight" in tensors or any(
+        HEADS[h].pooled for h in heads
+    )
     return Layout(config, family, heads, labels, pooler, published), tensors
 
 
@@ -77,7 +90,9 @@ def existing(directory) -> Path:
     if path.is_dir():
         return path
     if path.exists() or re.match(r"^[./~]|.*/.*/", str(directory)):
-        raise BertJaxError(f"{directory} is no directory; name one that holds config.json and model.safetensors")
+        raise BertJaxError(
+            f"{directory} is no directory; name one that holds config.json and model.safetensors"
+        )
     try:
         import huggingface_hub
     except ImportError:
@@ -88,7 +103,9 @@ def existing(directory) -> Path:
     try:
         wanted = ["*.json", "*.txt", "*.safetensors", "*.bin", "*.model", "*/config.json"]
         return Path(huggingface_hub.snapshot_download(str(directory), allow_patterns=wanted))
-    except Exception as error:  # offline, unknown and forbidden names come as a dozen types of three libraries
+    except (
+        Exception
+    ) as error:  # offline, unknown and forbidden names come as a dozen types of three libraries
         reason = str(error).strip().splitlines()[0]
         raise BertJaxError(
             f'no directory "{directory}" here, and the Hugging Face hub did not give it ({type(error).__name__}: '
@@ -105,7 +122,9 @@ def read_published(directory: Path) -> tuple[dict, Path]:
     except (ValueError, RecursionError) as error:
         raise BertJaxError(f"{path} is no JSON ({error}); copy it again from its source") from error
     if not isinstance(published, dict):
-        raise BertJaxError(f"{path} holds a {type(published).__name__}, not an object; copy it again from its source")
+        raise BertJaxError(
+            f"{path} holds a {type(published).__name__}, not an object; copy it again from its source"
+        )
     return published, path
 
 
@@ -125,11 +144,15 @@ def architecture(published: dict, family: Family, where) -> str:
     suffix = str(named[0]).removeprefix(family.class_name)
     known = {"", "Model", "ForPreTraining", *(head.architecture for head in HEADS.values())}
     if suffix not in known:
-        raise BertJaxError(f"{where}: the architecture {named[0]} has a head that is not supported; {nearest(suffix, known)}")
+        raise BertJaxError(
+            f"{where}: the architecture {named[0]} has a head that is not supported; {nearest(suffix, known)}"
+        )
     return suffix
 
 
-def heads_in(tensors: Mapping, suffix: str, family: Family, config: EncoderConfig, prefixed: bool) -> tuple[str, ...]:
+def heads_in(
+    tensors: Mapping, suffix: str, family: Family, config: EncoderConfig, prefixed: bool
+) -> tuple[str, ...]:
     """The heads a directory holds: the one its architecture names, and all others whose tensors are there in full."""
     found = {head for head in HEADS if HEADS[head].architecture == suffix}
     if suffix == "ForPreTraining":
@@ -138,7 +161,11 @@ def heads_in(tensors: Mapping, suffix: str, family: Family, config: EncoderConfi
         names = set(head_names(head, family, config).values())
         taken = {name for other in found for name in head_names(other, family, config).values()}
         # Classifiers of sequences and of tokens share their names; without an architecture the pooler tells them apart.
-        fits = head != "classify" or f"{family.prefix}." * prefixed + "pooler.dense.weight" in tensors or family.prefix == "roberta"
+        fits = (
+            head != "classify"
+            or f"{family.prefix}." * prefixed + "pooler.dense.weight" in tensors
+            or family.prefix == "roberta"
+        )
         if names and names <= set(tensors) and not names & taken and fits:
             found.add(head)
     return tuple(head for head in HEADS if head in found)
@@ -152,7 +179,9 @@ def labels_in(published: dict, where) -> tuple[str, ...]:
         ordered = {int(i): str(label) for i, label in named.items()}
         return tuple(ordered[i] for i in range(len(ordered)))
     except (AttributeError, ValueError, KeyError):
-        raise BertJaxError(f"{where}: id2label does not number the labels 0, 1, 2 ...: {str(named)[:80]}") from None
+        raise BertJaxError(
+            f"{where}: id2label does not number the labels 0, 1, 2 ...: {str(named)[:80]}"
+        ) from None
 
 
 def fresh_parts(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> set[str]:
@@ -177,7 +206,9 @@ def fresh_parts(layout: Layout, tensors: Tensors, where, new_head: str | None = 
     problems = {
         "missing": [name for name in expected if name not in tensors],
         "left over": [
-            name for name in tensors if name not in known and not COPIES.search(name) and not unused_pooler(name, layout)
+            name
+            for name in tensors
+            if name not in known and not COPIES.search(name) and not unused_pooler(name, layout)
         ],
         "of the wrong shape": [
             f"{name} is {list(tensors.shapes[name])} where the config asks for {list(shape)}"
@@ -206,7 +237,9 @@ def check_layers(layout: Layout, tensors: Mapping, where) -> None:
     """Before any list as long as the config's claim is made."""
     found = {int(match[1]) for name in tensors if (match := re.search(r"encoder\.layer\.(\d{1,6})\.", name))}
     if len(found) != layout.config.layers:
-        raise BertJaxError(f"{where}: the config says {layout.config.layers} layers, the weights hold {len(found)}")
+        raise BertJaxError(
+            f"{where}: the config says {layout.config.layers} layers, the weights hold {len(found)}"
+        )
 
 
 def all_head_names(layout: Layout, prefixed: bool) -> set[str]:
@@ -234,7 +267,9 @@ def with_head(layout: Layout, head: str, labels: tuple[str, ...]) -> Layout:
         raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
     if not getattr(HEADS[head], layout.family.head_names):
         raise BertJaxError(f'{layout.family.class_name} has no head "{head}"')
-    published = {k: v for k, v in layout.published.items() if k not in ("id2label", "label2id", "problem_type")}
+    published = {
+        k: v for k, v in layout.published.items() if k not in ("id2label", "label2id", "problem_type")
+    }
     pooler = HEADS[head].pooled
     return replace(layout, heads=(head,), labels=tuple(labels), pooler=pooler, published=published)
 

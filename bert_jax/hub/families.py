@@ -50,7 +50,13 @@ FIELDS = {
     "initializer_range": ("init_stddev", 0.02),
     "tie_word_embeddings": ("tied_decoder", True),
 }
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu", "silu": "silu"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+}
 # What other models of these families may ask for, and this encoder does not compute.
 UNSUPPORTED = {
     "position_embedding_type": ("absolute",),
@@ -65,7 +71,9 @@ def family_of(published: dict, where) -> Family:
     # The first published configs had no model_type; all of them were BERT's.
     model_type = published.get("model_type") or "bert"
     if model_type not in FAMILIES:
-        raise BertJaxError(f'{where} is of model_type "{model_type}", which is not supported; {nearest(model_type, FAMILIES)}')
+        raise BertJaxError(
+            f'{where} is of model_type "{model_type}", which is not supported; {nearest(model_type, FAMILIES)}'
+        )
     family = FAMILIES[model_type]
     if family.position_offset:
         pad = published.get("pad_token_id", family.position_offset - 1)
@@ -79,7 +87,10 @@ def read_config(published: dict, family: Family, where, **computed) -> EncoderCo
     """A published configuration as ours; `computed` are the fields that say how it is computed."""
     for key, allowed in UNSUPPORTED.items():
         if published.get(key) is not None and published[key] not in allowed:
-            raise BertJaxError(f"{where}: {key} = {published[key]!r} is not supported" + (f", only {allowed[0]!r}" if allowed else ""))
+            raise BertJaxError(
+                f"{where}: {key} = {published[key]!r} is not supported"
+                + (f", only {allowed[0]!r}" if allowed else "")
+            )
     fields = {}
     for key, (name, default) in FIELDS.items():
         value = published.get(key)
@@ -89,9 +100,14 @@ def read_config(published: dict, family: Family, where, **computed) -> EncoderCo
     fields["max_positions"] -= family.position_offset
     activation = published.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
-        raise BertJaxError(f'{where}: hidden_act = "{activation}" is not supported; {nearest(activation, ACTIVATIONS)}')
+        raise BertJaxError(
+            f'{where}: hidden_act = "{activation}" is not supported; {nearest(activation, ACTIVATIONS)}'
+        )
     dropout = published.get("classifier_dropout")
-    fields |= {"activation": ACTIVATIONS[activation], "head_dropout": fields["dropout"] if dropout is None else dropout}
+    fields |= {
+        "activation": ACTIVATIONS[activation],
+        "head_dropout": fields["dropout"] if dropout is None else dropout,
+    }
     try:
         return EncoderConfig(**fields, **computed)
     except BertJaxError as error:
@@ -102,7 +118,9 @@ def write_config(config: EncoderConfig, family: Family, base: dict) -> dict:
     """Our configuration as published; keys of `base` that we do not write stay as they are."""
     published = {key: getattr(config, name) for key, (name, _) in FIELDS.items()}
     published["max_position_embeddings"] += family.position_offset
-    published["hidden_act"] = {"gelu": "gelu", "gelu_tanh": "gelu_new"}.get(config.activation, config.activation)
+    published["hidden_act"] = {"gelu": "gelu", "gelu_tanh": "gelu_new"}.get(
+        config.activation, config.activation
+    )
     if config.head_dropout != config.dropout:
         published["classifier_dropout"] = config.head_dropout
     return {**base, **published, "model_type": family.model_type, "dtype": "float32"}
@@ -133,7 +151,10 @@ class Part:
     def shapes(self, ours: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Published shapes of one layer's tensors, from the shape of ours; nothing is allocated."""
         rows, *rest = ours[1:] if self.layered else ours
-        return [a.shape for a in self.split(np.broadcast_to(np.float32(0), (rows + self.before - self.after, *rest)))]
+        return [
+            a.shape
+            for a in self.split(np.broadcast_to(np.float32(0), (rows + self.before - self.after, *rest)))
+        ]
 
     def read(self, arrays: Arrays) -> np.ndarray:
         n = len(self.theirs)
@@ -146,7 +167,9 @@ class Part:
         if self.layered:
             return [theirs for layer in array for theirs in self.split(layer)]
         array = array[: array.shape[0] - self.after]
-        return self.split(np.pad(array, [(self.before, 0)] + [(0, 0)] * (array.ndim - 1)) if self.before else array)
+        return self.split(
+            np.pad(array, [(self.before, 0)] + [(0, 0)] * (array.ndim - 1)) if self.before else array
+        )
 
 
 def kernel(ours: str, theirs: str) -> Part:
@@ -154,7 +177,9 @@ def kernel(ours: str, theirs: str) -> Part:
     return Part(ours, (theirs,), lambda a: a[0].T, lambda a: [a.T])
 
 
-def parts(config: EncoderConfig, family: Family, heads: tuple[str, ...], pooler: bool, prefixed: bool) -> list[Part]:
+def parts(
+    config: EncoderConfig, family: Family, heads: tuple[str, ...], pooler: bool, prefixed: bool
+) -> list[Part]:
     """Every parameter of a model with these heads, in published order."""
     c = config
     D, H, K = c.hidden_size, c.heads, c.head_size

@@ -18,7 +18,7 @@ def describe(directory) -> dict:
     try:
         hub.fresh_parts(layout, tensors, directory)
         shapes = layout.shapes()
-        counts = {part: 0 for part in layout.module_names}
+        counts = dict.fromkeys(layout.module_names, 0)
         for path, shape in shapes.items():
             counts[path.split("/")[0]] += math.prod(shape)
     except BertJaxError as error:
@@ -26,7 +26,11 @@ def describe(directory) -> dict:
         counts = {}
     try:
         tokenizer = open_tokenizer(hub.existing(directory))
-        known = {"kind": type(tokenizer).__name__, "size": tokenizer.size, "lower_cases": lower_cases(tokenizer)}
+        known = {
+            "kind": type(tokenizer).__name__,
+            "size": tokenizer.size,
+            "lower_cases": lower_cases(tokenizer),
+        }
         odd += check_tokenizer(tokenizer, layout, directory)
     except BertJaxError as error:
         known = None
@@ -50,18 +54,18 @@ def report(directory, as_json: bool = False) -> str:
     sizes, parameters, tokenizer = said["sizes"], said["parameters"], said["tokenizer"]
     parts = ", ".join(f"{part} {n:,}" for part, n in parameters.items() if part != "all")
     lines = {
-        "model": f"{said['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} with {sizes['heads']} heads, "
-        f"feed-forward {sizes['feed_forward']}",
-        "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, {sizes['vocab_size']:,} tokens",
+        "model": f"{said['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} "
+        f"with {sizes['heads']} heads, feed-forward {sizes['feed_forward']}",
+        "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, "
+        f"{sizes['vocab_size']:,} tokens",
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
         "heads": ", ".join(said["heads"]) or "none",
     }
     if said["labels"]:
         lines["labels"] = ", ".join(said["labels"][:12]) + (" ..." if len(said["labels"]) > 12 else "")
-    lines["tokenizer"] = (
-        f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {'lower-cases' if tokenizer['lower_cases'] else 'keeps case'}"
-        if tokenizer
-        else "none"
-    )
+    lines["tokenizer"] = "none"
+    if tokenizer:
+        case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
+        lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
     text = [f"{name:<12}{value}" for name, value in {"directory": said["directory"], **lines}.items()]
     return "\n".join(text + [f"{'odd':<12}{note}" for note in said["odd"]])

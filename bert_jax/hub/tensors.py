@@ -9,7 +9,12 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 
 # In order of preference: safetensors can hold nothing but tensors.
-FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 
 
 class Tensors(Mapping[str, np.ndarray]):
@@ -57,7 +62,9 @@ def shards(index: Path) -> list[Path]:
         names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         paths = [index.parent / Path(name).name for name in names]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BertJaxError(f"{index} is damaged ({error!r}); copy the directory again from its source") from error
+        raise BertJaxError(
+            f"{index} is damaged ({error!r}); copy the directory again from its source"
+        ) from error
     for path in paths:
         if not path.is_file():
             raise BertJaxError(f"{index} names {path.name}, which is not there; copy it into {index.parent}")

@@ -67,13 +67,17 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
         raise BertJaxError(f"{path}: {error}") from None
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
             OverflowError, MemoryError, RecursionError, struct.error, zipfile.BadZipFile, OSError) as error:  # fmt: skip
-        raise BertJaxError(f"{path} is damaged or no torch checkpoint ({error}); copy it again from its source") from error
+        raise BertJaxError(
+            f"{path} is damaged or no torch checkpoint ({error}); copy it again from its source"
+        ) from error
 
 
 def view(tensor: Strided, storages: dict[str, np.ndarray], name: str) -> np.ndarray:
     raw = storages[tensor.storage.key].view(tensor.storage.dtype)
     shape, strides = tensor.shape, tensor.strides
-    if len(shape) != len(strides) or any(type(n) is not int or n < 0 for n in (tensor.offset, *shape, *strides)):
+    if len(shape) != len(strides) or any(
+        type(n) is not int or n < 0 for n in (tensor.offset, *shape, *strides)
+    ):
         raise BertJaxError(f"the shape of {name} makes no sense")
     last = tensor.offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
     if math.prod(shape) > len(raw) or (0 not in shape and last >= len(raw)):
@@ -145,7 +149,9 @@ class Unpickler(pickle.Unpickler):
             return rebuild_parameter
         if module in ("torch", "torch.storage") and name in DTYPES:
             return np.dtype(DTYPES[name])
-        raise BertJaxError(f'it asks for "{module}.{name}", which no tensor needs: refused, and nothing of it was run')
+        raise BertJaxError(
+            f'it asks for "{module}.{name}", which no tensor needs: refused, and nothing of it was run'
+        )
 
     def persistent_load(self, reference):
         kind, dtype, key, *_ = reference

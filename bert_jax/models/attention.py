@@ -42,7 +42,13 @@ def attend(
 ):  # fmt: skip
     """q, k, v [B, L, H, K] -> [B, L, H, K]; `platform` is what the program will run on, by default this process's."""
     request = Request(
-        platform or jax.default_backend(), q.shape[1], q.shape[3], str(q.dtype), packs is not None, window, dropout
+        platform or jax.default_backend(),
+        q.shape[1],
+        q.shape[3],
+        str(q.dtype),
+        packs is not None,
+        window,
+        dropout,
     )
     run = KERNELS[choose(kernel, request)].run
     return run(q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key)
@@ -115,7 +121,10 @@ def cudnn_refusal(request: Request) -> str | None:
 
 
 def splash(q, k, v, mask, packs, *, window, dropout, dropout_key, interpret: bool = False):
-    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        splash_attention_kernel,
+        splash_attention_mask,
+    )
 
     _, L, H, K = q.shape
     one_head = (
@@ -127,8 +136,12 @@ def splash(q, k, v, mask, packs, *, window, dropout, dropout_key, interpret: boo
     kernel = splash_attention_kernel.make_splash_mha(
         splash_attention_mask.MultiHeadMask([one_head] * H),
         block_sizes=splash_attention_kernel.BlockSizes(
-            block_q=block, block_kv=block, block_kv_compute=block,
-            block_q_dkv=block, block_kv_dkv=block, block_kv_dkv_compute=block,
+            block_q=block,
+            block_kv=block,
+            block_kv_compute=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            block_kv_dkv_compute=block,
             use_fused_bwd_kernel=True,
         ),  # fmt: skip
         head_shards=1,

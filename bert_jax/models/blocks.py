@@ -42,7 +42,9 @@ class PostNorm(nn.Module):
     def __call__(self, hidden, mask, packs, train: bool):
         c = self.config
         dropout = nn.Dropout(c.dropout, deterministic=not train)
-        hidden = norm(c, "attention_norm")(hidden + dropout(SelfAttention(c, name="attention")(hidden, mask, packs, train)))
+        hidden = norm(c, "attention_norm")(
+            hidden + dropout(SelfAttention(c, name="attention")(hidden, mask, packs, train))
+        )
         return norm(c, "feed_forward_norm")(hidden + dropout(FeedForward(c, name="feed_forward")(hidden)))
 
 

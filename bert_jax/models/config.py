@@ -44,7 +44,9 @@ class EncoderConfig:
     attention: str = "auto"
     dtype: str = "float32"  # of the computation; parameters, softmax, LayerNorm and losses are float32
     remat: str = "none"  # what the backward pass computes again: nothing, all but matrix products, all
-    vocab_multiple: int = 1  # word embeddings are padded to this; 128 fills a TPU's lanes and divides over chips
+    vocab_multiple: int = (
+        1  # word embeddings are padded to this; 128 fills a TPU's lanes and divides over chips
+    )
 
     def __new__(cls, *args, **fields):
         known = [field.name for field in dataclasses.fields(cls)]
@@ -57,12 +59,16 @@ class EncoderConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and (type(value) is not int or value < 1):
-                raise BertJaxError(f"EncoderConfig.{field.name} must be a positive whole number, not {value!r}")
+                raise BertJaxError(
+                    f"EncoderConfig.{field.name} must be a positive whole number, not {value!r}"
+                )
             if field.type is float and (not isinstance(value, int | float) or not 0 <= value < 1):
                 raise BertJaxError(f"EncoderConfig.{field.name} must be a number in [0, 1), not {value!r}")
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
-                raise BertJaxError(f'EncoderConfig.{name} has no "{getattr(self, name)}"; {nearest(getattr(self, name), known)}')
+                raise BertJaxError(
+                    f'EncoderConfig.{name} has no "{getattr(self, name)}"; {nearest(getattr(self, name), known)}'
+                )
         if type(self.tied_decoder) is not bool:
             raise BertJaxError(f"EncoderConfig.tied_decoder must be True or False, not {self.tied_decoder!r}")
         if self.hidden_size % self.heads:
@@ -94,8 +100,20 @@ class EncoderConfig:
             raise BertJaxError(f'no size "{size}"; {nearest(size, SIZES)}')
         layers, hidden_size = SIZES[size]
         # Every published size has heads of 64 and a feed-forward of four times the width.
-        shape = {"layers": layers, "hidden_size": hidden_size, "heads": hidden_size // 64, "feed_forward": 4 * hidden_size}
+        shape = {
+            "layers": layers,
+            "hidden_size": hidden_size,
+            "heads": hidden_size // 64,
+            "feed_forward": 4 * hidden_size,
+        }
         return cls(**{**shape, **changes})
 
 
-SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
+SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}

@@ -41,7 +41,9 @@ class MaskedLM(nn.Module):
         if not c.tied_decoder:
             words = self.param("decoder", initial(c), words.shape)
         bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
-        logits = jnp.einsum("bkd,vd->bkv", hidden, words.astype(hidden.dtype), preferred_element_type=jnp.float32)
+        logits = jnp.einsum(
+            "bkd,vd->bkv", hidden, words.astype(hidden.dtype), preferred_element_type=jnp.float32
+        )
         return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
 
 
@@ -156,11 +158,13 @@ def first_tokens(hidden, batch):
 
 
 def pool(hidden, mask, how: str = "mean", normalize: bool = True):
-    """Hidden states [B, L, D] -> one vector a row: the mean over real tokens or the [CLS] state, of length 1 if asked."""
+    """Hidden states [B, L, D] -> a vector a row: the mean over real tokens or the [CLS] state, of length 1 if asked."""
     hidden = hidden.astype(jnp.float32)
     if how == "mean":
         weight = mask[..., None].astype(jnp.float32)
         vector = (hidden * weight).sum(1) / jnp.maximum(weight.sum(1), 1)
     else:
         vector = hidden[:, 0]
-    return vector / jnp.maximum(jnp.linalg.norm(vector, axis=-1, keepdims=True), 1e-12) if normalize else vector
+    return (
+        vector / jnp.maximum(jnp.linalg.norm(vector, axis=-1, keepdims=True), 1e-12) if normalize else vector
+    )

@@ -19,7 +19,9 @@ def initial(config: EncoderConfig):
     return nn.initializers.truncated_normal(config.init_stddev)
 
 
-def dense(config: EncoderConfig, features: int | tuple[int, ...], name: str, axis: int | tuple[int, ...] = -1):
+def dense(
+    config: EncoderConfig, features: int | tuple[int, ...], name: str, axis: int | tuple[int, ...] = -1
+):
     return nn.DenseGeneral(features, axis=axis, dtype=config.dtype, kernel_init=initial(config), name=name)
 
 
