@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # From nothing to a BERT that answers: makes an environment, then shows what the package does on this machine.
+# shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 # Runs the tests: `launch/test.sh`, or with pytest's own arguments, `launch/test.sh -m "not slow and not long"`.
+# shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" dev
 exec python -m pytest "$@"

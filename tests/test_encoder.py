@@ -7,6 +7,7 @@ from seeded import seeded_batch
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert, pool
+from bert_jax.models.layers import norm
 
 TINY = EncoderConfig(
     vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3
@@ -141,6 +142,15 @@ def test_packed_rows_equal_separate_rows_forward_and_gradient():
     scale = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
     for a, b in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a / scale, b / scale, atol=1e-5)
+
+
+def test_layer_norm_is_exact_on_inputs_with_an_offset():
+    x = np.random.RandomState(0).standard_normal((4, 64)).astype(np.float32) + 300
+    layer = norm(TINY)
+    ours = layer.apply(layer.init(jax.random.key(0), x), x)
+    exact = x.astype(np.float64)
+    exact = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
+    np.testing.assert_allclose(ours, exact, atol=2e-4)
 
 
 def test_padded_vocabulary_never_wins():

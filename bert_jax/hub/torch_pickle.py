@@ -19,6 +19,11 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 
+# What the standard readers raise on bytes that are not what they expect.
+DAMAGE = (
+    pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, KeyError,
+    IndexError, AttributeError, OverflowError, MemoryError, RecursionError,
+)  # fmt: skip
 STREAM_MAGIC = 0x1950A86A20F9469CFC6C
 DTYPES = {
     "DoubleStorage": np.float64,
@@ -65,8 +70,7 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
         }
     except BertJaxError as error:
         raise BertJaxError(f"{path}: {error}") from None
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-            OverflowError, MemoryError, RecursionError, struct.error, zipfile.BadZipFile, OSError) as error:  # fmt: skip
+    except DAMAGE as error:
         raise BertJaxError(
             f"{path} is damaged or no torch checkpoint ({error}); copy it again from its source"
         ) from error
