@@ -12,6 +12,7 @@ import pytest
 from bert_jax.errors import BertJaxError
 from bert_jax.models import attention
 from bert_jax.models.attention import KERNELS, Request, allowed, attend, choose
+from bert_jax.models.dropout import drop
 
 L, H, K = 256, 2, 64
 RANDOM = np.random.RandomState(0)
@@ -102,9 +103,19 @@ def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
     assert np.isfinite(gradient).all()
 
 
+def test_dropout_follows_the_rows_and_not_the_batch_they_are_in():
+    x, key, rows = jnp.ones((6, 40)), jax.random.key(0), jnp.arange(6)
+    whole = drop(x, 0.3, key, rows)
+    assert (drop(x[2:4], 0.3, key, rows[2:4]) == whole[2:4]).all()
+    assert (whole[0] != whole[1]).any()
+    assert float((drop(jnp.ones((100, 100)), 0.3, key, jnp.arange(100)) == 0).mean()) == pytest.approx(
+        0.3, abs=0.02
+    )
+
+
 def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     x = jnp.ones((100, 100))
-    dropped = attention.drop(x, 0.3, jax.random.key(0))
+    dropped = drop(x, 0.3, jax.random.key(0))
     assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
     one, two = (

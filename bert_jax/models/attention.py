@@ -8,11 +8,14 @@ Kernels agree where `mask` is 1; what stands on padding is theirs.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.models.dropout import drop
 
 LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
 
@@ -34,15 +37,19 @@ class Request:
 class Kernel:
     run: Callable
     refusal: Callable[[Request], str | None]  # why it can't serve a request; None where it can
+    splits: bool = True  # the compiler can split it over a mesh
 
 
 def attend(
     q, k, v, mask, packs=None, *, window: int | None = None, dropout: float = 0.0, dropout_key=None,
-    kernel: str = "auto", platform: str | None = None,
+    rows=None, kernel: str = "auto", platform: str | None = None,
 ):  # fmt: skip
-    """q, k, v [B, L, H, K] -> [B, L, H, K]; `platform` is what the program will run on, by default this process's."""
+    """q, k, v [B, L, H, K] -> [B, L, H, K]; `platform` is what the program will run on, by default the mesh's in
+    context or this process's. `rows [B]` are what dropout follows."""
+    mesh = jax.sharding.get_abstract_mesh()
+    here = mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
     request = Request(
-        platform or jax.default_backend(),
+        platform or here,
         q.shape[1],
         q.shape[3],
         str(q.dtype),
@@ -50,8 +57,28 @@ def attend(
         window,
         dropout,
     )
-    run = KERNELS[choose(kernel, request)].run
-    return run(q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key)
+    chosen = KERNELS[choose(kernel, request)]
+    if chosen.splits:
+        return chosen.run(
+            q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key, rows=rows
+        )
+    return on_each_device(partial(chosen.run, window=window), mesh)(q, k, v, mask, packs)
+
+
+def on_each_device(run: Callable, mesh) -> Callable:
+    """`run` on every device's own rows and heads, for a kernel that the compiler cannot split over `mesh`."""
+    if not mesh.auto_axes:
+        return run
+    rows = tuple(axis for axis in ("data", "fsdp") if axis in mesh.auto_axes)
+    heads = "tensor" if "tensor" in mesh.auto_axes else None
+    states, tokens = PartitionSpec(rows, None, heads, None), PartitionSpec(rows, None)
+    return jax.shard_map(
+        run,
+        in_specs=(states, states, states, tokens, tokens),
+        out_specs=states,
+        axis_names=set(mesh.auto_axes),
+        check_vma=False,  # Pallas kernels do not say over which axes their outputs vary
+    )
 
 
 def choose(kernel: str, request: Request) -> str:
@@ -80,16 +107,12 @@ def allowed(mask, packs, window):
     return allow
 
 
-def drop(x, rate: float, key):
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
-
-
-def xla(q, k, v, mask, packs, *, window, dropout, dropout_key):
+def xla(q, k, v, mask, packs, *, window, dropout, dropout_key, rows=None):
     allow = allowed(mask, packs, window)
     scores = jnp.einsum("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, preferred_element_type=jnp.float32)
     weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if dropout:
-        weights = drop(weights, dropout, dropout_key)
+        weights = drop(weights, dropout, dropout_key, rows)
     out = jnp.einsum("bhlm,bmhk->blhk", weights.astype(v.dtype), v)
     return silence_dead(out, allow)
 
@@ -100,7 +123,7 @@ def silence_dead(out, allow):
     return jnp.where(alive, out, 0)
 
 
-def cudnn(q, k, v, mask, packs, *, window, dropout, dropout_key):
+def cudnn(q, k, v, mask, packs, **_):
     allow = allowed(mask, packs, None)
     allow_all = jnp.broadcast_to(allow, (*allow.shape[:2], q.shape[1], q.shape[1]))
     return silence_dead(jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn"), allow)
@@ -120,7 +143,7 @@ def cudnn_refusal(request: Request) -> str | None:
     return None
 
 
-def splash(q, k, v, mask, packs, *, window, dropout, dropout_key, interpret: bool = False):
+def splash(q, k, v, mask, packs, *, window, interpret: bool = False, **_):
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel,
         splash_attention_mask,
@@ -168,7 +191,7 @@ def splash_refusal(request: Request) -> str | None:
 
 # In the order in which "auto" asks; XLA serves every request.
 KERNELS = {
-    "splash": Kernel(splash, splash_refusal),
+    "splash": Kernel(splash, splash_refusal, splits=False),
     "cudnn": Kernel(cudnn, cudnn_refusal),
     "xla": Kernel(xla, lambda request: None),
 }

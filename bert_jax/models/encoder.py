@@ -22,20 +22,20 @@ class Encoder(nn.Module):
         c = self.config
         self.embeddings = Embeddings(c)
         layer = Layer if c.remat == "none" else nn.remat(
-            Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,)
+            Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(5,)
         )  # fmt: skip
         # One traced layer, scanned: a 24-layer model compiles as fast as a 1-layer one. Parameters are [N, ...].
         self.layers = nn.scan(
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
-            in_axes=(nn.broadcast, nn.broadcast, nn.broadcast),
+            in_axes=(nn.broadcast,) * 4,
             length=c.layers,
         )(c)
 
     def __call__(self, batch, train: bool = False):
         hidden = self.embeddings(batch, train)
-        hidden, _ = self.layers(hidden, batch["mask"], batch.get("packs"), train)
+        hidden, _ = self.layers(hidden, batch["mask"], batch.get("packs"), batch.get("rows"), train)
         return hidden
 
 
@@ -48,5 +48,5 @@ class Layer(nn.Module):
         self.block = BLOCKS[self.config.block](self.config)
         nn.share_scope(self, self.block)
 
-    def __call__(self, hidden, mask, packs, train: bool):
-        return self.block(hidden, mask, packs, train), None
+    def __call__(self, hidden, mask, packs, rows, train: bool):
+        return self.block(hidden, mask, packs, rows, train), None

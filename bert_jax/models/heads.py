@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import ACTIVATIONS, dense, initial, norm
 
@@ -56,7 +57,7 @@ class Linear(nn.Module):
 
     @nn.compact
     def __call__(self, states, batch, words, train: bool):
-        states = nn.Dropout(self.rate, deterministic=not train)(states)
+        states = Dropout(self.rate)(states, batch.get("rows"), train)
         return dense(self.config, self.labels, "dense")(states).astype(jnp.float32)
 
 

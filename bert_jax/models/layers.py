@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
 
 ACTIVATIONS = {
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
@@ -41,14 +42,14 @@ class Embeddings(nn.Module):
         self.positions = self.param("positions", initial(c), (c.max_positions, c.hidden_size))
         self.segments = self.param("segments", initial(c), (c.segment_types, c.hidden_size))
         self.norm = norm(c, name=None)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
 
     def __call__(self, batch, train: bool):
         # take() turns an id out of range into NaN, which no later check can miss; indexing would clamp it in silence.
         x = jnp.take(self.words, batch["tokens"], axis=0)
         x += jnp.take(self.positions, positions(batch), axis=0)
         x += jnp.take(self.segments, batch["segments"], axis=0)
-        return self.dropout(self.norm(x), deterministic=not train)
+        return self.dropout(self.norm(x), batch.get("rows"), train)
 
 
 def positions(batch):
