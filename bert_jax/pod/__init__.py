@@ -1,0 +1,1 @@
+"""Pods: what chips can do, and what a run costs on them."""
