@@ -1,7 +1,7 @@
 """`bert-jax VERB`: parses flags and calls one function.
 
-Each verb is a function that adds its flags to a parser and returns what to run; its heavy imports stand inside
-that, so help stays instant. Verbs stand in the order of the journey from text to answer.
+Each verb is a function that adds its flags to a parser and returns what to run; its heavy imports stand
+inside that, so help stays instant. Verbs stand in the order of the journey from text to answer.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def prepare(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a vocabulary or model directory")
     parser.add_argument("--output", required=True, metavar="DIR", help="the corpus directory to write")
     parser.add_argument("--language", default="en", help="of the sentences, as an ISO code (default en)")
-    parser.add_argument("--heldout", type=float, default=0.01, help="share of documents kept out (default 0.01)")
+    parser.add_argument("--heldout", type=float, default=0.01, help="share of documents (default 0.01)")
     parser.add_argument("--processes", type=int, help="default: one for each core")
 
     def run(args):
@@ -56,15 +56,39 @@ def prepare(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+@verb(
+    "show the examples of a training step as text",
+    "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
+)
+def inspect(parser: argparse.ArgumentParser) -> Run:
+    config_flags(parser)
+    parser.add_argument("--step", type=int, default=0, help="of the run (default 0)")
+    parser.add_argument("--rows", type=int, default=4, help="examples shown (default 4)")
+
+    def run(args):
+        from bert_jax.data.inspect import report
+
+        print(report(args.config, args.overrides, args.step, args.rows))
+
+    return run
+
+
+def config_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", required=True, metavar="FILE[:NAME]", help="--config.KEY=VALUE changes a key of it"
+    )
+    parser.set_defaults(overrides=[])  # filled by Parser.parse_args
+
+
 def input_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input", nargs="+", required=True, metavar="PATH",
-        help="files, folders, globs, or tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
+        help="files, folders, globs, tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
     )  # fmt: skip
     parser.add_argument(
         "--layout", choices=("blank", "file", "sentences"), default="blank",
-        help="of plain text: blank lines between documents, one file each, or one sentence a line and blank lines "
-        "between documents (default blank)",
+        help="of plain text: blank lines between documents, one file each, or one sentence a line and blank "
+        "lines between documents (default blank)",
     )  # fmt: skip
     parser.add_argument("--column", default="text", help="of .jsonl, .parquet and tfds (default text)")
     parser.add_argument("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
@@ -85,11 +109,16 @@ def info(parser: argparse.ArgumentParser) -> Run:
 
 @verb("measure, side by side with what others use", "bert-jax bench tokenizers --vocab DIR --text book.txt")
 def bench(parser: argparse.ArgumentParser) -> Run:
+    subjects = {
+        "tokenizers": (bench_tokenizers, "ids and offsets against transformers'"),
+        "prepare": (bench_prepare, "text to corpus, against the bare tokenizer"),
+        "input": (bench_input, "corpus to batches, and how many chips that would feed"),
+    }
     choices = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
-    runs = {}
-    for declare, summary in ((bench_tokenizers, "ids and offsets against transformers'"),):
-        name = declare.__name__.removeprefix("bench_")
-        runs[name] = declare(choices.add_parser(name, help=summary, description=summary, allow_abbrev=False))
+    runs = {
+        name: declare(choices.add_parser(name, help=summary, description=summary, allow_abbrev=False))
+        for name, (declare, summary) in subjects.items()
+    }
     return lambda args: runs[args.bench](args)
 
 
@@ -107,8 +136,46 @@ def bench_tokenizers(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+def bench_prepare(parser: argparse.ArgumentParser) -> Run:
+    input_flags(parser)
+    parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a vocabulary or model directory")
+    parser.add_argument("--megabytes", type=float, default=32, help="of text to measure on (default 32)")
+
+    def run(args):
+        from bert_jax.bench.prepare import report
+
+        print(report(args.input, args.tokenizer, args.megabytes, args.layout, args.column))
+
+    return run
+
+
+def bench_input(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("--corpus", required=True, metavar="DIR", help="what `bert-jax prepare` wrote")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512], help="of rows (128 512)")
+    parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default 256)")
+    parser.add_argument("--seconds", type=float, default=10, help="measured for each figure (default 10)")
+
+    def run(args):
+        from bert_jax.bench.input import report
+
+        print(report(args.corpus, args.lengths, args.batch, args.seconds))
+
+    return run
+
+
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one line that names the nearest right flag."""
+    """argparse whose complaints are one line that names the nearest right flag.
+
+    Where a verb takes --config, `--config.KEY=VALUE` are flags too, gathered in `overrides`.
+    """
+
+    def parse_args(self, argv):
+        known = self.get_default("overrides") is not None
+        overrides = [flag for flag in argv if known and flag.startswith("--config.")]
+        args = super().parse_args([flag for flag in argv if flag not in overrides])
+        if known:
+            args.overrides = [flag.removeprefix("--config.") for flag in overrides]
+        return args
 
     def error(self, message: str):
         if "unrecognized arguments: " in message:

@@ -20,12 +20,17 @@ from bert_jax.errors import BertJaxError, nearest
 T = TypeVar("T")
 
 
-def load(spec: str, overrides: Sequence[str], reader: type[T]) -> T:
-    """The config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`."""
+def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
+    """The config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
+
+    With `whole=False` the sections of the file that `reader` has no field for are somebody else's to read.
+    """
     values = read_file(spec)
+    others = set() if whole else set(values) - {field.name for field in dataclasses.fields(reader)}
     for override in overrides:
-        apply_override(values, override, reader)
-    return build(reader, values)
+        if override.split("=")[0].split(".")[0] not in others:
+            apply_override(values, override, reader)
+    return build(reader, {name: value for name, value in values.items() if name not in others})
 
 
 def read_file(spec: str) -> dict:

@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # no use for input pipelines, and it announces itself
 import tensorflow as tf  # noqa: E402
 
 # It would otherwise take all memory of a GPU, or the TPU itself, from JAX.

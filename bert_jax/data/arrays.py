@@ -1,51 +1,45 @@
 """NumPy files written piece by piece, for arrays longer than memory."""
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+
+from bert_jax.files import replacing
 
 HEADER = 256  # bytes; does not depend on the number of rows, so it can be written last
 
 
-class ArrayWriter:
+@contextmanager
+def growing_array(path: Path, dtype) -> "Iterator[GrowingArray]":
     """A .npy file that grows row by row; it has its name once it is whole.
 
-    with ArrayWriter(path, np.uint16) as tokens:
+    with growing_array(path, np.uint16) as tokens:
         tokens.append(ids)
     """
+    with replacing(path) as partial, open(partial, "wb") as file:
+        array = GrowingArray(file, np.dtype(dtype))
+        array.write_header()
+        yield array
+        file.seek(0)
+        array.write_header()
 
-    def __init__(self, path: Path, dtype):
-        self.path, self.dtype, self.rows = path, np.dtype(dtype), 0
-        self.partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
 
-    def __enter__(self) -> "ArrayWriter":
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = open(self.partial, "wb")
-        self._header()
-        return self
+class GrowingArray:
+    def __init__(self, file: BinaryIO, dtype: np.dtype):
+        self.file, self.dtype, self.rows = file, dtype, 0
 
     def append(self, rows: np.ndarray) -> None:
-        self.file.write(np.ascontiguousarray(rows, self.dtype).data.cast("B") if len(rows) else b"")
+        self.file.write(np.asarray(rows, self.dtype).tobytes())
         self.rows += len(rows)
 
-    def __exit__(self, kind, *_) -> None:
-        with self.file:
-            if kind is None:
-                self.file.seek(0)
-                self._header()
-                self.file.flush()
-                os.fsync(self.file.fileno())
-        if kind is None:
-            os.replace(self.partial, self.path)
-        else:
-            self.partial.unlink(missing_ok=True)
-
-    def _header(self) -> None:
-        shape = {
+    def write_header(self) -> None:
+        fields = {
             "descr": np.lib.format.dtype_to_descr(self.dtype),
             "fortran_order": False,
             "shape": (self.rows,),
         }
-        text = repr(shape).encode().ljust(HEADER - 11) + b"\n"
+        text = repr(fields).encode().ljust(HEADER - 11) + b"\n"
         self.file.write(b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text)

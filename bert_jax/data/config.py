@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from bert_jax.errors import BertJaxError
 
 Examples = Literal["next_sentence", "sentence_order", "full_sentences"]
@@ -68,3 +70,21 @@ class DataConfig:
         """K, the targets that a row of `length` can hold."""
         # The ceiling in whole numbers of a millionth: 0.15 x 20 is 3.0000000000000004 in floats.
         return self.cap or max(1, -(-round(self.rate * 1_000_000) * length // 1_000_000))
+
+    @property
+    def packed(self) -> bool:
+        return self.examples == "full_sentences"
+
+    def features(self, rows: int, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and type of every array of a batch, known before any is made."""
+        targets = self.targets(length)
+        sizes = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
+        sizes |= dict.fromkeys(("target_positions", "targets", "target_weight"), (rows, targets))
+        if self.packed:
+            sizes |= {"packs": (rows, length), "cls_positions": (rows, self.packs)}
+        else:
+            sizes |= {"labels": (rows,), "weight": (rows,)}
+        return {
+            name: (size, np.dtype(np.float32 if name.endswith("weight") else np.int32))
+            for name, size in sizes.items()
+        }

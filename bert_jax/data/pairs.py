@@ -23,6 +23,7 @@ from bert_jax.data.randomness import below, bits, heads, unit
 from bert_jax.errors import BertJaxError
 
 BLOCK = 1 << 16  # documents that walk together; bounds the memory
+HALF = 0.5  # of the pairs are random, or swapped
 DRAWS = 8  # counters that an example may draw from
 
 
@@ -73,7 +74,7 @@ class Pairs:
         sentences = part.sentences
         stop = reach(sentences, at, target, end)
         middle = at + np.where(stop - at > 1, 1 + below(bits(keys, 0), np.maximum(stop - at - 1, 1)), 1)
-        coin = unit(bits(keys, 1)) < 0.5
+        coin = unit(bits(keys, 1)) < HALF
         whole = stop - at > 1
         start = np.stack([sentences[at], sentences[middle]], axis=1).astype(np.int64)
         length = np.stack([sentences[middle], sentences[stop]], axis=1).astype(np.int64) - start

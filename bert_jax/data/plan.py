@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.arrays import ArrayWriter
+from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus import Part, file_hash, write_atomically
 from bert_jax.data.randomness import key_of
 
@@ -50,8 +50,7 @@ def planned(part: Part, kind, seed: int, length: int, number: int) -> Plan:
         if meta["blake2b"] == file_hash(path):
             return Plan(_mapped(path), meta["counts"])
     counts: dict[str, int] = {}
-    said.unlink(missing_ok=True)
-    with ArrayWriter(path, row_type(kind.spans)) as rows:
+    with growing_array(path, row_type(kind.spans)) as rows:
         for table, met in kind.blocks(part, length, key):
             rows.append(table)
             for name, value in met.items():

@@ -20,13 +20,14 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.data.arrays import ArrayWriter
+from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus import ARRAYS, PARTS, VERSION, file_hash, write_atomically
 from bert_jax.data.duplicates import first_seen, lowest, repeated
 from bert_jax.errors import BertJaxError
@@ -167,9 +168,7 @@ def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer) -> P
     for batch in batches(texts):
         found = tokenizer.ids(batch)
         lengths.extend(map(len, found))
-        ids.append(
-            np.fromiter((i for sentence in found for i in sentence), recipe.dtype, sum(map(len, found)))
-        )
+        ids.append(np.fromiter(chain.from_iterable(found), recipe.dtype, sum(map(len, found))))
     lines = [line.strip() for document in documents for line in document.split("\n")]
     arrays = {
         "tokens": np.concatenate([np.empty(0, recipe.dtype), *ids]),
@@ -323,9 +322,9 @@ def _write_part(chunks: list[Path], chosen: np.ndarray, directory: Path, recipe:
     documents_before = 0
     begin_token, begin_sentence = 0, 0
     with (
-        ArrayWriter(directory / "tokens.npy", recipe.dtype) as tokens,
-        ArrayWriter(directory / "sentences.npy", np.uint64) as sentence_starts,
-        ArrayWriter(directory / "documents.npy", np.uint64) as document_starts,
+        growing_array(directory / "tokens.npy", recipe.dtype) as tokens,
+        growing_array(directory / "sentences.npy", np.uint64) as sentence_starts,
+        growing_array(directory / "documents.npy", np.uint64) as document_starts,
     ):
         for path in chunks:
             with np.load(path) as chunk:
@@ -351,8 +350,8 @@ def summary(manifest: dict, output) -> str:
     """What a person should know of a corpus that was just made; odd things only where there are any."""
     counts, source = manifest["counts"], manifest["source"]
     lines = [
-        f"{output}: {part} {count['documents']:,} documents, {count['sentences']:,} sentences, {count['tokens']:,} tokens"
-        for part, count in ((part, counts[part]) for part in PARTS)
+        f"{output}: {part} " + ", ".join(f"{counts[part][name]:,} {name}" for name in reversed(ARRAYS))
+        for part in PARTS
     ]
     odd = {
         "duplicate documents dropped": counts["duplicate_documents"],

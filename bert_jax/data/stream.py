@@ -10,7 +10,9 @@ own. All of it is arithmetic on numbers, so nothing is replayed to get to N, and
 rows of the batch.
 """
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,10 +55,12 @@ class Stream:
         self.phases = phases(config, steps)
         sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
         self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
-        self.packed = config.examples == "full_sentences"
+        self.packed = config.packed
         self.kind = Rows(config.packs) if self.packed else Pairs(config.examples, config.short)
         self.continues = word_continuations(self.tokenizer)
         self._passes: dict = {}
+        self._lock = threading.Lock()
+        self._failure: Exception | None = None
         self._makers: dict = {}
 
     def length(self, step: int) -> int:
@@ -68,25 +72,15 @@ class Stream:
         return next((phase for phase in self.phases if step < phase.stop), self.phases[-1])
 
     def shapes(self, length: int, rows: int | None = None) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Shape and type of every array of a batch with rows of `length`, known before any is made."""
-        rows = rows or self.config.batch
-        targets = self.config.targets(length)
-        sizes = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
-        sizes |= dict.fromkeys(("target_positions", "targets", "target_weight"), (rows, targets))
-        if self.packed:
-            sizes |= {"packs": (rows, length), "cls_positions": (rows, self.config.packs)}
-        else:
-            sizes |= {"labels": (rows,), "weight": (rows,)}
-        return {
-            name: (size, np.dtype(np.float32 if name.endswith("weight") else np.int32))
-            for name, size in sizes.items()
-        }
+        """Shape and type of every array of a batch with rows of `length`."""
+        return self.config.features(rows or self.config.batch, length)
 
     def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
         """The rows of one step that belong to one host; hosts' rows one after the other are the whole
         batch."""
         make = self._maker(self.length(step), host_index, host_count)
-        return {name: value.numpy() for name, value in make(tf.constant(step, tf.int64)).items()}
+        with self._plainly():
+            return {name: value.numpy() for name, value in make(tf.constant(step, tf.int64)).items()}
 
     def batches(
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
@@ -99,7 +93,8 @@ class Stream:
             make = self._maker(phase.length, host_index, host_count)
             steps = tf.data.Dataset.range(start, np.iinfo(np.int64).max if end is None else end)
             made = steps.map(make, num_parallel_calls=self.threads, deterministic=True).prefetch(2)
-            yield from made.as_numpy_iterator()
+            with self._plainly():
+                yield from made.as_numpy_iterator()
             start = end
 
     def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
@@ -144,7 +139,11 @@ class Stream:
             masking = self._masking(length)
 
             def gather(step):
-                batch, keys = self._unmasked(int(step), length, rows)
+                try:
+                    batch, keys = self._unmasked(int(step), length, rows)
+                except Exception as error:
+                    self._failure = error
+                    raise
                 return [batch[name] for name in gathered] + [keys]
 
             @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
@@ -159,6 +158,14 @@ class Stream:
 
             self._makers[key] = make
         return self._makers[key]
+
+    @contextmanager
+    def _plainly(self):
+        """What failed in our own function, instead of TensorFlow's account of it."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            raise self._failure or error from None
 
     def _in_order(self, batch):
         return {name: batch[name] for name in self.shapes(batch["tokens"].shape[1])}
@@ -249,9 +256,10 @@ class Stream:
 
     def _plan(self, c: int, length: int, number: int) -> Plan:
         key = (c, length, number)
-        if key not in self._passes:
-            self._passes[key] = planned(self.corpora[c].train, self.kind, self.seed, length, number)
-        return self._passes[key]
+        with self._lock:  # the threads of tf.data come here together
+            if key not in self._passes:
+                self._passes[key] = planned(self.corpora[c].train, self.kind, self.seed, length, number)
+            return self._passes[key]
 
     def _heldout_rows(self, length: int):
         """Of all corpora: the rows of their held-out plans, whose each is, and the keys of their masks."""
