@@ -113,6 +113,7 @@ def bench(parser: argparse.ArgumentParser) -> Run:
         "tokenizers": (bench_tokenizers, "ids and offsets against transformers'"),
         "prepare": (bench_prepare, "text to corpus, against the bare tokenizer"),
         "input": (bench_input, "corpus to batches, and how many chips that would feed"),
+        "train": (bench_train, "a pre-training step on synthetic batches, against torch's"),
     }
     choices = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     runs = {
@@ -132,6 +133,30 @@ def bench_tokenizers(parser: argparse.ArgumentParser) -> Run:
         from bert_jax.bench.tokenizers import report
 
         print(report(args.vocab, args.text))
+
+    return run
+
+
+def bench_train(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("--size", default="base", help="tiny, mini, small, medium, base or large (default base)")
+    parser.add_argument("--batch", type=int, default=8, help="rows of a step (default 8)")
+    parser.add_argument("--length", type=int, default=128, help="tokens of a row (default 128)")
+    parser.add_argument("--packs", type=int, default=1, help="sequences in a row (default 1)")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="default float32")
+    parser.add_argument("--attention", default="auto", help="auto, xla, cudnn or splash (default auto)")
+    parser.add_argument("--dropout", type=float, default=0.1, help="of hidden states (default 0.1)")
+    parser.add_argument("--attention-dropout", type=float, default=0.1, help="default 0.1")
+    parser.add_argument("--accumulate", type=int, default=1, help="microbatches a step (default 1)")
+    parser.add_argument("--remat", choices=("none", "dots", "full"), default="none", help="default none")
+    parser.add_argument("--steps", type=int, default=5, help="steps timed (default 5)")
+    parser.add_argument("--against", choices=("torch",), help="the same step of transformers, in turn")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.bench.train import Shape, report
+
+        fields = {field: getattr(args, field) for field in Shape.__dataclass_fields__}
+        print(report(Shape(**fields), args.steps, args.against, args.json))
 
     return run
 
