@@ -10,9 +10,9 @@ own. All of it is arithmetic on numbers, so nothing is replayed to get to N, and
 rows of the batch.
 """
 
+import atexit
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,11 @@ from bert_jax.errors import BertJaxError
 from bert_jax.host_tensorflow import tf
 
 Batch = dict[str, np.ndarray]
+
+# Pipelines, held here alone so that all are gone before Python is: their threads call Python, and one that
+# waits for an interpreter on its way out would keep the process for ever.
+RUNNING: dict[object, Iterator] = {}
+atexit.register(RUNNING.clear)
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,8 @@ class Stream:
         """The rows of one step that belong to one host; hosts' rows one after the other are the whole
         batch."""
         make = self._maker(self.length(step), host_index, host_count)
-        with self._plainly():
-            return {name: value.numpy() for name, value in make(tf.constant(step, tf.int64)).items()}
+        batch = self._plainly(lambda: make(tf.constant(step, tf.int64)))
+        return {name: value.numpy() for name, value in batch.items()}
 
     def batches(
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
@@ -93,8 +98,7 @@ class Stream:
             make = self._maker(phase.length, host_index, host_count)
             steps = tf.data.Dataset.range(start, np.iinfo(np.int64).max if end is None else end)
             made = steps.map(make, num_parallel_calls=self.threads, deterministic=True).prefetch(2)
-            with self._plainly():
-                yield from made.as_numpy_iterator()
+            yield from self._numpy(made)
             start = end
 
     def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
@@ -159,13 +163,23 @@ class Stream:
             self._makers[key] = make
         return self._makers[key]
 
-    @contextmanager
-    def _plainly(self):
+    def _numpy(self, batches: tf.data.Dataset) -> Iterator[Batch]:
+        key = object()
+        RUNNING[key] = iter(batches)
+        try:
+            while (batch := self._plainly(lambda: next(RUNNING[key], None))) is not None:
+                yield {name: value.numpy() for name, value in batch.items()}
+        finally:
+            RUNNING.pop(key, None)
+
+    def _plainly(self, make):
         """What failed in our own function, instead of TensorFlow's account of it."""
         try:
-            yield
+            return make()
         except tf.errors.OpError as error:
-            raise self._failure or error from None
+            # Without TensorFlow's traceback, whose frames would keep the pipeline.
+            failure = self._failure or error.with_traceback(None)
+        raise failure
 
     def _in_order(self, batch):
         return {name: batch[name] for name in self.shapes(batch["tokens"].shape[1])}
