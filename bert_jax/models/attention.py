@@ -67,16 +67,14 @@ def attend(
 
 def on_each_device(run: Callable, mesh) -> Callable:
     """`run` on every device's own rows and heads, for a kernel that the compiler cannot split over `mesh`."""
-    if not mesh.auto_axes:
+    if mesh.empty:
         return run
-    rows = tuple(axis for axis in ("data", "fsdp") if axis in mesh.auto_axes)
-    heads = "tensor" if "tensor" in mesh.auto_axes else None
-    states, tokens = PartitionSpec(rows, None, heads, None), PartitionSpec(rows, None)
+    # The step maps over `data`, so a row here is one of a share's.
+    states, tokens = PartitionSpec("fsdp", None, "tensor", None), PartitionSpec("fsdp", None)
     return jax.shard_map(
         run,
         in_specs=(states, states, states, tokens, tokens),
         out_specs=states,
-        axis_names=set(mesh.auto_axes),
         check_vma=False,  # Pallas kernels do not say over which axes their outputs vary
     )
 
@@ -192,6 +190,6 @@ def splash_refusal(request: Request) -> str | None:
 # In the order in which "auto" asks; XLA serves every request.
 KERNELS = {
     "splash": Kernel(splash, splash_refusal, splits=False),
-    "cudnn": Kernel(cudnn, cudnn_refusal),
+    "cudnn": Kernel(cudnn, cudnn_refusal, splits=False),
     "xla": Kernel(xla, lambda request: None),
 }

@@ -7,6 +7,7 @@ device and in whichever microbatch it is computed, so a run goes on alike on ano
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 
 def drop(x, rate: float, key, rows=None):
@@ -17,8 +18,16 @@ def drop(x, rate: float, key, rows=None):
 def kept(key, share: float, shape, rows):
     if rows is None:
         return jax.random.bernoulli(key, share, shape)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
-    return jax.vmap(lambda key: jax.random.bernoulli(key, share, shape[1:]))(keys)
+
+    def draw(key, rows):
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
+        return jax.vmap(lambda key: jax.random.bernoulli(key, share, shape[1:]))(keys)
+
+    if not jax.sharding.get_abstract_mesh().empty:
+        # Every device draws for its own rows alone; of the hardware's generator the compiler would make each draw all.
+        specs = (PartitionSpec(), PartitionSpec("fsdp"))
+        draw = jax.shard_map(draw, in_specs=specs, out_specs=specs[1], check_vma=False)
+    return draw(key, rows)
 
 
 class Dropout(nn.Module):

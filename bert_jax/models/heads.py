@@ -156,16 +156,3 @@ def first_tokens(hidden, batch):
     if "packs" not in batch:
         return hidden[:, 0]
     return jnp.take_along_axis(hidden, batch["cls_positions"][..., None], axis=1)
-
-
-def pool(hidden, mask, how: str = "mean", normalize: bool = True):
-    """Hidden states [B, L, D] -> a vector a row: the mean over real tokens or the [CLS] state, of length 1 if asked."""
-    hidden = hidden.astype(jnp.float32)
-    if how == "mean":
-        weight = mask[..., None].astype(jnp.float32)
-        vector = (hidden * weight).sum(1) / jnp.maximum(weight.sum(1), 1)
-    else:
-        vector = hidden[:, 0]
-    return (
-        vector / jnp.maximum(jnp.linalg.norm(vector, axis=-1, keepdims=True), 1e-12) if normalize else vector
-    )

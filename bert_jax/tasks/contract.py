@@ -1,0 +1,61 @@
+"""What a task is to the step and the loop.
+
+A task is a model with a purpose: its features are the arrays of a batch, its losses are what the step brings down, and
+its scores what people look at. Losses and scores are (sum, weight) pairs; whoever adds up microbatches, devices or
+held-out batches divides once, at the end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bert_jax.hub.directory import Layout
+from bert_jax.losses import Loss
+from bert_jax.text.tokenizer import Tokenizer
+
+Features = dict[str, tuple[tuple[int, ...], np.dtype]]
+
+
+@dataclass(frozen=True)
+class Task:
+    layout: Layout
+
+    def outputs(self, params: dict, batch: dict, train: bool, key=None) -> dict:
+        rngs = {"dropout": key} if train else None
+        return self.layout.module.apply({"params": params}, batch, train, rngs=rngs)
+
+    def features(self, rows: int, length: int) -> Features:
+        """Shape and type of each array of a batch."""
+        raise NotImplementedError
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        """The step minimises the sum of their means. A weight is a function of the batch, never of the outputs."""
+        raise NotImplementedError
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        """What else is measured, in training and on what is held out."""
+        return {}
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        """The means of losses and scores over everything held out -> the metrics that people read."""
+        return means
+
+
+class Data(Protocol):
+    """Where the batches of a run come from; batch N is a function of N."""
+
+    tokenizer: Tokenizer
+    batch: int  # rows of a step, all hosts together
+
+    def identity(self) -> dict[str, str]:
+        """What the batches depend on beside the config, by a name that people know."""
+
+    def length(self, step: int) -> int: ...
+
+    def batches(
+        self, start: int, stop: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]: ...
+
+    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]: ...

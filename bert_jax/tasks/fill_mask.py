@@ -1,0 +1,113 @@
+"""What the masked language model puts in the place of [MASK]."""
+
+import functools
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads import HEADS, Bert
+from bert_jax.streaming import results
+from bert_jax.tasks.heads import need
+from bert_jax.text.tokenizer import Encoding
+
+MASKS = 8  # read off one row; a text with more stands in several
+
+
+@dataclass(frozen=True)
+class Filled:
+    token: str
+    score: float  # its probability at the mask
+    text: str
+
+
+def fill_mask(model, texts, *, top: int = 5):
+    """For a text with one [MASK] its `top` fillings, best first; for one with several, a list of those for each.
+
+    A mask in a text longer than the model is read in the window where it stands most central.
+    """
+    need(model, "mlm", "fill_mask")
+    if not 1 <= top <= model.config.vocab_size:
+        raise BertJaxError(f"top must lie in 1..{model.config.vocab_size}, not {top}")
+    program = filling_program(model.config, top)
+    name = model.tokenizer.tokens([model.tokenizer.special.mask])[0]
+
+    def of_chunk(chunk):
+        chunk = [as_text(text).replace("[MASK]", name) for text in chunk]
+        masks = []
+        for i, windows in enumerate(in_windows(model, chunk)):
+            masks += find(model, i, chunk[i], windows)
+        width = 1 if len(masks) == len(chunk) else MASKS
+        rows, columns, slots = [], [], []
+        for _, window, position in masks:
+            if not rows or rows[-1] is not window or len(columns[-1]) == width:
+                rows.append(window)
+                columns.append([])
+            slots.append((len(rows) - 1, len(columns[-1])))
+            columns[-1].append(position)
+        positions = np.array([row + [0] * (width - len(row)) for row in columns], np.int32)
+        outputs = model.run(rows, program, {"target_positions": positions})
+        found = [[] for _ in chunk]
+        for (i, window, position), (row, column) in zip(masks, slots, strict=True):
+            scores, ids = outputs[row]
+            start, end = window.offsets[position]
+            found[i].append(
+                [
+                    filled(model, chunk[i], start, end, int(token), float(score))
+                    for score, token in zip(scores[column], ids[column], strict=True)
+                ]
+            )
+        return [fillings[0] if len(fillings) == 1 else fillings for fillings in found]
+
+    return results(texts, of_chunk)
+
+
+def as_text(text) -> str:
+    if not isinstance(text, str):
+        raise BertJaxError(f"fill_mask reads single texts, not {text!r:.60}")
+    return text
+
+
+def in_windows(model, texts) -> list[list[Encoding]]:
+    longest = model.config.max_positions
+    return model.tokenizer.windows(texts, max_length=longest, overlap=(longest - 2) // 2)
+
+
+def find(model, i: int, text: str, windows: list[Encoding]) -> list[tuple[int, Encoding, int]]:
+    """(text, window, position in it) of each mask, in the window that shows most on both sides of it."""
+    best: dict[tuple[int, int], tuple] = {}
+    for window in windows:
+        for position, token in enumerate(window.ids):
+            if token == model.tokenizer.special.mask:
+                margin = min(position, len(window.ids) - position)
+                place = window.offsets[position]
+                if place not in best or margin > best[place][0]:
+                    best[place] = (margin, window, position)
+    if not best:
+        name = model.tokenizer.tokens([model.tokenizer.special.mask])[0]
+        raise BertJaxError(f'no {name} in "{text[:60]}"; write one where a word is to be found')
+    return [(i, window, position) for _, (_, window, position) in sorted(best.items())]
+
+
+def filled(model, text: str, start: int, end: int, token: int, score: float) -> Filled:
+    word = model.tokenizer.decode([token]).strip()
+    before = text[:start]
+    if word.startswith("##") and len(word) > 2:
+        before, shown = before.rstrip(), word[2:]
+    else:
+        shown = word
+    return Filled(word, score, before + shown + text[end:])
+
+
+@functools.lru_cache(maxsize=16)
+def filling_program(config: EncoderConfig, top: int):
+    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooled)
+
+    def run(params, batch):
+        logits = module.apply({"params": params}, batch)["mlm"]
+        return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), top)
+
+    return jax.jit(run)

@@ -1,0 +1,26 @@
+"""The learning rate of each step."""
+
+import jax.numpy as jnp
+
+from bert_jax.train.config import OptimizerConfig
+
+
+def rate_at(config: OptimizerConfig, steps: int, step):
+    """Up over `warmup` steps, then along the schedule to 0 at `steps`; step 0 already learns.
+
+    >>> config = OptimizerConfig(rate=1.0, warmup=4)
+    >>> [round(float(rate_at(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
+    [0.25, 1.0, 1.0, 0.5, 0.0]
+    """
+    step = jnp.asarray(step, jnp.float32)
+    tail = max(config.decay_share * steps, 1)
+    after = jnp.clip(SCHEDULES[config.schedule](steps - step, max(steps - config.warmup, 1), tail), 0, 1)
+    return config.rate * jnp.minimum((step + 1) / max(config.warmup, 1), after)
+
+
+# Of the steps left, those after the warm-up, and those at the end in which a stable rate decays.
+SCHEDULES = {
+    "linear": lambda left, after, tail: left / after,
+    "cosine": lambda left, after, tail: (1 - jnp.cos(jnp.pi * jnp.clip(left / after, 0, 1))) / 2,
+    "warmup_stable_decay": lambda left, after, tail: left / tail,
+}

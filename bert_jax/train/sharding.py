@@ -1,0 +1,120 @@
+"""Which device holds what: a mesh of three axes, and ordered rules from parameter names to them.
+
+`data` holds copies of the model, `fsdp` and `tensor` hold parts of it; the rows of a batch are split over data and
+fsdp.
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.errors import BertJaxError
+from bert_jax.train.config import MeshConfig
+from bert_jax.train.rules import decide, named
+
+AXES = ("data", "fsdp", "tensor")
+ROWS = P(("data", "fsdp"))
+
+# qkv is [N, D, 3, H, K], out [N, H, K, D], the feed-forward [N, D, F] and [N, F, D], words [V, D].
+PARAMETERS = [
+    ("attention/qkv/kernel$", P(None, "fsdp", None, "tensor", None)),
+    ("attention/qkv/bias$", P(None, None, "tensor", None)),
+    ("attention/out/kernel$", P(None, "tensor", None, "fsdp")),
+    ("feed_forward/in/kernel$", P(None, "fsdp", "tensor")),
+    ("feed_forward/in/bias$", P(None, "tensor")),
+    ("feed_forward/out/kernel$", P(None, "tensor", "fsdp")),
+    ("embeddings/words$|mlm/decoder$", P("tensor", "fsdp")),
+    ("mlm/bias$", P("tensor")),
+    ("embeddings/positions$", P(None, "fsdp")),
+    ("(pooler/dense|mlm/transform)/kernel$", P("fsdp", None)),
+    ("embeddings/segments$|(bias|scale)$|^[a-z_]+/dense/kernel$", P()),
+]
+
+
+def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = {axis: getattr(config, axis) for axis in AXES}
+    free = [axis for axis, size in sizes.items() if size == -1]
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    said = ", ".join(f"mesh.{axis}={size}" for axis, size in sizes.items())
+    if len(free) > 1 or fixed < 1 or len(devices) % fixed:
+        raise BertJaxError(f"{said} does not divide {len(devices)} devices; at most one axis may be -1")
+    if free:
+        sizes[free[0]] = len(devices) // fixed
+    if math.prod(sizes.values()) != len(devices):
+        raise BertJaxError(
+            f"{said} takes {math.prod(sizes.values())} devices, and there are {len(devices)}; set one to -1"
+        )
+    return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+
+
+def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
+    """Refuses a batch whose rows cannot be shared out evenly."""
+    shares = mesh.shape["data"] * mesh.shape["fsdp"]
+    parts = shares * accumulate
+    if batch % parts:
+        below, above = batch // parts * parts, -(-batch // parts) * parts
+        sizes = " or ".join(str(size) for size in (below, above) if size)
+        raise BertJaxError(
+            f"a batch of {batch} rows does not divide over {shares} devices in {accumulate} microbatches; "
+            f"set --config.data.batch={sizes}"
+        )
+
+
+def parameter_shardings(params: dict, mesh: Mesh) -> dict:
+    """A sharding for each parameter (or shape of one)."""
+    specs = {name: decide(PARAMETERS, name, "sharding") for name in named(params)}
+    for name, leaf in named(params).items():
+        for size, axis in zip(leaf.shape, specs[name], strict=False):
+            if axis and size % mesh.shape[axis]:
+                hint = (
+                    "set model.vocab_multiple=128"
+                    if axis == "tensor" and size == max(leaf.shape)
+                    else "make it smaller"
+                )
+                raise BertJaxError(
+                    f"{name} {list(leaf.shape)}: {size} does not divide over mesh.{axis}={mesh.shape[axis]}; {hint}"
+                )
+    return jax.tree.unflatten(
+        jax.tree.structure(params), [NamedSharding(mesh, spec) for spec in ordered(specs, params)]
+    )
+
+
+def ordered(specs: dict, params: dict) -> list:
+    return [
+        specs[jax.tree_util.keystr(path, simple=True, separator="/")]
+        for path, _ in jax.tree_util.tree_leaves_with_path(params)
+    ]
+
+
+def optimizer_shardings(
+    optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh, over_data: bool
+):
+    """Moments lie as their parameters do or, `over_data`, split once more; counters are everywhere."""
+    moments = (
+        jax.tree.map(lambda leaf, sharding: split_once_more(leaf, sharding, mesh), params, shardings)
+        if over_data
+        else shardings
+    )
+    return optax.tree_utils.tree_map_params(
+        optimizer,
+        lambda _, sharding: sharding,
+        jax.eval_shape(optimizer.init, params),
+        moments,
+        transform_non_params=lambda _: NamedSharding(mesh, P()),
+    )
+
+
+def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh) -> NamedSharding:
+    """The largest axis that nothing splits yet and that divides is split over data; where there is none, none is."""
+    spec = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
+    fitting = [
+        axis for axis in range(leaf.ndim) if spec[axis] is None and leaf.shape[axis] % mesh.shape["data"] == 0
+    ]
+    if fitting:
+        spec[max(fitting, key=lambda axis: leaf.shape[axis])] = "data"
+    return NamedSharding(mesh, P(*spec))
