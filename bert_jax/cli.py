@@ -26,6 +26,34 @@ def verb(summary: str, example: str):
 
 
 @verb(
+    "learn a vocabulary from text, or add words to a model's",
+    "bert-jax vocab --input 'books/*.txt' --output vocab --size 30522",
+)
+def vocab(parser: argparse.ArgumentParser) -> Run:
+    input_flags(parser)
+    parser.add_argument("--output", required=True, metavar="DIR", help="the directory to write")
+    parser.add_argument("--kind", choices=("wordpiece", "sentencepiece"), default="wordpiece")
+    parser.add_argument("--cased", action="store_true", help="tell capitals apart (default: lower case)")
+    parser.add_argument("--size", type=int, help="entries (default 30522); with --extend those added (1000)")
+    parser.add_argument("--extend", metavar="DIR", help="add words of the text to this model's vocabulary")
+
+    def run(args):
+        from bert_jax.text.readers import Source
+
+        source = Source(args.input, args.layout, args.column, args.strict)
+        if args.extend:
+            from bert_jax.hub.extend import extend
+
+            print(extend(args.extend, source, args.output, args.size or 1000))
+        else:
+            from bert_jax.text.vocabulary import learn
+
+            print(learn(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased))
+
+    return run
+
+
+@verb(
     "turn text into a corpus of token ids",
     "bert-jax prepare --input 'books/*.txt' wiki.jsonl.gz --tokenizer vocab --output corpus",
 )

@@ -1,0 +1,171 @@
+"""Vocabularies learned from text: WordPiece, with BERT's special tokens at BERT's ids, and SentencePiece.
+
+The same text gives the same vocabulary, whatever the number of threads.
+"""
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import Tokenizer as Rust
+from tokenizers import models, trainers
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.readers import Source
+from bert_jax.text.rust import BERT_NAMES
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.wordpiece import WordPiece
+
+COVERAGE = 0.9995  # of all characters in the text that the alphabet holds; rarer ones become [UNK]
+HELD_OUT = 200  # one line in so many is kept to measure on
+MEASURED = 20_000  # lines at most
+SPECIAL = list(BERT_NAMES.values())
+UNUSED = 99  # slots of BERT's vocabulary below [UNK] = 100
+MORE_UNUSED = 895  # and above [MASK] = 103; small vocabularies go without
+LARGE = 1 << 14
+
+
+@dataclass
+class Lines:
+    """Lines of a source: most to learn from, some held out."""
+
+    source: Source
+    held_out: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[str]:
+        self.held_out = []
+        for document in self.source.documents():
+            for line in document.split("\n"):
+                if not line.strip():
+                    continue
+                # By hash, so that a repeated line is not both learned from and measured on.
+                chosen = hashlib.blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
+                if int.from_bytes(chosen, "little") % HELD_OUT == 0 and len(self.held_out) < MEASURED:
+                    self.held_out.append(line)
+                else:
+                    yield line
+
+
+def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522, cased: bool = False) -> str:
+    """Writes a vocabulary directory and returns a summary for people."""
+    output = Path(output)
+    if output.exists():
+        raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
+    lines = Lines(source)
+    tokenizer = {"wordpiece": wordpiece, "sentencepiece": sentencepiece}[kind](lines, size, cased, output)
+    found = measure(tokenizer, lines.held_out)
+    said = f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"
+    if tokenizer.size < size:
+        said += f"\n  {size:,} were asked for; the text has no more (its rarest words are seen once)"
+    return f"{said}\n{found}"
+
+
+def entries_before(size: int) -> list[str]:
+    """[PAD], unused slots and the other special tokens, at the ids they have in BERT's vocabularies.
+
+    >>> entries = entries_before(30522)
+    >>> [entries.index(name) for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")], len(entries)
+    ([0, 100, 101, 102, 103], 999)
+    """
+    unused = [f"[unused{i}]" for i in range(UNUSED + (MORE_UNUSED if size >= LARGE else 0))]
+    return [SPECIAL[0], *unused[:UNUSED], *SPECIAL[1:], *unused[UNUSED:]]
+
+
+def wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
+    before = entries_before(size)
+    rust = Rust(models.WordPiece(unk_token=BERT_NAMES["unk"]))
+    plain = WordPiece.from_vocabulary(SPECIAL, do_lower_case=not cased)
+    rust.normalizer, rust.pre_tokenizer = plain.rust.normalizer, plain.rust.pre_tokenizer
+    characters: Counter = Counter()
+    for line in lines:
+        characters.update(line if cased else line.lower())
+    alphabet = frequent(characters)
+    if size - len(before) < 2 * len(alphabet):
+        raise BertJaxError(
+            f"--size {size} has no room for words beside {len(before)} special entries and {len(alphabet)} "
+            f"characters, alone and as ##; give {len(before) + 4 * len(alphabet)} or more"
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size - len(before), limit_alphabet=len(alphabet), special_tokens=[], show_progress=False
+    )
+    rust.train_from_iterator(iter(lines), trainer)
+    vocabulary = rust.get_vocab()
+    learned = [entry for entry in sorted(vocabulary, key=vocabulary.get) if entry not in before]
+    tokenizer = WordPiece.from_vocabulary([*before, *learned], do_lower_case=not cased)
+    tokenizer.save(output)
+    return tokenizer
+
+
+def frequent(characters: Counter) -> list[str]:
+    """The commonest characters that together make up COVERAGE of the text."""
+    wanted, seen, out = COVERAGE * characters.total(), 0, []
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if seen >= wanted:
+            break
+        out.append(character)
+        seen += count
+    if not out:
+        raise BertJaxError("there is no text to learn a vocabulary from; every input is empty")
+    return out
+
+
+def sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
+    """A unigram model with ALBERT's special tokens at ALBERT's ids."""
+    from sentencepiece import SentencePieceTrainer, set_random_generator_seed
+
+    set_random_generator_seed(0)
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=(line if cased else line.lower() for line in lines),
+            model_writer=model,
+            vocab_size=size,
+            model_type="unigram",
+            character_coverage=COVERAGE,
+            normalization_rule_name="nmt_nfkc",  # lower-casing is the tokenizer's, as in ALBERT
+            input_sentence_size=2_000_000,  # its memory grows with this; a sample is enough for a vocabulary
+            shuffle_input_sentence=True,
+            hard_vocab_limit=False,
+            num_threads=4,  # sums depend on it, so it is the same on every machine
+            pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, pad_piece="<pad>",
+            control_symbols=["[CLS]", "[SEP]"],
+            user_defined_symbols=["[MASK]"],
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise BertJaxError(
+            f"no vocabulary of {size} entries can be learned ({str(error).splitlines()[-1]})"
+        ) from error
+    output.mkdir(parents=True)
+    (output / "spiece.model").write_bytes(model.getvalue())
+    settings = {"do_lower_case": not cased, "keep_accents": True}
+    (output / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    tokenizer = open_tokenizer(output)
+    tokenizer.save(output)
+    return tokenizer
+
+
+def measure(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
+    """How a vocabulary does on lines that it was not learned from."""
+    lines = list(lines)
+    words = [line.split() for line in lines]
+    count = sum(map(len, words))
+    if not count:
+        return "  too little text to hold any out and measure on"
+    ids = tokenizer.ids(lines)
+    tokens = sum(map(len, ids))
+    unknown = sum(i == tokenizer.special.unk for line in ids for i in line)
+    single = Counter(word for line in words for word in line)
+    kinds = list(single)
+    whole = sum(
+        single[word] for word, pieces in zip(kinds, tokenizer.ids(kinds), strict=True) if len(pieces) == 1
+    )
+    return (
+        f"  on {len(lines):,} held-out lines, {count:,} words: {tokens / count:.3f} tokens a word, "
+        f"{whole / count:.1%} of the words are one token, {unknown / tokens:.3%} of the tokens unknown"
+    )
