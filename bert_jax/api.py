@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -11,10 +11,18 @@ import numpy as np
 from bert_jax.batching import batches
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub import directory as hub
+from bert_jax.hub import sentence_transformers
 from bert_jax.hub.oddities import check_tokenizer
+from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.heads import Bert, pool
+from bert_jax.models.heads import Bert
+from bert_jax.models.pooling import pool
+from bert_jax.tasks.answer import answer
+from bert_jax.tasks.classify import classify
+from bert_jax.tasks.embed import embed
+from bert_jax.tasks.fill_mask import fill_mask
+from bert_jax.tasks.tag import tag
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
@@ -46,7 +54,7 @@ def load(
     params = hub.read_params(layout, tensors, path, new_head=head)
     if head is not None:
         params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
-    return Model(layout, params, opened)
+    return Model(layout, params, opened, sentence_transformers.read(hub.existing(path)))
 
 
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
@@ -62,13 +70,24 @@ class Model:
     """An encoder with its heads, parameters and tokenizer.
 
     For those who write JAX: `model.module.apply({"params": model.params}, batch)`. For those who do not:
-    `hidden_states`, `pooled`, `save`.
+    `hidden_states`, `pooled`, `save`, and the answers below. An answer takes one text, a list, or any iterable, of
+    which it reads no more than it needs; it gives one result, a list, or an iterator.
     """
 
-    def __init__(self, layout: hub.Layout, params: dict, tokenizer: Tokenizer | None):
+    embed = embed
+    fill_mask = fill_mask
+    classify = classify
+    tag = tag
+    answer = answer
+
+    def __init__(
+        self, layout: hub.Layout, params: dict, tokenizer: Tokenizer | None, embedder: Embedder | None = None
+    ):
         self.layout = layout
         self.params = jax.device_put(params)
         self._tokenizer = tokenizer
+        self.is_embedder = embedder is not None
+        self.embedder = embedder or Embedder()
 
     @property
     def config(self) -> EncoderConfig:
@@ -90,12 +109,9 @@ class Model:
 
     def hidden_states(self, texts: Sequence[Text]) -> list[np.ndarray]:
         """For each text or pair, in order, the last hidden states [length, D], special tokens included."""
-        states: list = [None] * len(texts)
         encodings = self.encode(texts)
-        for rows, hidden in self._each(encodings, encoding_program(self.config)):
-            for row, i in enumerate(rows):
-                states[i] = hidden[row, : len(encodings[i].ids)]
-        return states
+        states = self.run(encodings, encoding_program(self.config))
+        return [hidden[: len(encoding.ids)] for hidden, encoding in zip(states, encodings, strict=True)]
 
     def pooled(self, texts: Sequence[Text], pooling: str = "mean", normalize: bool = True) -> np.ndarray:
         """One vector a text, [N, D]: the mean of its hidden states, the [CLS] state, or BERT's own pooler."""
@@ -103,15 +119,17 @@ class Model:
             raise BertJaxError(f'no pooling "{pooling}"; {nearest(pooling, POOLINGS)}')
         if pooling == "pooler" and not self.layout.pooler:
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
-        vectors = np.zeros((len(texts), self.config.hidden_size), np.float32)
-        program = pooling_program(self.config, pooling, normalize)
-        for rows, pooled in self._each(self.encode(texts), program):
-            vectors[rows] = pooled
-        return vectors
+        vectors = self.run(self.encode(texts), pooling_program(self.config, pooling, normalize))
+        return np.stack(vectors) if vectors else np.zeros((0, self.config.hidden_size), np.float32)
 
     def save(self, path) -> None:
-        """Writes a Hugging Face directory, which `transformers` and `load` open."""
+        """Writes a Hugging Face directory, which `transformers` and `load` open.
+
+        An embedder also gets the files by which `sentence-transformers` opens it.
+        """
         hub.save(Path(path), self.layout, self.params, self._tokenizer)
+        if self.is_embedder:
+            sentence_transformers.write(path, self.embedder, self.config.hidden_size)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
         """Token ids, at most `config.max_positions` a text; what is cut is said in a warning."""
@@ -127,9 +145,28 @@ class Model:
             )
         return encodings
 
-    def _each(self, encodings: list[Encoding], program) -> Iterator[tuple[list[int], np.ndarray]]:
-        for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad):
-            yield rows, np.asarray(program(self.params, batch))
+    def run(
+        self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
+    ) -> list:
+        """What program(params, batch) gives for each encoding, in order; `beside` are more arrays of the batch."""
+        found: list = [None] * len(encodings)
+        ahead: list = []  # one batch is computed while the host reads the one before it
+
+        def read():
+            rows, outputs = ahead.pop(0)
+            outputs = jax.device_get(outputs)
+            for row, i in enumerate(rows):
+                found[i] = (
+                    tuple(o[row] for o in outputs) if isinstance(outputs, list | tuple) else outputs[row]
+                )
+
+        for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad, beside):
+            ahead.append((rows, program(self.params, batch)))
+            if len(ahead) > 1:
+                read()
+        while ahead:
+            read()
+        return found
 
 
 @functools.lru_cache(maxsize=16)

@@ -6,50 +6,67 @@ numbers of rows come from short ladders: whatever the texts, the number of progr
 
 from collections.abc import Iterator, Sequence
 
+import jax
 import numpy as np
 
 from bert_jax.text.tokenizer import Encoding
 
-LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-TOKENS = 4096  # in one batch, about
+LENGTHS = (
+    *range(8, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 513, 64),
+)  # fmt: skip
+# In one batch, about. A CPU wants what its caches hold, an accelerator what fills it.
+TOKENS = {"cpu": 1024}
+ACCELERATOR_TOKENS = 16384
+
+
+def tokens_in_batch() -> int:
+    return TOKENS.get(jax.default_backend(), ACCELERATOR_TOKENS)
 
 
 def padded_length(length: int, longest: int) -> int:
     """The rung that `length` is padded to.
 
     >>> padded_length(20, 512), padded_length(130, 512), padded_length(500, 500), padded_length(700, 2048)
-    (32, 192, 500, 1024)
+    (24, 160, 500, 1024)
     """
     rung = next((rung for rung in LENGTHS if rung >= length), None) or -(-length // 512) * 512
     return min(rung, longest)
 
 
-def row_rungs(length: int) -> list[int]:
-    """How many rows a batch of this length may have: powers of two.
+def row_rungs(length: int, tokens: int) -> list[int]:
+    """How many rows a batch of this length may have: powers of two, and as many as `tokens` allow.
 
-    >>> row_rungs(512)
-    [1, 2, 4, 8]
+    >>> row_rungs(80, 1024)
+    [1, 2, 4, 8, 12]
     """
-    most = max(1, TOKENS // length)
-    return [1 << n for n in range(most.bit_length())]
+    most = max(1, tokens // length)
+    return sorted({1 << n for n in range(most.bit_length())} | {most})
 
 
 def batches(
-    encodings: Sequence[Encoding], longest: int, pad: int
+    encodings: Sequence[Encoding], longest: int, pad: int, beside: dict[str, np.ndarray] | None = None
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-    """(which encodings stand in the rows, batch); rows beyond those are padding."""
+    """(which encodings stand in the rows, batch); rows beyond those are padding.
+
+    `beside` are further arrays of the batch, with a row for each encoding.
+    """
     order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].ids))
+    tokens = tokens_in_batch()
     while order:
         length = padded_length(len(encodings[order[-1]].ids), longest)
+        rungs = row_rungs(length, tokens)
         # The longest first: memory peaks at the first batch, not the last.
-        fitting = [rows for rows in row_rungs(length) if rows <= len(order)]
-        rows = fitting[-1]
+        rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])
         taken, order = order[-rows:], order[:-rows]
-        yield taken, as_batch([encodings[i] for i in taken], length, pad)
+        batch = as_batch([encodings[i] for i in taken], rows, length, pad)
+        for name, array in (beside or {}).items():
+            batch[name] = np.zeros((rows, *array.shape[1:]), array.dtype)
+            batch[name][: len(taken)] = array[taken]
+        yield taken, batch
 
 
-def as_batch(encodings: Sequence[Encoding], length: int, pad: int) -> dict[str, np.ndarray]:
-    batch = {name: np.zeros((len(encodings), length), np.int32) for name in ("tokens", "segments", "mask")}
+def as_batch(encodings: Sequence[Encoding], rows: int, length: int, pad: int) -> dict[str, np.ndarray]:
+    batch = {name: np.zeros((rows, length), np.int32) for name in ("tokens", "segments", "mask")}
     batch["tokens"][:] = pad
     for row, encoding in enumerate(encodings):
         n = len(encoding.ids)

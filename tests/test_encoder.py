@@ -6,8 +6,9 @@ from seeded import seeded_batch
 
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.heads import Bert, pool
+from bert_jax.models.heads import Bert
 from bert_jax.models.layers import norm
+from bert_jax.models.pooling import pool
 
 TINY = EncoderConfig(
     vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3
@@ -162,9 +163,7 @@ def test_padded_vocabulary_never_wins():
     assert logits.shape[-1] == 128
     assert (logits.argmax(-1) < 101).all()
     assert (jax.nn.softmax(logits)[..., 101:] == 0).all()
-    gradient = jax.jit(jax.grad(lambda p: jax.nn.logsumexp(module.apply(p, BATCH)["mlm"]).sum()))(params)[
-        "params"
-    ]
+    gradient = jax.jit(jax.grad(lambda p: jax.nn.logsumexp(module.apply(p, BATCH)["mlm"]).sum()))(params)["params"]
     assert (gradient["mlm"]["bias"][101:] == 0).all()
 
 
@@ -202,9 +201,7 @@ def test_impossible_configs_say_what_would_be_right(fields, said):
 
 
 def test_named_sizes():
-    shapes = {
-        size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")
-    }
+    shapes = {size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")}
     layers = {size: (c.layers, c.hidden_size, c.heads, c.feed_forward) for size, c in shapes.items()}
     assert layers == {
         "tiny": (2, 128, 2, 512), "mini": (4, 256, 4, 1024), "small": (4, 512, 8, 2048),

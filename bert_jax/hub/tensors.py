@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import google
 
 # In order of preference: safetensors can hold nothing but tensors.
 FILES = (
@@ -31,8 +32,12 @@ class Tensors(Mapping[str, np.ndarray]):
     @classmethod
     def in_directory(cls, directory: Path) -> "Tensors":
         found = next((directory / name for name in FILES if (directory / name).is_file()), None)
+        if found is None and (checkpoint := google.checkpoint_in(directory)):
+            return cls(*google.variables(checkpoint))
         if found is None:
-            raise BertJaxError(f"{directory} holds no weights: none of {', '.join(FILES)} is there")
+            raise BertJaxError(
+                f"{directory} holds no weights: none of {', '.join(FILES)}, *.ckpt.index is there"
+            )
         parts = shards(found) if found.name.endswith(".index.json") else [found]
         whole = cls({}, {})
         for part in parts:
@@ -49,6 +54,9 @@ class Tensors(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._read[name]()
+
+    def __contains__(self, name) -> bool:
+        return name in self.shapes  # without reading it, as Mapping's own would
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)

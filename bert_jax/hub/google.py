@@ -1,0 +1,79 @@
+"""Google's original TensorFlow 1 checkpoints: bert_config.json, bert_model.ckpt.*, vocab.txt."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+
+# What training leaves beside the parameters.
+TRAINING = re.compile(
+    r"(^|/)(adam_[mv]|adamweightdecay.*|beta[12]_power|global_step|.*ema.*)(:\d+)?$|^loss_scale", re.I
+)
+# Their names, part by part, under those that Hugging Face publishes.
+RENAMED = (
+    (r"^bert/", "bert."),
+    (r"layer_(\d+)", r"layer.\1"),
+    (r"/(gamma)$", ".weight"),
+    (r"/(beta)$", ".bias"),
+    (r"/kernel$", ".weight"),
+    (r"_embeddings$", "_embeddings.weight"),
+    (r"^cls/predictions/output_bias$", "cls.predictions.bias"),
+    (r"^cls/squad/output_", "qa_outputs."),
+    (r"^cls/seq_relationship/output_", "cls.seq_relationship."),
+    (r"^output_(weights|bias)$", r"classifier.\1"),
+    (r"\.weights$", ".weight"),
+    (r"/", "."),
+)
+
+
+def checkpoint_in(directory: Path) -> Path | None:
+    """The prefix of the newest checkpoint; None where there is none."""
+    found = [path.with_suffix("") for path in Path(directory).glob("*.ckpt*.index")]
+    steps = {path: int(match[1]) if (match := re.search(r"-(\d+)$", path.name)) else 0 for path in found}
+    return max(sorted(found), key=steps.get, default=None)
+
+
+def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
+    """Shapes of the checkpoint's parameters under today's published names, and a function that reads each."""
+    from bert_jax.host_tensorflow import tf
+
+    # TensorFlow turns its own errors into Python's here and there.
+    unreadable = (tf.errors.OpError, ValueError, RuntimeError, IndexError)
+    try:
+        reader = tf.train.load_checkpoint(str(checkpoint))
+        shapes = {name: tuple(shape) for name, shape in reader.get_variable_to_shape_map().items()}
+    except unreadable as error:
+        reason = (str(error) or repr(error)).splitlines()[0]
+        raise BertJaxError(
+            f"{checkpoint}.index cannot be read ({reason}); copy all files of the checkpoint again"
+        ) from error
+    kept = [name for name in shapes if not TRAINING.search(name)]
+
+    def read(name: str) -> np.ndarray:
+        try:
+            array = reader.get_tensor(name)
+        except unreadable as error:
+            said = f"{checkpoint}: {name} cannot be read ({str(error).splitlines()[0]})"
+            raise BertJaxError(f"{said}; copy all files of the checkpoint again") from error
+        return array.T if name.endswith("/kernel") else array
+
+    turned = {name: shapes[name][::-1] if name.endswith("/kernel") else shapes[name] for name in kept}
+    return (
+        {published(name): shape for name, shape in turned.items()},
+        {published(name): (lambda name=name: read(name)) for name in kept},
+    )
+
+
+def published(name: str) -> str:
+    """
+    >>> published("bert/encoder/layer_3/attention/output/LayerNorm/gamma")
+    'bert.encoder.layer.3.attention.output.LayerNorm.weight'
+    >>> published("cls/seq_relationship/output_weights")
+    'cls.seq_relationship.weight'
+    """
+    for old, new in RENAMED:
+        name = re.sub(old, new, name)
+    return name

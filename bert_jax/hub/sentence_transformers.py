@@ -1,0 +1,132 @@
+"""The files by which `sentence-transformers` knows an embedder, in its old layout and its new one.
+
+Both name modules in modules.json; the new one changed the modules' paths and the keys of the pooling. The old one
+is written, because every version opens it.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bert_jax.errors import BertJaxError
+from bert_jax.files import replacing
+
+# Ours -> sentence-transformers' name in the new layout; the old one writes it as pooling_mode_{name}: true.
+MODES = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len": "mean_sqrt_len_tokens"}
+OLD_KEYS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """How hidden states become an embedding."""
+
+    pooling: str = "mean"
+    normalize: bool = True
+    max_length: int | None = None  # None: what the encoder can hold
+    lower_case: bool = False  # of the texts, before the tokenizer sees them
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    pools_prompt: bool = True
+    unknown: str = ""  # what is asked for and not computed here
+
+
+def read(directory) -> Embedder | None:
+    """None where the directory has no modules.json."""
+    directory = Path(directory)
+    modules = read_json(directory / "modules.json", list)
+    if modules is None:
+        return None
+    try:
+        kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
+        unknown = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+        pooling = read_json(directory / kinds["Pooling"] / "config.json") or {}
+        mode = pooling_mode(pooling)
+    except (KeyError, TypeError, AttributeError) as error:
+        said = f"{directory / 'modules.json'} names no modules that could be read ({error!r})"
+        raise BertJaxError(f"{said}; copy the directory again from its source") from None
+    bert = read_json(directory / "sentence_bert_config.json") or {}
+    whole = read_json(directory / "config_sentence_transformers.json") or {}
+    tokenizer = read_json(directory / "tokenizer_config.json") or {}
+    length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
+    return Embedder(
+        pooling=mode,
+        normalize="Normalize" in kinds,
+        # A tokenizer without a limit says 10^30.
+        max_length=length if isinstance(length, int) and length < 10**6 else None,
+        lower_case=bool(bert.get("do_lower_case")),
+        prompts=whole.get("prompts") or {},
+        default_prompt=whole.get("default_prompt_name"),
+        pools_prompt=pooling.get("include_prompt", True),
+        unknown=", ".join(unknown + [f"pooling {mode}"] * (mode not in MODES)),
+    )
+
+
+def pooling_mode(config: dict) -> str:
+    """The one mode of a pooling's config under our name, or a name of its own where we have none."""
+    new = config.get("pooling_mode")
+    named = [new] if isinstance(new, str) else new or []
+    named += [
+        key.removeprefix("pooling_mode_")
+        for key, on in config.items()
+        if key != "pooling_mode" and on is True
+    ]
+    ours = {theirs: mode for mode, theirs in MODES.items()} | {old: mode for mode, old in OLD_KEYS.items()}
+    modes = {ours.get(name, name) for name in named if name != "include_prompt"} or {"mean"}
+    return "+".join(sorted(modes))
+
+
+def write(directory, embedder: Embedder, width: int) -> None:
+    """The files beside a saved model."""
+    if embedder.unknown:
+        raise BertJaxError(
+            f"an embedder with {embedder.unknown} cannot be saved here; copy its directory instead"
+        )
+    directory = Path(directory)
+    names = ["Transformer", "Pooling"] + ["Normalize"] * embedder.normalize
+    modules = [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": f"{i}_{name}" if i else "",
+            "type": f"sentence_transformers.models.{name}",
+        }
+        for i, name in enumerate(names)
+    ]
+    mode = MODES[embedder.pooling]
+    old = {f"pooling_mode_{OLD_KEYS.get(ours, theirs)}": theirs == mode for ours, theirs in MODES.items()}
+    files = {
+        "modules.json": modules,
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": width,
+            **old,
+            "include_prompt": embedder.pools_prompt,
+        },
+        "sentence_bert_config.json": {
+            "max_seq_length": embedder.max_length,
+            "do_lower_case": embedder.lower_case,
+        },
+        "config_sentence_transformers.json": {
+            "prompts": embedder.prompts,
+            "default_prompt_name": embedder.default_prompt,
+            "similarity_fn_name": "cosine",
+        },
+    }
+    if embedder.normalize:
+        (directory / "2_Normalize").mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with replacing(directory / name) as path:
+            path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path, kind: type = dict):
+    """The file's content, None where there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BertJaxError(f"{path} is no JSON ({error}); copy it again from its source") from error
+    if not isinstance(content, kind):
+        said = f"{path} holds a {type(content).__name__} where a {kind.__name__} should stand"
+        raise BertJaxError(f"{said}; copy it again from its source")
+    return content
