@@ -19,7 +19,7 @@ VERBS: dict[str, tuple[Callable[[argparse.ArgumentParser], Run], str, str]] = {}
 
 def verb(summary: str, example: str):
     def register(declare):
-        VERBS[declare.__name__.replace("_", "-")] = (declare, summary, example)
+        VERBS[declare.__name__.strip("_").replace("_", "-")] = (declare, summary, example)
         return declare
 
     return register
@@ -135,10 +135,70 @@ def info(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+@verb("words for the places marked [MASK]", 'bert-jax fill-mask --model DIR "Paris is the [MASK] of France."')
+def fill_mask(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument(
+        "--model", required=True, metavar="DIR", help="a model directory with a masked LM head"
+    )
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="each with a [MASK]; none: lines of standard input"
+    )
+    parser.add_argument("--top", type=int, default=5, help="fillings shown for a mask (default 5)")
+    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+
+    def run(args):
+        from bert_jax.lines import fill_mask
+
+        fill_mask(args.model, args.texts, args.top, args.json)
+
+    return run
+
+
+@verb("a vector for each line of text", "bert-jax embed --model DIR --input lines.txt --output vectors.npy")
+def embed(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument(
+        "--model", required=True, metavar="DIR", help="a sentence-transformers or model directory"
+    )
+    parser.add_argument(
+        "--input", default="-", metavar="FILE", help="a text a line (default -, standard input)"
+    )
+    parser.add_argument("--output", metavar="FILE.npy", help="default: JSON arrays on standard output")
+    parser.add_argument("--prompt", help="a prompt of the model, by name, put before each text")
+    parser.add_argument(
+        "--long",
+        choices=("cut", "windows"),
+        default="cut",
+        help="longer texts are cut, or averaged over windows",
+    )
+
+    def run(args):
+        from bert_jax.lines import embed
+
+        embed(args.model, args.input, args.output, args.prompt, args.long)
+
+    return run
+
+
+@verb("any model directory as a safetensors one", "bert-jax import uncased_L-12_H-768_A-12 DIR")
+def import_(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument(
+        "source", metavar="SRC", help="Hugging Face, sentence-transformers, or Google's TensorFlow 1"
+    )
+    parser.add_argument("destination", metavar="DST", help="a new directory")
+
+    def run(args):
+        from bert_jax.lines import convert
+
+        convert(args.source, args.destination)
+
+    return run
+
+
 @verb("measure, side by side with what others use", "bert-jax bench tokenizers --vocab DIR --text book.txt")
 def bench(parser: argparse.ArgumentParser) -> Run:
     subjects = {
         "tokenizers": (bench_tokenizers, "ids and offsets against transformers'"),
+        "embed": (bench_embed, "texts a second, against sentence-transformers and ONNX Runtime"),
         "prepare": (bench_prepare, "text to corpus, against the bare tokenizer"),
         "input": (bench_input, "corpus to batches, and how many chips that would feed"),
         "train": (bench_train, "a pre-training step on synthetic batches, against torch's"),
@@ -149,6 +209,27 @@ def bench(parser: argparse.ArgumentParser) -> Run:
         for name, (declare, summary) in subjects.items()
     }
     return lambda args: runs[args.bench](args)
+
+
+def bench_embed(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("--model", required=True, metavar="DIR", help="a sentence-transformers directory")
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        default=[],
+        choices=("sentence-transformers", "onnxruntime"),
+        help="who takes turns",
+    )
+    parser.add_argument("--input", metavar="FILE", help="a text a line (default: random words)")
+    parser.add_argument("--texts", type=int, default=500, help="drawn from them (default 500)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
+
+    def run(args):
+        from bert_jax.bench.embed import report
+
+        print(report(args.model, args.against, args.input, args.rounds, args.texts))
+
+    return run
 
 
 def bench_tokenizers(parser: argparse.ArgumentParser) -> Run:
@@ -166,7 +247,9 @@ def bench_tokenizers(parser: argparse.ArgumentParser) -> Run:
 
 
 def bench_train(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument("--size", default="base", help="tiny, mini, small, medium, base or large (default base)")
+    parser.add_argument(
+        "--size", default="base", help="tiny, mini, small, medium, base or large (default base)"
+    )
     parser.add_argument("--batch", type=int, default=8, help="rows of a step (default 8)")
     parser.add_argument("--length", type=int, default=128, help="tokens of a row (default 128)")
     parser.add_argument("--packs", type=int, default=1, help="sequences in a row (default 1)")

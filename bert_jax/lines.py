@@ -1,0 +1,84 @@
+"""Lines of a file or of standard input, through a model: what the verbs `embed`, `fill-mask` and `import` run."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.api import load
+from bert_jax.errors import BertJaxError
+from bert_jax.files import replacing
+
+
+def embed(
+    model, source: str = "-", output: str | None = None, prompt: str | None = None, long: str = "cut"
+) -> None:
+    """A vector for each line: rows of a .npy file, or JSON arrays on standard output."""
+    if output is not None and not output.endswith(".npy"):
+        raise BertJaxError(f"--output {output} should end in .npy, the one format it is written in")
+    vectors = load(model).embed(lines(source), prompt=prompt, long=long)
+    if output is None:
+        for vector in vectors:
+            print(json.dumps([round(float(x), 7) for x in vector]))
+    else:
+        print(f"{write_rows(Path(output), vectors):,} vectors in {output}", file=sys.stderr)
+
+
+def fill_mask(model, texts: Sequence[str], top: int = 5, as_json: bool = False) -> None:
+    for text in load(model).fill_mask(iter(texts) if texts else lines("-"), top=top):
+        several = isinstance(text[0], list)
+        for fillings in text if several else [text]:
+            for filled in fillings:
+                found = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
+                print(
+                    json.dumps(found, ensure_ascii=False) if as_json else f"{filled.score:.4f}  {filled.text}"
+                )
+
+
+def convert(source, destination) -> None:
+    """Any directory that `load` opens, as a safetensors directory."""
+    if Path(destination).is_dir() and any(Path(destination).iterdir()):
+        raise BertJaxError(f"{destination} is not empty; name a new directory")
+    model = load(source)
+    model.save(destination)
+    heads = ", ".join(model.layout.heads) or "no head"
+    print(f"{destination}: {model.layout.family.model_type} with {heads}, as transformers opens it")
+
+
+def lines(source: str) -> Iterator[str]:
+    """One text a line, as they come; `-` is standard input."""
+    if source == "-":
+        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        return
+    try:
+        with open(source, encoding="utf-8", errors="replace") as file:
+            yield from (line.rstrip("\r\n") for line in file)
+    except OSError as error:
+        raise BertJaxError(
+            f"--input {source} cannot be read ({error.strerror}); name a text file, or - "
+        ) from error
+
+
+def write_rows(path: Path, rows) -> int:
+    """A .npy file row by row; how many there are is known, and written into its head, at the end."""
+    count = 0
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        for row in rows:
+            if not count:
+                header(file, 0, row)
+            file.write(np.ascontiguousarray(row, "<f4").tobytes())
+            count += 1
+        if not count:
+            raise BertJaxError("no line to embed: the input is empty")
+        file.seek(0)
+        header(file, count, row)
+    return count
+
+
+def header(file, count: int, row: np.ndarray) -> None:
+    # NumPy leaves room for the number of rows to grow in place.
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "<f4", "fortran_order": False, "shape": (count, *row.shape)}
+    )
