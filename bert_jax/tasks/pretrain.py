@@ -9,8 +9,8 @@ from bert_jax.data.config import DataConfig
 from bert_jax.hub.directory import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.config import RunConfig
 from bert_jax.tasks.contract import Features, Task
-from bert_jax.train.config import RunConfig
 
 
 @dataclass(frozen=True)

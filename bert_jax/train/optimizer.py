@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax.train.config import OptimizerConfig
+from bert_jax.tasks.config import OptimizerConfig
 from bert_jax.train.rules import by_rule
 
 # Embeddings decay and biases do not, as in BERT.

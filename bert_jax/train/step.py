@@ -14,8 +14,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.losses import Loss
+from bert_jax.tasks.config import RunConfig
 from bert_jax.tasks.contract import Task
-from bert_jax.train.config import RunConfig
 from bert_jax.train.optimizer import direction
 from bert_jax.train.schedule import rate_at
 from bert_jax.train.sharding import ROWS

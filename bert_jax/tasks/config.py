@@ -86,6 +86,7 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
         for name, value in {"mesh.accumulate": self.mesh.accumulate, "checkpoints.every": self.checkpoints.every,
                             "checkpoints.keep": self.checkpoints.keep, "log.every": self.log.every,
-                            "log.evaluate_every": self.log.evaluate_every, "bad_steps": self.bad_steps}.items():  # fmt: skip
+                            "log.evaluate_every": self.log.evaluate_every,
+                            "bad_steps": self.bad_steps}.items():  # fmt: skip
             if value < 1:
                 raise BertJaxError(f"{name} must be 1 or more, not {value}")
