@@ -188,4 +188,5 @@ def _local(name: str) -> Path:
             shutil.rmtree(partial)
         return target
     except (tf.errors.OpError, KeyError, ValueError) as error:
-        raise BertJaxError(f"{name}: no corpus can be read there ({str(error).splitlines()[0]})") from error
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        raise BertJaxError(f"{name}: no corpus can be read there ({said})") from error

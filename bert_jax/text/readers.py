@@ -7,6 +7,7 @@ given, sorted inside a folder or glob), so the same inputs give the same documen
 import bz2
 import glob
 import gzip
+import io
 import json
 import lzma
 import os
@@ -202,7 +203,7 @@ def opened(name: str, raw):
 def zstd(raw):
     import zstandard
 
-    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
 
 
 def zstd_errors(name: str) -> tuple[type[Exception], ...]:

@@ -22,7 +22,8 @@ def sentences(text: str, layout: Layout, language: str) -> list[str]:
 def paragraphs(text: str) -> Iterator[str]:
     """Where blank lines separate paragraphs, the lines of each are one text (many books are hard-wrapped);
     where there are none, each line is a paragraph."""
-    lines = [line.strip() for line in text.strip().split("\n")]
+    # Spaces of two and three bytes (no-break, em) make sentencex 1.0.32 cut a character in two and panic.
+    lines = [" ".join(line.split()) for line in text.strip().split("\n")]
     if "" not in lines:
         yield from lines
         return

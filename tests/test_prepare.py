@@ -1,0 +1,351 @@
+"""Corpora from every kind of input, from inputs that are wrong, and after kills."""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import corpora
+import numpy as np
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from bert_jax.cli import main
+from bert_jax.data import duplicates
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.prepare import prepare
+from bert_jax.errors import BertJaxError
+from bert_jax.text.readers import LONGEST_LINE, Source
+from bert_jax.text.sentences import sentences
+
+DOCUMENTS = corpora.made_up(40, seed=9)
+TEXTS = ["\n".join(" ".join(sentence) for sentence in document) for document in DOCUMENTS]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    return corpora.save_tokenizer(tmp_path_factory.mktemp("vocabulary"))
+
+
+def write_folder(root: Path) -> Path:
+    (root / "folder" / "deeper").mkdir(parents=True)
+    for i, text in enumerate(TEXTS):
+        (root / "folder" / ("deeper" if i >= 20 else ".") / f"{i:03d}.txt").write_text(text)
+    (root / "folder" / ".hidden").write_text("not this")
+    return root / "folder"
+
+
+def write_parquet(root: Path) -> Path:
+    parquet.write_table(pyarrow.table({"n": range(len(TEXTS)), "text": TEXTS}), root / "x.parquet")
+    return root / "x.parquet"
+
+
+def writer(name: str, content: str, pack=lambda raw: raw):
+    def write(root: Path) -> Path:
+        (root / name).write_bytes(pack(content.encode()))
+        return root / name
+
+    return write
+
+
+PLAIN = "\n\n".join(TEXTS) + "\n"
+ROWS = "".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(TEXTS))
+INPUTS = {
+    "blank lines": (writer("x.txt", PLAIN), "blank"),
+    "blank lines, gz": (writer("x.txt.gz", PLAIN, gzip.compress), "blank"),
+    "one sentence a line": (writer("x.txt", PLAIN), "sentences"),
+    "windows": (writer("x.txt", "\ufeff" + PLAIN.replace("\n", "\r\n")), "blank"),
+    "a file each": (write_folder, "file"),
+    "jsonl": (writer("x.jsonl", ROWS), "blank"),
+    "jsonl.gz": (writer("x.jsonl.gz", ROWS, gzip.compress), "blank"),
+    "jsonl.xz": (writer("x.jsonl.xz", ROWS, lzma.compress), "blank"),
+    "jsonl.bz2": (writer("x.jsonl.bz2", ROWS, bz2.compress), "blank"),
+    "jsonl.zst": (writer("x.jsonl.zst", ROWS, zstandard.compress), "blank"),
+    "parquet": (write_parquet, "blank"),
+}
+
+
+def arrays(directory, part="train"):
+    return {name: np.load(directory / part / f"{name}.npy") for name in ("tokens", "sentences", "documents")}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
+    write, layout = INPUTS[kind]
+    prepare([write(tmp_path)], vocabulary, tmp_path / "corpus", layout=layout, heldout=0, processes=1)
+    found = arrays(tmp_path / "corpus")
+    sentences = [corpora.ids_of(sentence) for document in DOCUMENTS for sentence in document]
+    assert found["tokens"].dtype == np.uint16
+    assert found["tokens"].tolist() == [i for sentence in sentences for i in sentence]
+    assert found["sentences"].tolist() == np.cumsum([0, *map(len, sentences)]).tolist()
+    assert found["documents"].tolist() == np.cumsum([0, *map(len, DOCUMENTS)]).tolist()
+
+
+def test_many_inputs_at_once_and_hard_wrapped_paragraphs(vocabulary, tmp_path):
+    (tmp_path / "a.txt").write_text("w1 w2\nw3. W4 w5\n\nw6 w7\n")
+    (tmp_path / "b.txt").write_text("w8 w9\nw10\n")
+    inputs = [str(tmp_path / "[ab].txt"), str(tmp_path / "a.txt")]
+    prepare(inputs, vocabulary, tmp_path / "corpus", layout="file", heldout=0, processes=1)
+    tokenizer, found = Corpus(tmp_path / "corpus").tokenizer, arrays(tmp_path / "corpus")
+    sentences = np.split(found["tokens"], found["sentences"][1:-1].astype(int))
+    texts = ("w1 w2 w3.", "W4 w5", "w6 w7", "w8 w9", "w10")
+    assert [s.tolist() for s in sentences] == tokenizer.ids(texts)
+    assert found["documents"].tolist() == [0, 3, 5]
+
+
+def test_sentences_with_wide_spaces():
+    """sentencex panics on them, and takes the worker along."""
+    text = "So W\xa0.D. Harrigan did. So\u2003did A\u3000. Another."
+    assert "".join(sentences(text, "blank", "en")).replace(" ", "") == "".join(text.split())
+
+
+def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    from bert_jax.host_tensorflow import tf  # noqa: F401
+
+    class MadeUp(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+        BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="plain")]
+        pkg_dir_path = tmp_path
+
+        def _info(self):
+            return self.dataset_info_from_configs(
+                features=tfds.features.FeaturesDict({"text": tfds.features.Text()})
+            )
+
+        def _split_generators(self, _):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            yield from ((i, {"text": text}) for i, text in enumerate(TEXTS))
+
+    MadeUp(data_dir=tmp_path / "tfds", config="plain").download_and_prepare()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
+    made = prepare(["tfds:made_up/plain:train"], vocabulary, tmp_path / "corpus", heldout=0, processes=1)
+    assert made["counts"]["train"]["documents"] == len(DOCUMENTS)
+    wanted = sorted(corpora.ids_of(sentence) for document in DOCUMENTS for sentence in document)
+    found = arrays(tmp_path / "corpus")
+    assert (
+        sorted(s.tolist() for s in np.split(found["tokens"], found["sentences"][1:-1].astype(int))) == wanted
+    )
+    for name, complaint in (
+        ("tfds:made_up/plain", "names no split"),
+        ("tfds:made_up/plain:trian", 'did you mean "train"'),
+        ("tfds:no_such_set:train", "cannot be read"),
+    ):
+        with pytest.raises(BertJaxError, match=complaint):
+            list(Source([name]).documents())
+    with pytest.raises(BertJaxError, match='no column "body"'):
+        list(Source(["tfds:made_up/plain:train"], column="body").documents())
+
+
+def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
+    monkeypatch.setattr(duplicates, "SLICE", 7)  # many slices, as of a large corpus
+    texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
+    (tmp_path / "x.txt").write_text("\n\n".join(texts))
+    counts = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", heldout=0, processes=1)["counts"]
+    assert counts["duplicate_documents"] == 3 and counts["train"]["documents"] == len(TEXTS) + 1
+    lines = [line.strip() for text in texts for line in text.strip().split("\n")]
+    assert (counts["lines"], counts["repeated_lines"]) == (len(lines), len(lines) - len(set(lines)))
+
+
+def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
+    held = []
+    for name, texts in (("a", TEXTS), ("b", TEXTS[::-1])):
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
+        made = prepare([tmp_path / f"{name}.txt"], vocabulary, tmp_path / name, heldout=0.1, processes=1)
+        assert [made["counts"][part]["documents"] for part in ("train", "heldout")] == [36, 4]
+        found = arrays(tmp_path / name, "heldout")
+        bounds = found["sentences"][found["documents"][1:-1].astype(int)].astype(int)
+        held.append({tuple(document) for document in np.split(found["tokens"], bounds)})
+    documents = {tuple(sum(map(corpora.ids_of, document), [])) for document in DOCUMENTS}
+    assert held[0] == held[1] and held[0] < documents
+
+
+def run(*arguments) -> int:
+    return main(["prepare", *map(str, arguments)])
+
+
+BAD = {
+    "empty file": ("x.txt", b"", [], "x.txt is empty|every input is empty"),
+    "empty file, strict": ("x.txt", b" \n\n", ["--strict"], "x.txt is empty; remove it"),
+    "binary": ("x.txt", b"\x89PNG\0\1\2", [], "x.txt line 1 has NUL bytes"),
+    "broken UTF-8, strict": ("x.txt", b"fine\nbr\xffken\n", ["--strict"], "x.txt line 2 is not UTF-8"),
+    "a long line": ("x.txt", b"a " * (50 << 20), [], f"line 1 is longer than {LONGEST_LINE >> 20} MB"),
+    "cut gzip": ("x.txt.gz", gzip.compress(b"w1 w2\n" * 1000)[:-20], [], "x.txt.gz cannot be read"),
+    "cut zstd": ("x.txt.zst", b"no zstd", [], "x.txt.zst cannot be read"),
+    "not JSON": ("x.jsonl", b'{"text": "a"}\n{"text":\n', [], "x.jsonl line 2 is not JSON"),
+    "missing column": ("x.jsonl", b'{"txet": "a"}\n', [], 'no column "text"; did you mean "txet"'),
+    "column of numbers": ("x.jsonl", b'{"text": 3}\n', [], "holds int, not text"),
+    "not parquet": ("x.parquet", b"PAR1 not", [], "cannot be read as parquet"),
+    "duplicates only": ("x.txt", b"w1 w2\n\n" * 50, [], "all 50 documents are the same text"),
+    "too few to hold out": ("x.txt", b"w1 w2\n\nw3\n", [], "2 documents are too few to hold some out"),
+    "nothing there": ("y.txt", b"", ["--input", "nowhere.txt"], "no file at nowhere.txt"),
+    "no tokenizer": ("x.txt", b"w1\n", ["--tokenizer", "nowhere"], "nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
+    name, content, flags, complaint = BAD[kind]
+    (tmp_path / name).write_bytes(content)
+    arguments = ["--input", tmp_path / name, "--tokenizer", vocabulary, "--output", tmp_path / "out", *flags]
+    assert run(*arguments) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert any(part in said.err for part in complaint.split("|")), said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, capsys):
+    flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
+    assert run(*flags, "--column", "txt") == 1
+    assert 'no column "txt"; did you mean "text"?' in capsys.readouterr().err
+    assert run(*flags) == 0
+    assert run(*flags) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):
+    (tmp_path / "a.txt").write_bytes(PLAIN.encode() + b"\nw1 \xff\xfe w2\n")
+    (tmp_path / "b.txt").write_bytes(b"")
+    inputs = ["--input", tmp_path / "a.txt", tmp_path / "b.txt"]
+    assert run(*inputs, "--tokenizer", vocabulary, "--output", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "1 lines of broken UTF-8, replaced" in said and "1 empty files" in said
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["source"]["broken_lines"] == 1
+
+
+def damage(corpus: Path, kind: str) -> str:
+    """What the complaint must say."""
+    tokens = corpus / "train" / "tokens.npy"
+    if kind == "truncated":
+        os.truncate(tokens, tokens.stat().st_size - 2)
+        return r"train/tokens.npy has \d+ bytes instead of \d+"
+    if kind == "altered":
+        raw = bytearray(tokens.read_bytes())
+        raw[-1] ^= 1
+        tokens.write_bytes(raw)
+        return "train/tokens.npy is not what was prepared"
+    if kind == "missing":
+        (corpus / "heldout" / "documents.npy").unlink()
+        return "lacks its file heldout/documents.npy"
+    if kind == "another tokenizer":
+        vocabulary = corpus / "tokenizer" / "vocab.txt"
+        vocabulary.write_text(vocabulary.read_text().replace("w7\n", "w0w7\n"))
+        return "tokenizer/vocab.txt"
+    manifest = corpus / "manifest.json"
+    manifest.write_text(manifest.read_text()[:-9] if kind == "half a manifest" else '{"version": 99}')
+    return "manifest.json is damaged" if kind == "half a manifest" else "version 99"
+
+
+@pytest.mark.parametrize(
+    "kind", ["truncated", "altered", "missing", "another tokenizer", "half a manifest", "version"]
+)
+def test_a_damaged_corpus_is_refused(kind, vocabulary, tmp_path):
+    (tmp_path / "x.txt").write_text(PLAIN)
+    prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", processes=1)
+    Corpus(tmp_path / "corpus")  # its hashes are found right once before
+    complaint = damage(tmp_path / "corpus", kind)
+    with pytest.raises(BertJaxError, match=complaint):
+        Corpus(tmp_path / "corpus")
+
+
+def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
+    """ram:// stands in for gs://, both are TensorFlow's file systems."""
+    from bert_jax.host_tensorflow import tf
+
+    (tmp_path / "x.txt").write_text(PLAIN)
+    made = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", processes=1)
+    for name in ["manifest.json", *made["files"]]:
+        tf.io.gfile.makedirs(os.path.dirname(f"ram://bucket/{name}"))
+        tf.io.gfile.copy(str(tmp_path / "corpus" / name), f"ram://bucket/{name}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for _ in range(2):
+        corpus = Corpus("ram://bucket")
+        assert np.array_equal(corpus.train.tokens, Corpus(tmp_path / "corpus").train.tokens)
+    with pytest.raises(BertJaxError, match="no corpus can be read there"):
+        Corpus("ram://elsewhere")
+
+
+CHILD = """
+import resource, sys
+import bert_jax.data.prepare as p
+if __name__ == "__main__":
+    p.CHUNK = 20_000
+    if len(sys.argv) > 4:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
+    try:
+        p.prepare([sys.argv[1]], sys.argv[2], sys.argv[3], layout="sentences", heldout=0.05, processes=2)
+    except p.BertJaxError as error:
+        sys.exit(str(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory, vocabulary):
+    """Starts a prepare of 60 chunks in a process of its own; what an undisturbed one makes, and its seconds."""
+    root = tmp_path_factory.mktemp("child")
+    (root / "text.txt").write_text(corpora.written(corpora.made_up(3000, seed=4, sentences=6)))
+    (root / "child.py").write_text(CHILD)
+
+    def start(output, *limit):
+        arguments = [sys.executable, root / "child.py", root / "text.txt", vocabulary, output, *limit]
+        return subprocess.Popen(list(map(str, arguments)), stderr=subprocess.PIPE)
+
+    begun = time.monotonic()
+    assert start(root / "whole").wait(100) == 0
+    return start, contents(root / "whole"), time.monotonic() - begun
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()
+    }
+
+
+@pytest.mark.slow
+def test_killed_at_random_points_it_goes_on_to_the_same_bytes(child, tmp_path):
+    start, whole, seconds = child
+    rng, kills, kept = random.Random(0), 0, 0
+    while kills < 10:
+        process = start(tmp_path / "out")
+        time.sleep(rng.uniform(0.4, 1) * seconds)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        process.stderr.close()
+        if (tmp_path / "out").exists():  # finished before the signal: again from the start
+            assert contents(tmp_path / "out") == whole
+            (tmp_path / "out").rename(tmp_path / f"finished{kills}")
+        kept += len(list((tmp_path / "out.partial").glob("chunks/*.npz"))) > 0
+        kills += 1
+    assert kept, "no kill came after the first chunk"
+    process = start(tmp_path / "out")
+    assert process.wait(100) == 0 and process.stderr.read() == b""
+    assert contents(tmp_path / "out") == whole
+    assert not (tmp_path / "out.partial").exists()
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_nothing_is_lost(child, tmp_path):
+    """A limit on the size of files fails a write as a full disk does."""
+    start, whole, _ = child
+    process = start(tmp_path / "out", 200_000)  # enough for chunks, too little for the corpus
+    assert process.wait(100) == 1
+    said = process.stderr.read().decode()
+    assert said.count("\n") == 1 and "File too large" in said and "the same command goes on" in said
+    assert not (tmp_path / "out").exists()
+    assert len(list((tmp_path / "out.partial").glob("chunks/*.npz"))) > 20
+    assert start(tmp_path / "out").wait(100) == 0
+    assert contents(tmp_path / "out") == whole
