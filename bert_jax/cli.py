@@ -122,6 +122,51 @@ def input_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
 
 
+@verb(
+    "train a model, or go on with a run",
+    "bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus",
+)
+def train(parser: argparse.ArgumentParser) -> Run:
+    config_flags(parser)
+    parser.add_argument(
+        "--workdir", required=True, metavar="DIR", help="of the run; one that was begun goes on by itself"
+    )
+    parser.add_argument(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="of several processes; TPU slices, Slurm and GKE say it themselves",
+    )
+    parser.add_argument("--processes", type=int, help="how many there are")
+    parser.add_argument("--process", type=int, help="which this one is, from 0")
+
+    def run(args):
+        from bert_jax.train.processes import joined
+
+        with joined(args.coordinator, args.processes, args.process):
+            from bert_jax.run import start
+
+            start(args.config, args.overrides, args.workdir)
+
+    return run
+
+
+@verb(
+    "the model of a run's checkpoint, as a Hugging Face directory",
+    "bert-jax export runs/base model --step 10000",
+)
+def export(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("workdir", help="of the run")
+    parser.add_argument("directory", help="to write")
+    parser.add_argument("--step", type=int, help="of the checkpoint (default: the newest)")
+
+    def run(args):
+        from bert_jax.run import export
+
+        print(f"the model of step {export(args.workdir, args.directory, args.step):,} is in {args.directory}")
+
+    return run
+
+
 @verb("what a model directory holds, and what is odd about it", "bert-jax info path/to/model --json")
 def info(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("directory", help="a Hugging Face model directory")

@@ -2,7 +2,8 @@
 
     bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus
 
-Names: tiny, mini, small, medium, base, large; `base,roberta` takes RoBERTa's recipe instead of BERT's.
+Names: tiny, mini, small, medium, base, large; `base,roberta` takes RoBERTa's recipe instead of BERT's,
+`base,lamb` the one for batches of 32,768.
 What a step sees: `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0`.
 """
 
@@ -27,8 +28,12 @@ def get_config(names: str = "base") -> ConfigDict:
         raise BertJaxError(f'configs/pretrain.py has no size "{size}"; {nearest(size, SIZES)}')
     layers, width = SIZES[size]
     config = ConfigDict()
+    config.task = "pretrain"
     config.seed = 0
-    config.steps = 1_000_000
+    config.steps = (
+        1_000_000  # 40 passes over Wikipedia and books; 4 days on 16 TPU chips for base, on 64 for large
+    )
+    # Adam at 1e-4 after 10,000 steps of warm-up, linear decay, and all else that is not said here: tasks/config.py.
     config.model = ConfigDict(
         {"layers": layers, "hidden_size": width, "heads": width // 64, "feed_forward": 4 * width}
     )
@@ -53,6 +58,17 @@ def roberta(config: ConfigDict) -> None:
     """No sentence pairs, full sentences, always long rows, a large batch (the 500k-step recipe)."""
     config.steps = 500_000
     config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,), "examples": "full_sentences"})
+    large = config.model.hidden_size >= 1024
+    config.optimizer = ConfigDict(
+        {"rate": 4e-4 if large else 6e-4, "warmup": 30_000 if large else 24_000, "beta2": 0.98}
+    )
 
 
-RECIPES = {"roberta": roberta}
+def lamb(config: ConfigDict) -> None:
+    """The large batch of "BERT in 76 minutes": 32,768 rows, a 64th of the steps."""
+    config.steps = 15_625
+    config.data.batch = 32_768
+    config.optimizer = ConfigDict({"name": "lamb", "rate": 5e-3, "warmup": 3_125})
+
+
+RECIPES = {"roberta": roberta, "lamb": lamb}

@@ -30,6 +30,10 @@ class Task:
         """Shape and type of each array of a batch."""
         raise NotImplementedError
 
+    def flops(self, rows: int, length: int) -> float:
+        """Of one step, forward and backward."""
+        raise NotImplementedError
+
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """The step minimises the sum of their means. A weight is a function of the batch, never of the outputs."""
         raise NotImplementedError

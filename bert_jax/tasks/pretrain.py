@@ -1,22 +1,58 @@
 """Pre-training: the masked words of a row, and whether its two halves follow one another."""
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.data.config import DataConfig
+from bert_jax.errors import BertJaxError
 from bert_jax.hub.directory import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.cost import pre_training_flops
 from bert_jax.tasks.config import RunConfig
 from bert_jax.tasks.contract import Features, Task
+from bert_jax.tasks.warm_start import as_in
+
+if TYPE_CHECKING:
+    from bert_jax.data.stream import Stream
 
 
 @dataclass(frozen=True)
 class Config(RunConfig):
     model: EncoderConfig = field(default_factory=EncoderConfig)
     data: DataConfig = field(default_factory=DataConfig)
+
+
+def open(config: Config) -> tuple["Pretraining", "Corpora"]:
+    from bert_jax.data.stream import Stream  # TensorFlow takes seconds: what is misspelt is said before that
+
+    data = Corpora(Stream(config.data, config.seed, config.steps))
+    model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
+    task = Pretraining.of(dataclasses.replace(config, model=model))
+    if config.init:
+        task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
+    return task, data
+
+
+def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
+    """The model with embeddings for as many entries as the corpus' tokenizer has, unless told otherwise."""
+    if model.vocab_size not in (vocabulary, EncoderConfig.vocab_size):
+        raise BertJaxError(
+            f"model.vocab_size is {model.vocab_size} and the tokenizer of the corpus has {vocabulary} entries; "
+            "leave it out, or prepare the corpus with the model's own tokenizer"
+        )
+    if model.max_positions < length:
+        raise BertJaxError(
+            f"data.lengths goes up to {length} and model.max_positions is {model.max_positions}; "
+            f"set --config.model.max_positions={length}"
+        )
+    return model.replace(vocab_size=vocabulary)
 
 
 @dataclass(frozen=True)
@@ -27,12 +63,15 @@ class Pretraining(Task):
 
     @classmethod
     def of(cls, config: Config) -> "Pretraining":
-        paired = config.data.examples != "full_sentences"
+        paired = not config.data.packed
         heads = ("mlm", "nsp") if paired else ("mlm",)
         return cls(Layout(config.model, heads=heads, pooler=paired), config.data)
 
     def features(self, rows: int, length: int) -> Features:
         return self.data.features(rows, length)
+
+    def flops(self, rows: int, length: int) -> float:
+        return pre_training_flops(self.layout.config, rows, length, self.data.targets(length))
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         losses = {"mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"])}
@@ -52,3 +91,24 @@ class Pretraining(Task):
 
 def accuracy(logits, labels, weight) -> Loss:
     return weigh((logits.argmax(-1) == labels).astype(jnp.float32), weight)
+
+
+class Corpora:
+    """The stream of prepared corpora, as the loop asks for it."""
+
+    def __init__(self, stream: "Stream"):
+        self.stream, self.tokenizer, self.batch = stream, stream.tokenizer, stream.config.batch
+
+    def identity(self) -> dict[str, str]:
+        return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
+
+    def length(self, step: int) -> int:
+        return self.stream.length(step)
+
+    def batches(
+        self, start: int, stop: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]:
+        return self.stream.batches(start, stop, host_index, host_count)
+
+    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
+        return self.stream.heldout(length, host_index, host_count)

@@ -90,3 +90,8 @@ def abstract_batch(task: Task, config: RunConfig, mesh: Mesh, rows: int, length:
     sharding = NamedSharding(mesh, ROWS)
     features = task.features(rows, length).items()
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding) for name, (shape, dtype) in features}
+
+
+def gathered(params: dict, mesh: Mesh) -> dict:
+    """The whole parameters in the memory of every host."""
+    return jax.device_get(jax.jit(lambda params: params, out_shardings=NamedSharding(mesh, P()))(params))

@@ -1,0 +1,46 @@
+"""curves.png: how losses and scores went, in training and on what was held out."""
+
+from pathlib import Path
+
+from bert_jax.files import replacing
+from bert_jax.train.log import read
+
+STYLES = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange", "marker": "o", "ms": 3}}
+
+
+def draw(metrics: Path, picture: Path) -> None:
+    """A picture of a metrics.jsonl: a panel for each loss and score, and one for the learning rate."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = {kind: [line for line in read(metrics) if line["kind"] == kind] for kind in ("train", "heldout")}
+    names = [name for line in (*lines["train"][:1], *lines["heldout"][:1]) for name in line]
+    panels = [
+        name for name in dict.fromkeys(names) if name.endswith(("loss", "accuracy", "perplexity", "rate"))
+    ]
+    panels = panels or ["loss"]
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.0 * rows), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    for number, name in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
+        axes.set_title(name.replace("_", " "), fontsize=10)
+        axes.grid(color="0.9")
+        for kind, style in (
+            ("train", {"color": "tab:blue"}),
+            ("heldout", {"color": "tab:orange", "marker": "o", "ms": 3}),
+        ):
+            points = [(line["step"], line[name]) for line in lines[kind] if name in line]
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True),
+                    label=kind.replace("heldout", "held out"),
+                    linewidth=1.2,
+                    **style,
+                )
+                axes.legend(fontsize=8, frameon=False)
+        axes.set_xlabel("step", fontsize=8)
+        axes.tick_params(labelsize=8)
+    with replacing(picture) as path:
+        figure.savefig(path, format="png", dpi=110)

@@ -1,0 +1,67 @@
+"""From a config file to a run, and from a run's directory to its model."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+
+from bert_jax import config as configs
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.pod.chips import peak_of
+from bert_jax.report.curves import draw
+from bert_jax.tasks import module_of, warm_start
+from bert_jax.tasks.config import CheckpointConfig, MeshConfig, RunConfig
+from bert_jax.tasks.contract import Task
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.loop import train
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_state
+from bert_jax.train.workdir import Workdir, layout_of, nested
+
+
+def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
+    """`bert-jax train`: whether the run came to its end."""
+    task = configs.load(
+        spec, [each for each in overrides if each.startswith("task=")], RunConfig, whole=False
+    ).task
+    module = module_of(task)
+    config = configs.load(spec, overrides, module.Config)
+    task, data = module.open(config)
+
+    def params():
+        found, missing = warm_start.read(config.init, task.layout, config.seed)
+        if jax.process_index() == 0:
+            begun = f" with initial values for {', '.join(missing)}" if missing else ""
+            print(
+                f"begins from {config.init}{begun}, at step {config.first_step:,} of the schedule", flush=True
+            )
+        return found
+
+    peak = peak_of(jax.devices()[0].device_kind)
+    finished = train(task, data, config, workdir, params if config.init else None, peak)
+    if jax.process_index() == 0:
+        draw(Workdir(workdir).metrics, Workdir(workdir).curves)
+    return finished
+
+
+def export(path: str, directory: str, step: int | None = None) -> int:
+    """`bert-jax export`: writes the model of a checkpoint, by default the newest, and returns its step."""
+    workdir = Workdir(path)
+    said = workdir.read()
+    names = {field.name for field in dataclasses.fields(RunConfig)}
+    values = {name: value for name, value in nested(said["config"]).items() if name in names}
+    config = dataclasses.replace(configs.build(RunConfig, values), mesh=MeshConfig())
+    checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
+    if step is None:
+        steps = checkpoints.steps()
+        if not steps:
+            raise BertJaxError(f"{path} has no checkpoint yet; let the run go on until one is written")
+        step = steps[-1]
+    checkpoints.check(step)
+    layout = layout_of(said["layout"])
+    mesh = make_mesh(config.mesh, jax.local_devices()[:1])
+    state, _ = checkpoints.restore(step, abstract_state(Task(layout), config, mesh))
+    hub.save(directory, layout, jax.device_get(state.params), open_tokenizer(workdir.tokenizer))
+    return step

@@ -1,0 +1,162 @@
+"""Checkpoints: orbax writes them in the background, a manifest of hashes makes them count.
+
+DIR/1000/            what orbax wrote after step 1000
+DIR/1000/manifest.json
+DIR/2000.damaged     one that was found damaged, set aside
+"""
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.tasks.config import CheckpointConfig
+from bert_jax.train import manifest
+from bert_jax.train.state import State
+
+ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
+LOWER_IS_BETTER = ("loss", "perplexity", "error")
+
+
+class Checkpoints:
+    def __init__(self, directory: Path, config: CheckpointConfig, say: Callable[[str], None] = print):
+        self.directory, self.config, self.say = Path(directory).absolute(), config, say
+        self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+        self._committing: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def steps(self) -> list[int]:
+        """Steps whose checkpoints were committed, oldest first; whether they are good is not looked at."""
+        return [step for step in self._directories() if (self._path(step) / manifest.NAME).is_file()]
+
+    def save(self, step: int, state: State, position: dict) -> None:
+        """Copies the state and returns; writing goes on in the background. `position` must be JSON."""
+        self.wait()
+        try:
+            self._writer.save(self._path(step), args=ocp.args.StandardSave(state), force=True)
+        except Exception as error:  # a full or vanished disk comes as many types, from several libraries
+            self._failed(step, error)
+            return
+        self._committing = threading.Thread(target=self._commit, args=(step, position), name=f"commit {step}")
+        self._committing.start()
+
+    def wait(self) -> None:
+        """Returns when nothing is being written any more."""
+        if self._committing is not None:
+            self._committing.join()
+            self._committing = None
+
+    def finish(self) -> None:
+        """Waits, and raises if the last checkpoint could not be written."""
+        self.wait()
+        self._writer.close()
+        if self._failure is not None:
+            raise BertJaxError(
+                f"the last checkpoint could not be written to {self.directory} ({reason(self._failure)}); "
+                "make room there and start the run again: it goes on from the one before"
+            ) from self._failure
+
+    def newest(self) -> int | None:
+        """The newest good checkpoint; what is newer and damaged is said and set aside."""
+        found = None
+        if jax.process_index() == 0:
+            found = self._newest_good()
+        if jax.process_count() > 1:
+            found = int(multihost_utils.broadcast_one_to_all(-1 if found is None else found))
+            found = None if found < 0 else found
+        return found
+
+    def check(self, step: int) -> None:
+        """Refuses a step that has no good checkpoint."""
+        if step not in self._directories():
+            raise BertJaxError(
+                f"{self.directory} has no checkpoint of step {step}; {nearest(step, self.steps())}"
+            )
+        if wrong := manifest.damage(self._path(step)):
+            raise BertJaxError(
+                f"the checkpoint of step {step} cannot be used: {wrong}; {nearest('', self.steps())}"
+            )
+
+    def restore(self, step: int, abstract: State) -> tuple[State, dict]:
+        """The state in the shardings of `abstract`, which may differ from those it was saved in; and the position."""
+        state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
+        return state, manifest.read(self._path(step))["position"]
+
+    def position(self, step: int) -> dict:
+        return manifest.read(self._path(step))["position"]
+
+    def _newest_good(self) -> int | None:
+        if self.directory.is_dir():
+            for partial in self.directory.glob(f"*{ORBAX_PARTIAL}*"):
+                shutil.rmtree(partial)
+        for step in reversed(self._directories()):
+            wrong = manifest.damage(self._path(step))
+            if wrong is None:
+                return step
+            aside = self._path(step).with_name(f"{step}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            self._path(step).rename(aside)
+            self.say(
+                f"the checkpoint of step {step} cannot be used: {wrong}; it is set aside as {aside.name}"
+            )
+        return None
+
+    def _commit(self, step: int, position: dict) -> None:
+        try:
+            self._writer.wait_until_finished()
+            if jax.process_index() == 0:
+                manifest.write(self._path(step), position)
+                self._failure = None
+                self._tidy()
+        except Exception as error:  # as in save
+            self._failed(step, error)
+
+    def _failed(self, step: int, error: Exception) -> None:
+        self._failure = error
+        self.say(
+            f"the checkpoint of step {step} could not be written ({reason(error)}); the run goes on and tries again "
+            f"in {self.config.every} steps, older checkpoints stay"
+        )
+
+    def _tidy(self) -> None:
+        """Deletes the checkpoints that nothing asks to keep."""
+        steps = self.steps()
+        kept = set(steps[-self.config.keep :])
+        if self.config.keep_every:
+            kept |= {step for step in steps if step % self.config.keep_every == 0}
+        if self.config.best:
+            kept |= {step for step in [self.best()] if step is not None}
+        for step in set(steps) - kept:
+            # The manifest goes first, so that one half deleted is not taken for a damaged one.
+            (self._path(step) / manifest.NAME).unlink()
+            shutil.rmtree(self._path(step))
+
+    def best(self) -> int | None:
+        """The step with the best value of the metric that the config names, among those that have one."""
+        values = {}
+        for step in self.steps():
+            measured = (manifest.read(self._path(step)) or {"position": {}})["position"].get("heldout", {})
+            if self.config.best in measured:
+                values[step] = measured[self.config.best]
+        if not values:
+            return None
+        return (min if self.config.best.endswith(LOWER_IS_BETTER) else max)(values, key=values.get)
+
+    def _directories(self) -> list[int]:
+        if not self.directory.is_dir():
+            return []
+        return sorted(
+            int(path.name) for path in self.directory.iterdir() if path.name.isdecimal() and path.is_dir()
+        )
+
+    def _path(self, step: int) -> Path:
+        return self.directory / str(step)
+
+
+def reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

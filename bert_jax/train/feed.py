@@ -1,0 +1,32 @@
+"""Batches from the host to the mesh: every process makes the rows that its own devices hold."""
+
+from collections.abc import Iterator
+
+import jax
+from jax.sharding import Mesh, NamedSharding
+
+from bert_jax.errors import BertJaxError
+from bert_jax.train.sharding import ROWS
+
+
+def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:
+    """(index, count): this process makes the index-th of `count` equal parts of the batch."""
+    held = NamedSharding(mesh, ROWS).addressable_devices_indices_map((batch,)).values()
+    parts = sorted({rows.indices(batch)[:2] for (rows,) in held})
+    first, size = parts[0][0], sum(stop - start for start, stop in parts)
+    if parts[-1][1] - first != size or batch % size or first % size:
+        raise BertJaxError(
+            f"the rows of process {jax.process_index()} are not one part of the batch; let mesh.data be a multiple of "
+            "the number of processes"
+        )
+    return first // size, batch // size
+
+
+def placed(batches: Iterator[dict], mesh: Mesh, rows: int) -> Iterator[dict]:
+    """Host arrays as arrays of the whole batch on the mesh."""
+    sharding = NamedSharding(mesh, ROWS)
+    for batch in batches:
+        yield {
+            name: jax.make_array_from_process_local_data(sharding, value, (rows, *value.shape[1:]))
+            for name, value in batch.items()
+        }

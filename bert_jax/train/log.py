@@ -1,0 +1,117 @@
+"""What a run says of itself: metrics.jsonl, TensorBoard events, a line or a bar for whoever looks on."""
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from bert_jax.files import replacing
+
+
+class Window:
+    """Sums over the steps since the last line; they travel in checkpoints, so a restart does not lose half a line."""
+
+    def __init__(self, sums: dict | None = None):
+        self.sums = sums or {"steps": 0, "tokens": 0, "pairs": {}}
+
+    def add(self, measured: dict) -> None:
+        self.sums["steps"] += 1
+        self.sums["tokens"] += int(measured["tokens"])
+        for name, (total, weight) in {**measured["losses"], **measured["scores"]}.items():
+            before = self.sums["pairs"].get(name, (0.0, 0.0))
+            self.sums["pairs"][name] = (before[0] + float(total), before[1] + float(weight))
+
+    def means(self) -> dict[str, float]:
+        return {
+            name: total / weight if weight else 0.0 for name, (total, weight) in self.sums["pairs"].items()
+        }
+
+
+class Log:
+    """One line a window. `step` counts steps done, so a line of step N belongs to the state after N steps."""
+
+    def __init__(self, directory: Path, path: Path, step: int, steps: int, quiet: bool):
+        self.quiet = quiet
+        if quiet:
+            return
+        forget(path, step)
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        from tensorboardX import SummaryWriter
+
+        self._events = SummaryWriter(str(directory), purge_step=step + 1)
+        self._bar = tqdm(total=steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
+        self._since = time.perf_counter()
+
+    def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
+        if self.quiet:
+            return
+        line = {"step": step, "kind": kind, **values} | ({"time": timings} if timings else {})
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        for name, value in {**values, **(timings or {})}.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                self._events.add_scalar(f"{kind}/{name}", value, step)
+        self.say(
+            f"step {step:,} {kind}: " + shown({**values, **(timings or {})}), only_without_bar=kind == "train"
+        )
+        if kind == "train":
+            self._bar.set_postfix_str(shown({**values, **(timings or {})}, BAR))
+
+    def advance(self) -> None:
+        if not self.quiet:
+            self._bar.update()
+
+    def say(self, text: str, only_without_bar: bool = False) -> None:
+        if self.quiet or (only_without_bar and not self._bar.disable):
+            return
+        tqdm.write(text, file=sys.stderr)
+
+    def sync(self) -> None:
+        """All lines are on the disk when a checkpoint says that they were written."""
+        if not self.quiet:
+            os.fsync(self._file.fileno())
+            self._events.flush()
+
+    def close(self) -> None:
+        if not self.quiet:
+            self._bar.close()
+            self._file.close()
+            self._events.close()
+
+
+BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait", "hours_left")
+
+
+def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
+    """
+    >>> shown({"loss": 2.34567, "tokens": 1234567})
+    'loss 2.346, tokens 1,234,567'
+    """
+    parts = []
+    for name, value in values.items():
+        if (names is None or name in names) and isinstance(value, int | float):
+            parts.append(f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}")
+    return ", ".join(parts)
+
+
+def read(path: Path) -> list[dict]:
+    """The lines of a metrics.jsonl; one that a kill cut short is left out."""
+    lines = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break
+    return lines
+
+
+def forget(path: Path, step: int) -> None:
+    """Drops the lines past a step: the run comes by there again."""
+    kept = [line for line in read(path) if line["step"] <= step]
+    with replacing(path) as new:
+        new.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")

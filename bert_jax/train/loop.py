@@ -1,0 +1,226 @@
+"""The loop: evaluate, save, next batch, step.
+
+A run goes on by itself from the newest good checkpoint of its directory. Where there is none it begins, from
+`config.init` if that names a model directory, or else from initial values.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.tasks.config import RunConfig
+from bert_jax.tasks.contract import Data, Task
+from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.feed import own_rows, placed
+from bert_jax.train.log import Log, Window
+from bert_jax.train.sharding import check_batch, make_mesh
+from bert_jax.train.state import State, abstract_state, gathered, initial_state
+from bert_jax.train.step import make_evaluation, make_step
+from bert_jax.train.stop import Stop
+from bert_jax.train.workdir import Workdir
+
+PROFILED = 5  # steps in a trace
+
+
+def train(
+    task: Task,
+    data: Data,
+    config: RunConfig,
+    path,
+    params: Callable[[], dict] | None = None,
+    peak: float | None = None,
+) -> bool:
+    """Trains in the directory `path`, and says whether the run came to its end (or was told to stop before).
+
+    `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
+    """
+    mesh = make_mesh(config.mesh)
+    check_batch(data.batch, mesh, config.mesh.accumulate)
+    workdir = Workdir(path)
+    if jax.process_index() == 0:
+        workdir.claim()
+        workdir.begin(config, data, task.layout)
+    run = Run(task, data, config, mesh, workdir, peak)
+    with Stop() as stop, closing(run):
+        run.resume(params)
+        finished = run.go(stop)
+        run.finish(finished)
+    return finished
+
+
+class Run:
+    def __init__(
+        self, task: Task, data: Data, config: RunConfig, mesh: Mesh, workdir: Workdir, peak: float | None
+    ):
+        self.task, self.data, self.config, self.mesh = task, data, config, mesh
+        self.workdir, self.peak = workdir, peak
+        self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
+        self.log: Log | None = None
+        self.state: State | None = None
+        self.step = self.begun_at = 0
+        self.window = Window()
+        self.heldout: dict = {}
+        self.pending: dict | None = None  # what the last step measured, still on the devices
+        self.waited = 0.0  # seconds for batches, since the last line
+        self.mark = time.perf_counter()
+        self.evaluation = make_evaluation(task, config, mesh)
+
+    def say(self, text: str) -> None:
+        if self.log:
+            self.log.say(text)
+        elif jax.process_index() == 0:
+            print(text, flush=True)
+
+    def resume(self, params: Callable[[], dict] | None) -> None:
+        newest = self.checkpoints.newest()
+        if newest is None:
+            self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
+            self.step = max(self.config.first_step, 0)
+        else:
+            abstract = abstract_state(self.task, self.config, self.mesh)
+            self.state, position = self.checkpoints.restore(newest, abstract)
+            self.step, self.window = newest, Window(position["window"])
+            self.say(f"going on at step {newest:,}")
+        self.begun_at = self.step
+        quiet = jax.process_index() > 0
+        self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
+
+    def go(self, stop: Stop) -> bool:
+        config = self.config
+        take_step = make_step(self.task, config, self.mesh)
+        rows = self.data.batch
+        batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
+        with closing(placed(batches, self.mesh, rows)) as feed:
+            while True:
+                new = self.step > self.begun_at
+                due = self.step == config.steps
+                if new and (due or self.step % config.log.evaluate_every == 0):
+                    self.evaluate()
+                asked = not due and stop.asked(self.step)
+                if new and (due or asked or self.step % config.checkpoints.every == 0):
+                    self.save()
+                self.heldout = {}  # was of this step
+                if due or asked:
+                    return due
+                self.trace()
+                batch = self.next(feed)
+                # Nothing may cross to or from the devices unseen: each crossing would wait for the step.
+                with jax.transfer_guard("disallow"):
+                    self.state, measured = take_step(self.state, batch)
+                self.step += 1
+                # Only now, with the next step under way, is the one before looked at.
+                before, self.pending = self.pending, measured
+                if before is not None:
+                    self.look_at(before, self.step - 1)
+
+    def next(self, feed: Iterator[dict]) -> dict:
+        begun = time.perf_counter()
+        batch = next(feed)
+        self.waited += time.perf_counter() - begun
+        return batch
+
+    def look_at(self, measured: dict, step: int) -> None:
+        """What the step measured that ended at `step`."""
+        measured = jax.device_get(measured)
+        self.log.advance()
+        if measured["bad"]:
+            self.log.line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
+            shown = f"`bert-jax inspect --step {step - 1}` shows its batch"
+            self.say(f"the update of step {step - 1} is not finite and was discarded; {shown}")
+            if measured["bad"] >= self.config.bad_steps:
+                self.pending = None
+                self.save()
+                self.checkpoints.finish()
+                raise BertJaxError(
+                    f"{measured['bad']} updates in a row are not finite, the last at step {step - 1}; the parameters "
+                    f"before them are kept in checkpoint {self.step}; {shown}; "
+                    "if it is sound, begin again with a lower --config.optimizer.rate"
+                )
+        else:
+            self.window.add(measured)
+        if step % self.config.log.every == 0:
+            self.write_line(measured, step)
+
+    def write_line(self, measured: dict, step: int) -> None:
+        means = self.window.means()
+        losses = {name: means[name] for name in measured["losses"] if name in means}
+        values = {"loss": sum(losses.values()), **means, "rate": float(measured["rate"])}
+        values |= {"gradient_norm": float(measured["gradient_norm"]), "discarded": int(measured["discarded"])}
+        values["tokens"] = self.window.sums["tokens"]
+        self.log.line("train", step, values, self.timings(step))
+        self.window = Window()
+
+    def timings(self, step: int) -> dict:
+        steps, tokens = self.window.sums["steps"], self.window.sums["tokens"]
+        now = time.perf_counter()
+        seconds, self.mark = now - self.mark, now
+        waited, self.waited = self.waited, 0.0
+        found = {
+            "seconds": seconds,
+            "tokens_per_second": tokens / seconds,
+            "input_wait": waited / seconds,
+            "hours_left": (self.config.steps - step) * seconds / max(steps, 1) / 3600,
+        }
+        if self.peak:
+            length = self.data.length(step - 1)
+            # The published formula, for the share of the rows that is not padding.
+            flops = self.task.flops(self.data.batch, length) * tokens / (self.data.batch * length)
+            found["mfu"] = flops / seconds / (self.peak * self.mesh.size)
+        return found
+
+    def flush(self) -> None:
+        """Looks at the last step without waiting for another."""
+        if self.pending is not None:
+            before, self.pending = self.pending, None
+            self.look_at(before, self.step)
+
+    def evaluate(self) -> None:
+        self.flush()
+        index, count = own_rows(self.mesh, self.data.batch)
+        begun = time.perf_counter()
+        total = Window()
+        batches = self.data.heldout(self.data.length(self.step - 1), index, count)
+        for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
+            if n == self.config.log.evaluate_batches > 0:
+                break
+            total.add(jax.device_get(self.evaluation(self.state.params, batch)))
+        self.heldout = self.task.summary(total.means())
+        self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
+        self.mark += time.perf_counter() - begun  # not the training's time
+
+    def save(self) -> None:
+        self.flush()
+        self.log.sync()
+        rows = self.step * self.data.batch
+        position = {"step": self.step, "rows": rows, "window": self.window.sums, "heldout": self.heldout}
+        self.checkpoints.save(self.step, self.state, position)
+
+    def trace(self) -> None:
+        first = self.config.log.profile
+        if first >= 0 and self.step in (first, first + PROFILED):
+            jax.block_until_ready(self.state)
+            if self.step == first:
+                jax.profiler.start_trace(str(self.workdir.profile))
+            else:
+                jax.profiler.stop_trace()
+
+    def finish(self, finished: bool) -> None:
+        self.checkpoints.finish()
+        params = gathered(self.state.params, self.mesh)
+        if jax.process_index() > 0:
+            return
+        if finished:
+            hub.save(self.workdir.model, self.task.layout, params, self.data.tokenizer)
+            self.say(f"the model is in {self.workdir.model}")
+        else:
+            self.say(f"stopped at step {self.step:,}, which is saved; the same command goes on from there")
+
+    def close(self) -> None:
+        self.checkpoints.wait()
+        if self.log:
+            self.log.close()

@@ -1,0 +1,60 @@
+"""What a checkpoint directory must hold, file by file, written when all of it is there.
+
+orbax restores a flipped bit in silence, and takes a directory for a checkpoint that lacks its commit marker; so a
+checkpoint counts when its manifest is there, and is good when every file is what the manifest says.
+"""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from pathlib import Path
+
+from bert_jax.data.corpus import file_hash
+from bert_jax.files import replacing
+
+NAME = "manifest.json"
+
+
+def write(directory: Path, position: dict) -> None:
+    """Hashes what is in the directory; `position` is where the run stood."""
+    names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    content = {"position": position, "files": hashes(directory, names)}
+    with replacing(directory / NAME) as path:
+        path.write_text(json.dumps(content | {"self": digest(content)}, indent=1), encoding="utf-8")
+
+
+def read(directory: Path) -> dict | None:
+    """The position that a manifest holds; None where there is no manifest or it is not what was written."""
+    try:
+        content = json.loads((directory / NAME).read_text(encoding="utf-8"))
+        said = content.pop("self")
+        return content if said == digest(content) else None
+    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def damage(directory: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    if not (directory / NAME).is_file():
+        return "it was never committed"
+    content = read(directory)
+    if content is None:
+        return f"its {NAME} is damaged"
+    missing = [name for name in content["files"] if not (directory / name).is_file()]
+    if missing:
+        return f"it lacks {missing[0]}"
+    for name, found in hashes(directory, content["files"]).items():
+        if found != content["files"][name]:
+            return f"{name} is not what was written"
+    return None
+
+
+def hashes(directory: Path, names) -> dict[str, list]:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        found = pool.map(lambda name: [(directory / name).stat().st_size, file_hash(directory / name)], names)
+        return dict(zip(names, found, strict=True))
+
+
+def digest(content: dict) -> str:
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

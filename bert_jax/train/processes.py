@@ -1,0 +1,66 @@
+"""Several processes as one: found in the environment of a TPU slice, Slurm or GKE, or told by flags."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from bert_jax.errors import BertJaxError
+
+# A variable that says a process is one of several -> whether its value does.
+SIGNS = {
+    "JAX_COORDINATOR_ADDRESS": bool,
+    "SLURM_NTASKS": lambda value: int(value) > 1,
+    "TPU_WORKER_HOSTNAMES": lambda value: "," in value,
+    "MEGASCALE_COORDINATOR_ADDRESS": bool,
+}
+LOST = (
+    "Connection",
+    "connection",
+    "Gloo",
+    "heartbeat",
+    "peer",
+    "UNAVAILABLE",
+    "DEADLINE_EXCEEDED",
+    "ABORTED",
+)
+
+
+@contextmanager
+def joined(
+    coordinator: str | None = None, count: int | None = None, index: int | None = None
+) -> Iterator[None]:
+    """Within, this process is one of those that train together; if another is lost, it says so and ends."""
+    several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
+    if not (coordinator or several):
+        yield
+        return
+    if coordinator and (count is None or index is None):
+        raise BertJaxError("--coordinator needs --processes=N and --process=I, with I from 0 to N - 1")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # of the CPU alone
+    try:
+        jax.distributed.initialize(coordinator, count, index)
+    except (RuntimeError, ValueError) as error:
+        raise BertJaxError(
+            f"the processes did not find each other ({first_line(error)}); look at the others"
+        ) from error
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
+        if not any(sign in str(error) for sign in LOST):
+            raise
+        print(
+            f"bert-jax: process {jax.process_index()} lost another of the {jax.process_count()} processes "
+            f"({first_line(error)}); start all of them again: they go on from the newest checkpoint",
+            file=sys.stderr,
+            flush=True,
+        )
+        # Leaving in good order would wait for the one that is gone.
+        os._exit(1)
+    jax.distributed.shutdown()
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

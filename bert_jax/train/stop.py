@@ -1,0 +1,34 @@
+"""How a run is told to stop: a signal to one process, agreed upon by all."""
+
+import signal
+
+import jax
+from jax.experimental import multihost_utils
+
+
+class Stop:
+    """While open, SIGTERM and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
+
+    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.signal: signal.Signals | None = None
+
+    def __enter__(self):
+        self._before = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number, frame):
+        if self.signal == number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+
+    def asked(self, step: int) -> bool:
+        """Whether to stop before `step`; every process gets the same answer for the same step."""
+        if jax.process_count() > 1:
+            return multihost_utils.reached_preemption_sync_point(step)
+        return self.signal is not None
