@@ -11,9 +11,7 @@ import numpy as np
 
 from bert_jax.text.tokenizer import Encoding
 
-LENGTHS = (
-    *range(8, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 513, 64),
-)  # fmt: skip
+LENGTHS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
 # In one batch, about. A CPU wants what its caches hold, an accelerator what fills it.
 TOKENS = {"cpu": 1024}
 ACCELERATOR_TOKENS = 16384
@@ -27,7 +25,7 @@ def padded_length(length: int, longest: int) -> int:
     """The rung that `length` is padded to.
 
     >>> padded_length(20, 512), padded_length(130, 512), padded_length(500, 500), padded_length(700, 2048)
-    (24, 160, 500, 1024)
+    (20, 144, 500, 1024)
     """
     rung = next((rung for rung in LENGTHS if rung >= length), None) or -(-length // 512) * 512
     return min(rung, longest)

@@ -4,10 +4,10 @@ Everyone gets the same model, texts and threads, and they take turns, so that a 
 CPU time is given too: unlike the clock's, it does not grow when other programs want the cores.
 """
 
-import statistics
-import sys
+import multiprocessing
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,60 +20,111 @@ from bert_jax.lines import lines
 
 SAMPLE = 500
 LATENCY_CALLS = 200
+PAUSE = 0.3  # before a turn: until then OpenMP's threads spin after the one before
 
 
 def report(
     directory: str, against: Sequence[str], source: str | None, rounds: int = 5, count: int = SAMPLE
 ) -> str:
-    model = bert_jax.load(directory)
-    # No one cuts a text at another length.
-    model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
+    model = opened(directory)
     texts = [text for text in lines(source) if text.strip()] if source else sampled(model, count)
     texts = [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:count]]
-    runners: dict[str, Callable] = {"bert-jax": model.embed}
-    for name in against:
-        runners[name] = RIVALS[name](directory, model)
-    vectors = {name: np.asarray(run(texts)) for name, run in runners.items()}  # compiles, and warms caches
-    wall: dict[str, list] = {name: [] for name in runners}
-    cpu: dict[str, list] = {name: [] for name in runners}
-    for _ in range(rounds):
-        for name, run in runners.items():
-            start, start_cpu = time.perf_counter(), time.process_time()
-            run(texts)
-            wall[name].append(time.perf_counter() - start)
-            cpu[name].append(time.process_time() - start_cpu)
+    if not texts:
+        raise BertJaxError(f"{source} holds no text; name a file with one on each line")
+    encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+    tokens = sum(len(encoding.ids) for encoding in encodings)
     short = min(texts, key=lambda text: abs(len(text) - 40))
-    tokens = sum(
-        len(encoding.ids) for encoding in model.tokenizer.encode(texts, max_length=model.config.max_positions)
-    )
+    runners = {name: Runner(name, directory) for name in ("bert-jax", *against)}
+    try:
+        vectors = {
+            name: runner.run(texts)[0] for name, runner in runners.items()
+        }  # compiles, and warms caches
+        turns: dict[str, list] = {name: [] for name in runners}
+        for _ in range(rounds):
+            for name, runner in runners.items():
+                turns[name].append(runner.run(texts)[1:])
+        alone = {name: runner.run([short], LATENCY_CALLS)[1:] for name, runner in runners.items()}
+    finally:
+        for runner in runners.values():
+            runner.close()
     said = [f"{len(texts)} texts of {tokens / len(texts):.1f} tokens, {rounds} rounds in turn, median (best)"]
-    for name, run in runners.items():
-        rate, best = len(texts) / statistics.median(wall[name]), len(texts) / min(wall[name])
-        p50, p99 = latency(run, short)
+    ours = np.array(turns["bert-jax"])
+    for name in runners:
+        wall, cpu = np.array(turns[name]).T
+        times = np.array(alone[name][0]) * 1e3
         said.append(
-            f"{name:<22}{rate:7.0f} ({best:.0f}) texts/s   {1e3 * min(cpu[name]) / len(texts):6.2f} ms CPU a text   "
-            f"one text: p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+            f"{name:<22}{len(texts) / np.median(wall):7.0f} ({len(texts) / wall.min():.0f}) texts/s   "
+            f"{1e3 * cpu.min() / len(texts):6.2f} ms CPU a text   "
+            f"one text: p50 {np.percentile(times, 50):.1f} ms, p99 {np.percentile(times, 99):.1f} ms"
         )
         if name != "bert-jax":
             # Rounds are compared pairwise: both sides of a pair met the same machine.
-            ratio = statistics.median(b / a for a, b in zip(wall["bert-jax"], wall[name], strict=True))
-            ratio_cpu = min(cpu[name]) / min(cpu["bert-jax"])
-            apart = np.abs(vectors[name] - vectors["bert-jax"]).max()
             said.append(
-                f"{'':<22}bert-jax is {ratio:.2f}x as fast by the clock, {ratio_cpu:.2f}x by CPU time; "
-                f"vectors at most {apart:.1e} apart"
+                f"{'':<22}bert-jax is {np.median(wall / ours[:, 0]):.2f}x as fast by the clock, "
+                f"{cpu.min() / ours[:, 1].min():.2f}x by CPU time; "
+                f"vectors at most {np.abs(vectors[name] - vectors['bert-jax']).max():.1e} apart"
             )
     return "\n".join(said)
 
 
-def latency(run, text: str) -> tuple[float, float]:
-    """(p50, p99) in milliseconds."""
-    times = []
-    for _ in range(LATENCY_CALLS):
-        start = time.perf_counter()
-        run([text])
-        times.append(1e3 * (time.perf_counter() - start))
-    return tuple(np.percentile(times[10:], (50, 99)))
+class Runner:
+    """One contender in a process of its own, so that no one's idle threads spin in another's turn."""
+
+    def __init__(self, name: str, directory: str):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(theirs, name, directory), daemon=True)
+        self.process.start()
+        theirs.close()
+        self._answer()
+
+    def run(self, texts: Sequence[str], calls: int = 1):
+        """(vectors, seconds, CPU seconds) of one call; of several, (vectors, a list of seconds, CPU seconds)."""
+        time.sleep(PAUSE)
+        self.pipe.send((texts, calls))
+        return self._answer()
+
+    def _answer(self):
+        try:
+            answer = self.pipe.recv()
+        except EOFError:
+            raise BertJaxError("a contender's process ended; what it said stands above") from None
+        if isinstance(answer, BertJaxError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.pipe.close()
+        self.process.join(timeout=10)
+
+
+def serve(pipe, name: str, directory: str) -> None:
+    warnings.simplefilter("ignore")
+    try:
+        run = CONTENDERS[name](directory)
+    except BertJaxError as error:
+        pipe.send(error)
+        return
+    pipe.send("ready")
+    while True:
+        try:
+            texts, calls = pipe.recv()
+        except EOFError:
+            return
+        start_cpu, times = time.process_time(), []
+        for _ in range(calls):
+            start = time.perf_counter()
+            vectors = run(texts)
+            times.append(time.perf_counter() - start)
+        cpu = time.process_time() - start_cpu
+        pipe.send((np.asarray(vectors), times[0] if calls == 1 else times, cpu))
+
+
+def opened(directory: str):
+    """Our model; no one cuts a text at another length than the encoder's."""
+    model = bert_jax.load(directory)
+    model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
+    return model
 
 
 def sampled(model, count: int) -> list[str]:
@@ -84,7 +135,7 @@ def sampled(model, count: int) -> list[str]:
     return [" ".join(random.choice(entries, n)) for n in lengths]
 
 
-def sentence_transformers(directory: str, model) -> Callable:
+def sentence_transformers(directory: str) -> Callable:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
@@ -92,11 +143,11 @@ def sentence_transformers(directory: str, model) -> Callable:
             "`sentence-transformers` is the rival here: pip install sentence-transformers"
         ) from error
     theirs = SentenceTransformer(directory, device="cpu")
-    theirs.max_seq_length = model.config.max_positions
+    theirs.max_seq_length = theirs[0].auto_model.config.max_position_embeddings
     return lambda texts: theirs.encode(texts, show_progress_bar=False)
 
 
-def onnxruntime(directory: str, model) -> Callable:
+def onnxruntime(directory: str) -> Callable:
     """The encoder through torch's exporter; our tokenizer before it and our pooling behind it, in NumPy."""
     try:
         import onnxruntime as ort
@@ -104,6 +155,7 @@ def onnxruntime(directory: str, model) -> Callable:
         import transformers
     except ImportError as error:
         raise BertJaxError("this rival needs: pip install onnxruntime onnx torch transformers") from error
+    model = opened(directory)
     encoder = transformers.AutoModel.from_pretrained(directory).eval()
 
     class Hidden(torch.nn.Module):
@@ -140,12 +192,11 @@ def onnxruntime(directory: str, model) -> Callable:
             vectors[rows] = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
 
-    if model.embedder.pooling != "mean" or not model.embedder.normalize:
-        print(
-            "bench: this embedder is not mean-pooled and normalised; only the encoder compares",
-            file=sys.stderr,
-        )
     return run
 
 
-RIVALS = {"sentence-transformers": sentence_transformers, "onnxruntime": onnxruntime}
+CONTENDERS = {
+    "bert-jax": lambda directory: opened(directory).embed,
+    "sentence-transformers": sentence_transformers,
+    "onnxruntime": onnxruntime,
+}
