@@ -1,0 +1,107 @@
+"""Configs: overrides, types, and keys that nothing reads."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pytest
+
+from bert_jax.cli import main
+from bert_jax.config import load
+from bert_jax.data.config import DataConfig
+from bert_jax.errors import BertJaxError
+from bert_jax.models.config import SIZES, EncoderConfig
+
+PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
+
+
+@dataclass(frozen=True)
+class Settings:
+    model: EncoderConfig
+    data: DataConfig
+    seed: int = 0
+    steps: int = 0
+
+
+def test_overrides_are_read_as_the_type_of_their_field():
+    overrides = [
+        "data.corpora=a,b", "data.weights=1,2.5", "data.rate=1e-1", "data.batch=1e3", "data.unit=word",
+        "data.fresh_masks=false", "steps=5", "model.layers=3",
+    ]  # fmt: skip
+    found = load(f"{PRETRAIN}:base", overrides, Settings, whole=False)
+    data = found.data
+    assert (data.corpora, data.weights, data.rate, data.batch) == (("a", "b"), (1.0, 2.5), 0.1, 1000)
+    assert (data.unit, data.fresh_masks, found.steps, found.model.layers) == ("word", False, 5, 3)
+    assert data.shares == (0.9, 0.1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_named_sizes_are_those_of_the_encoder(size):
+    assert load(f"{PRETRAIN}:{size}", [], Settings, whole=False).model == EncoderConfig.named(size)
+
+
+def test_recipes():
+    data = load(f"{PRETRAIN}:large,roberta", [], Settings, whole=False).data
+    assert (data.examples, data.lengths, data.batch) == ("full_sentences", (512,), 8192)
+
+
+WRONG = {
+    "data.rat=0.2": 'nothing reads config key data.rat; did you mean "rate"?',
+    "dta.rate=0.2": 'nothing reads config key dta; did you mean "data"?',
+    "data.batch=x": "config key data.batch must be of type int",
+    "data.batch=2.5": "config key data.batch must be of type int",
+    "data.unit=tokn": "config key data.unit cannot be 'tokn'; did you mean \"token\"?",
+    "data.fresh_masks=3": "must be of type bool",
+    "data=3": "config key data is a section",
+    "seed.x=1": "config key seed holds a value, not a section",
+    "data.rate": "needs a value",
+    "data.lengths=128": "names 1 lengths and data.shares 2",
+    "data.masked=0.95": "more than all targets",
+    "data.weights=1": "1 numbers for 0 corpora",
+    "data.rate=1.5": "data.rate must be between 0 and 1",
+    "data.plans=0": "data.plans must be 1 or more",
+}
+
+
+@pytest.mark.parametrize("override", WRONG)
+def test_wrong_overrides_are_one_clear_line(override):
+    with pytest.raises(BertJaxError) as error:
+        load(f"{PRETRAIN}:tiny", [override], Settings, whole=False)
+    assert WRONG[override] in str(error.value) and "\n" not in str(error.value)
+
+
+def test_wrong_files_and_names(tmp_path):
+    for spec, complaint in (
+        (f"{PRETRAIN}:bsae", 'no size "bsae"; did you mean "base"?'),
+        (f"{PRETRAIN}:base,robert", 'did you mean "roberta"?'),
+        ("nowhere.py:base", "no config file nowhere.py"),
+    ):
+        with pytest.raises(BertJaxError, match=complaint.replace("?", r"\?")):
+            load(spec, [], Settings, whole=False)
+    (tmp_path / "c.py").write_text("def get_config():\n    return {'data': {'unread': 1}}\n")
+    with pytest.raises(BertJaxError, match="nothing reads config key data.unread"):
+        load(str(tmp_path / "c.py"), [], Settings)
+    (tmp_path / "c.py").write_text("def get_config():\n    return 1 / 0\n")
+    with pytest.raises(BertJaxError, match=r"c.py:2: ZeroDivisionError"):
+        load(str(tmp_path / "c.py"), [], Settings)
+
+
+def test_every_data_key_is_read_somewhere():
+    folder = Path(__file__).parents[1] / "bert_jax" / "data"
+    code = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "config.py")
+    own = (folder / "config.py").read_text().split("def targets")[1]
+    for field in fields(DataConfig):
+        assert f"config.{field.name}" in code or f"self.{field.name}" in own, (
+            f"nothing reads data.{field.name}"
+        )
+
+
+def test_misspelt_override_on_the_command_line(capsys):
+    assert main(["inspect", "--config", f"{PRETRAIN}:tiny", "--config.dta.rate=0.1"]) == 1
+    assert capsys.readouterr().err == 'bert-jax inspect: nothing reads config key dta; did you mean "data"?\n'
+
+
+def test_help_loads_no_tensorflow():
+    code = "import sys, bert_jax.cli as c\nfor v in c.VERBS: c.parser_of(v)\nassert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,82 @@
+"""`bert-jax inspect` shows what the stream gives, and the benches run."""
+
+import re
+from pathlib import Path
+
+import corpora
+import pytest
+
+from bert_jax.cli import main
+from bert_jax.data.inspect import report
+from bert_jax.data.prepare import prepare
+
+PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    root = tmp_path_factory.mktemp("inspect")
+    (root / "text.txt").write_text(corpora.written(corpora.made_up(300, seed=5)))
+    corpora.save_tokenizer(root / "vocabulary")
+    prepare([root / "text.txt"], root / "vocabulary", root / "corpus", layout="sentences", processes=1)
+    return root
+
+
+def settings(corpus, *more):
+    return [f"data.corpora={corpus / 'corpus'}", "data.batch=64", "data.plans=1", *more]
+
+
+def test_targets_show_what_became_of_them(corpus):
+    from bert_jax.data.config import DataConfig
+    from bert_jax.data.stream import Stream
+
+    said = report(f"{PRETRAIN}:base", settings(corpus), step=3, rows=64, colour=False)
+    batch = Stream(DataConfig((str(corpus / "corpus"),), batch=64, plans=1), 0, 1_000_000).batch(3)
+    masked = replaced = kept = 0
+    for i in range(64):
+        for position, target, weight in zip(
+            *(batch[name][i] for name in ("target_positions", "targets", "target_weight")), strict=True
+        ):
+            token, old = batch["tokens"][i, position], corpora.ENTRIES[target]
+            masked += bool(weight) and token == 4 and f"[MASK:{old}]" in said
+            replaced += (
+                bool(weight) and token not in (4, target) and f"{{{corpora.ENTRIES[token]}<{old}}}" in said
+            )
+            kept += bool(weight) and token == target and f"={old}=" in said
+    found = [len(re.findall(pattern, said)) for pattern in (r"\[MASK:", r"\{\S+<\S+\}", r"=\S+=")]
+    assert (
+        found == [masked, replaced, kept] and sum(found) == batch["target_weight"].sum() and min(found) > 20
+    )
+    assert said.count("label 1") == batch["labels"].sum() and said.count("segment B:") == 64
+    share = re.search(r"random pairs\s+([\d.]+)%\s+50.0%", said)
+    assert abs(float(share[1]) / 100 - batch["labels"].mean()) < 1e-3
+    assert re.search(r"masked\s+[78]\d\.\d+%\s+80.0%", said)
+
+
+def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
+    flags = ["inspect", "--config", f"{PRETRAIN}:base", *(f"--config.{s}" for s in settings(corpus))]
+    assert main(flags) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert "\x1b[31m[MASK" in report(f"{PRETRAIN}:base", settings(corpus), step=0, rows=1, colour=True)
+
+
+@pytest.mark.parametrize("examples", ["sentence_order", "full_sentences"])
+def test_other_examples(corpus, examples):
+    said = report(f"{PRETRAIN}:base", settings(corpus, f"data.examples={examples}"), 950_000, 8, False)
+    assert ("pack 2:" in said and "packs a row" in said) == (examples == "full_sentences")
+    assert ("swapped pairs" in said) == (examples == "sentence_order")
+
+
+@pytest.mark.slow
+def test_benches_run(corpus, capsys, monkeypatch):
+    from bert_jax.data import prepare as module
+
+    flags = ["--corpus", str(corpus / "corpus"), "--lengths", "64", "--batch", "32", "--seconds", "0.1"]
+    assert main(["bench", "input", *flags]) == 0
+    assert "TPU v5e" in capsys.readouterr().out
+    monkeypatch.setattr("bert_jax.bench.prepare.CHUNK", 1000)
+    monkeypatch.setattr("bert_jax.bench.prepare.TURNS", 1)
+    inputs = ["--input", str(corpus / "text.txt"), "--layout", "sentences", "--megabytes", "0.05"]
+    assert main(["bench", "prepare", *inputs, "--tokenizer", str(corpus / "vocabulary")]) == 0
+    assert re.search(r"prepare\s+[\d.]+ M tokens/s, [\d.]+ x bare", capsys.readouterr().out)
+    assert module.CHUNK

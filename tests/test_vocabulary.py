@@ -1,0 +1,119 @@
+"""Vocabularies learned from text, and words added to a model's."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_jax.cli import main
+from bert_jax.errors import BertJaxError
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.readers import Source
+from bert_jax.text.vocabulary import learn
+
+
+def made_up_text(seed: int) -> str:
+    """Words of syllables, some far commoner than others, so that there is something to learn."""
+    rng = random.Random(seed)
+    syllables = ["ka", "lo", "mi", "tor", "ban", "shi", "wu", "gré", "pel", "sun"]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 5))) for _ in range(400)]
+    weights = [1 / (i + 1) for i in range(len(words))]
+    lines = (" ".join(rng.choices(words, weights, k=12)).capitalize() + "." for _ in range(3000))
+    return "\n\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text(made_up_text(0))
+    return path
+
+
+def vocab(*arguments) -> int:
+    return main(["vocab", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("cased", [False, True])
+def test_wordpiece_has_bert_special_ids_and_is_deterministic(text, tmp_path, capsys, monkeypatch, cased):
+    flags = ["--input", text, "--size", 600, *["--cased"] * cased]
+    assert vocab(*flags, "--output", tmp_path / "a") == 0
+    said = capsys.readouterr().out
+    monkeypatch.setenv("RAYON_NUM_THREADS", "1")
+    assert vocab(*flags, "--output", tmp_path / "b") == 0
+    assert (tmp_path / "a" / "vocab.txt").read_bytes() == (tmp_path / "b" / "vocab.txt").read_bytes()
+    tokenizer = open_tokenizer(tmp_path / "a")
+    special = tokenizer.special
+    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 100, 101, 102, 103)
+    assert tokenizer.tokens([1, 99]) == ["[unused0]", "[unused98]"] and tokenizer.size == 600
+    entries = (tmp_path / "a" / "vocab.txt").read_text().split("\n")
+    assert any("Ka" in entry for entry in entries) == cased
+    assert (tokenizer.ids(["KALO"]) == tokenizer.ids(["kalo"])) != cased
+    assert "tokens a word" in said and "0.000% of the tokens unknown" in said
+
+
+def test_sentencepiece_is_deterministic(text, tmp_path, capsys):
+    flags = ["--input", text, "--size", 200, "--kind", "sentencepiece"]
+    assert vocab(*flags, "--output", tmp_path / "a") == vocab(*flags, "--output", tmp_path / "b") == 0
+    assert (tmp_path / "a" / "spiece.model").read_bytes() == (tmp_path / "b" / "spiece.model").read_bytes()
+    tokenizer = open_tokenizer(tmp_path / "a")
+    special = tokenizer.special
+    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 1, 2, 3, 4)
+    assert tokenizer.ids(["Kalo"]) == tokenizer.ids(["kalo"]) and "unknown" in capsys.readouterr().out
+
+
+def test_what_cannot_be_learned_is_one_clear_line(text, tmp_path, capsys):
+    assert vocab("--input", text, "--size", 110, "--output", tmp_path / "a") == 1
+    assert "--size 110 has no room for words" in capsys.readouterr().err
+    (tmp_path / "empty.txt").write_text("")
+    assert vocab("--input", tmp_path / "empty.txt", "--output", tmp_path / "a") == 1
+    assert "every input is empty" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.fixture
+def model(text, tmp_path):
+    """A model directory with the tensors that have a row for each entry, and one that has not."""
+    learn(Source([text]), tmp_path / "model", size=400)
+    rng = np.random.default_rng(0)
+    tensors = {
+        "bert.embeddings.word_embeddings.weight": rng.normal(size=(400, 8)).astype(np.float32),
+        "bert.embeddings.position_embeddings.weight": rng.normal(size=(16, 8)).astype(np.float32),
+        "cls.predictions.bias": rng.normal(size=400).astype(np.float32),
+    }
+    save_file(tensors, tmp_path / "model" / "model.safetensors")
+    config = {"model_type": "bert", "vocab_size": 400, "hidden_size": 8}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    return tmp_path / "model", tensors
+
+
+def test_new_words_have_the_mean_of_their_old_pieces(model, tmp_path, capsys):
+    directory, tensors = model
+    (tmp_path / "domain.txt").write_text("Kaloshimitor wubanpel kalo.\n\n" * 9 + "Torwutorwu rare.\n\n" * 2)
+    flags = ["--input", tmp_path / "domain.txt", "--extend", directory, "--output", tmp_path / "out"]
+    assert vocab(*flags) == 0
+    assert "words added" in capsys.readouterr().out
+    before, now = open_tokenizer(directory), open_tokenizer(tmp_path / "out")
+    added = now.tokens(range(400, now.size))
+    assert {"kaloshimitor", "wubanpel"} <= set(added) and "torwutorwu" not in added
+    assert now.tokens(range(400)) == before.tokens(range(400))
+    written = load_file(tmp_path / "out" / "model.safetensors")
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        assert np.array_equal(written[name][:400], tensors[name])
+        for i, word in enumerate(added, 400):
+            assert now.ids([word]) == [[i]]
+            np.testing.assert_allclose(
+                written[name][i], tensors[name][before.ids([word])[0]].mean(axis=0), rtol=1e-6
+            )
+    position = "bert.embeddings.position_embeddings.weight"
+    assert np.array_equal(written[position], tensors[position])
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == now.size
+
+
+def test_nothing_to_add_is_said(model, tmp_path, capsys):
+    (tmp_path / "domain.txt").write_text("Ka lo.\n\nmi\n")
+    assert vocab("--input", tmp_path / "domain.txt", "--extend", model[0], "--output", tmp_path / "out") == 1
+    assert "nothing to add" in capsys.readouterr().err
+    with pytest.raises(BertJaxError, match="exists already"):
+        learn(Source([tmp_path / "domain.txt"]), model[0])
