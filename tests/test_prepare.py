@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import importlib
 import json
 import lzma
 import os
@@ -151,7 +152,8 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
 
 
 def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates, "SLICE", 7)  # many slices, as of a large corpus
+    monkeypatch.setattr(duplicates, "SLICE", 7)  # many slices and chunks, as of a large corpus
+    monkeypatch.setattr(importlib.import_module("bert_jax.data.prepare"), "CHUNK", 2000)
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
     counts = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", heldout=0, processes=1)["counts"]

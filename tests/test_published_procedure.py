@@ -187,3 +187,13 @@ def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
     assert (seen == 0).sum() == plan.counts["sentences_dropped"]
     assert plan.counts["sentences_used"] == len(part.sentences) - 1
     assert (plan.table["length"].sum(axis=1) + 3 <= length).all() or examples == "full_sentences"
+
+
+@pytest.mark.slow
+def test_sides_are_cut_at_either_end_alike(corpus):
+    stream = Stream(DataConfig(corpora=(str(corpus),), lengths=(64,), shares=(1.0,)), seed=3, steps=10)
+    table, sentences = stream._plan(0, 64, 0).table, Corpus(corpus).train.sentences
+    for side in (0, 1):
+        start, size = table["start"][:, side], table["length"][:, side]
+        front, back = (int((~np.isin(edge, sentences)).sum()) for edge in (start, start + size))
+        assert front > 1000 and abs(front - back) < 4 * np.sqrt(front + back)
