@@ -127,9 +127,9 @@ class Model:
 
         An embedder also gets the files by which `sentence-transformers` opens it.
         """
-        hub.save(Path(path), self.layout, self.params, self._tokenizer)
-        if self.is_embedder:
+        if self.is_embedder:  # first, because it may refuse
             sentence_transformers.write(path, self.embedder, self.config.hidden_size)
+        hub.save(Path(path), self.layout, self.params, self._tokenizer)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
         """Token ids, at most `config.max_positions` a text; what is cut is said in a warning."""

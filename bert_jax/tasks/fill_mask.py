@@ -93,7 +93,7 @@ def find(model, i: int, text: str, windows: list[Encoding]) -> list[tuple[int, E
 
 
 def filled(model, text: str, start: int, end: int, token: int, score: float) -> Filled:
-    word = model.tokenizer.decode([token]).strip()
+    word = model.tokenizer.decode([token]).strip() or model.tokenizer.tokens([token])[0]
     before = text[:start]
     if word.startswith("##") and len(word) > 2:
         before, shown = before.rstrip(), word[2:]

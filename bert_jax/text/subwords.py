@@ -116,6 +116,11 @@ class Subwords(ABC):
     def _sides(self, texts: Sequence[Text]) -> list[tuple[Pieces, Pieces | None]]:
         if isinstance(texts, str):
             raise BertJaxError("expected a list of texts, got one string; write [text]")
+        for place, text in enumerate(texts):
+            if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
+                raise BertJaxError(
+                    f"text {place} is a {type(text).__name__}, not a text or a pair: {text!r:.60}"
+                )
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
         pieces = iter(self._pieces(clean(flat)))
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]

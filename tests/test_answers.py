@@ -1,0 +1,253 @@
+"""Answers of a loaded model: each against the bare module, whatever the form and length of the texts."""
+
+import functools
+import itertools
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from test_hub import CONFIG, WORDS, write
+
+import bert_jax
+from bert_jax.errors import BertJaxError
+
+TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Opens a small model with the head asked for."""
+    opened = {}
+
+    def open_with(head, labels=()):
+        if head not in opened:
+            path = tmp_path_factory.mktemp("model")
+            write(path, heads=(head,) if head else (), labels=labels)
+            opened[head] = bert_jax.load(path)
+        return opened[head]
+
+    return open_with
+
+
+@functools.cache
+def compiled(module):
+    return jax.jit(lambda params, batch: module.apply({"params": params}, batch))
+
+
+def bare(model, encoding, output):
+    """The output of the module for one row, as long as the model so that it compiles once."""
+    batch = {name: np.zeros((1, CONFIG.max_positions), np.int32) for name in ("tokens", "segments", "mask")}
+    length = len(encoding.ids)
+    for name, row in (("tokens", encoding.ids), ("segments", encoding.segments), ("mask", [1] * length)):
+        batch[name][0, :length] = row
+    found = np.asarray(compiled(model.module)(model.params, batch)[output][0])
+    return found[:length] if found.ndim == 2 else found
+
+
+def test_embed_one_many_and_streamed(model):
+    model = model("")
+    texts = ["the cat sat", "", "the mat . " * 4, "on", "cats on the mat"] * 3
+    vectors = model.embed(texts)
+    assert vectors.shape == (15, 8)
+    for text, vector in zip(texts, vectors, strict=True):
+        expected = bare(model, model.tokenizer.encode([text])[0], "hidden").mean(0)
+        np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
+        np.testing.assert_allclose(model.embed(text), vector, atol=1e-5)
+    np.testing.assert_allclose(list(model.embed(iter(texts))), vectors, atol=1e-6)
+    assert model.embed([]).shape == (0, 8)
+    assert model.embed(("the cat", "the mat")).shape == (8,)
+
+
+def test_a_stream_is_read_no_further_than_needed(model):
+    read = itertools.count()
+    endless = (f"the cat {'sat ' * (i % 3)}" for i in read)
+    vectors = model("").embed(endless)
+    for _ in range(3):
+        next(vectors)
+    assert next(read) <= 513  # a chunk; an endless stream would never return otherwise
+
+
+def test_long_texts_are_cut_aloud_or_averaged(model):
+    model = model("")
+    long = "the cat sat on the mat . " * 5
+    with pytest.warns(
+        UserWarning, match="1 of 2 texts are longer than 16 tokens and were cut, the longest by 21"
+    ):
+        cut = model.embed(["cat", long], normalize=False)
+    np.testing.assert_allclose(
+        cut[1], bare(model, model.tokenizer.encode([long], max_length=16)[0], "hidden").mean(0), atol=1e-5
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = model.embed(["cat", long], long="windows", normalize=False)
+    (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
+    states = np.concatenate([bare(model, window, "hidden") for window in windows])
+    np.testing.assert_allclose(whole[1], states.mean(0), atol=1e-5)
+    np.testing.assert_allclose(whole[0], cut[0], atol=1e-5)
+    with pytest.raises(BertJaxError, match='did you mean "windows"'):
+        model.embed("cat", long="window")
+
+
+def test_a_warning_points_at_the_caller(model):
+    with pytest.warns(UserWarning) as caught:
+        model("").embed(["cat " * 30])
+    assert caught[0].filename == __file__
+
+
+def test_fill_mask(model):
+    model = model("mlm")
+    text = "the [MASK] sat"
+    likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode([text])[0], "mlm")[2]))
+    filled = model.fill_mask(text, top=3)
+    assert [f.token for f in filled] == [WORDS[i] for i in np.argsort(-likely)[:3]]
+    np.testing.assert_allclose([f.score for f in filled], np.sort(likely)[::-1][:3], atol=1e-6)
+    for f in model.fill_mask(text, top=len(WORDS)):
+        assert f.text == ("thes sat" if f.token == "##s" else f"the {f.token} sat")
+    two, one = model.fill_mask(["[MASK] cat [MASK]", text], top=2)
+    assert [len(fillings) for fillings in two] == [2, 2]
+    assert [f.text for f in one] == [f.text for f in filled[:2]]
+    many = model.fill_mask("[MASK] " * 11, top=1)
+    likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode(["[MASK] " * 11])[0], "mlm")))
+    np.testing.assert_allclose([f[0].score for f in many], likely[1:12].max(-1), atol=1e-6)
+
+
+def test_a_mask_far_into_a_long_text_is_read_where_it_stands(model):
+    model = model("mlm")
+    before, after = "the cat sat on the mat . " * 6, " the mat . " * 6
+    filled = model.fill_mask(before + "[MASK]" + after, top=1)[0]
+    assert filled.text == before + filled.token + after
+    # Of the windows that hold it, the one that shows most on both sides of it.
+    (windows,) = model.tokenizer.windows([before + "[MASK]" + after], max_length=16, overlap=7)
+    mask = model.tokenizer.special.mask
+    window = max(
+        (w for w in windows if mask in w.ids), key=lambda w: min(w.ids.index(mask), 16 - w.ids.index(mask))
+    )
+    assert 4 <= window.ids.index(mask) <= 11
+    likely = jax.nn.softmax(bare(model, window, "mlm")[window.ids.index(mask)])
+    np.testing.assert_allclose(filled.score, likely.max(), atol=1e-6)
+
+
+def test_what_fill_mask_refuses(model):
+    with pytest.raises(BertJaxError, match=r'no \[MASK\] in "the cat"'):
+        model("mlm").fill_mask(["the [MASK]", "the cat"])
+    with pytest.raises(BertJaxError, match=r"top must lie in 1..12"):
+        model("mlm").fill_mask("[MASK]", top=13)
+    with pytest.raises(BertJaxError, match='needs the head "mlm".*ForMaskedLM'):
+        model("").fill_mask("[MASK]")
+
+
+def test_classify(model):
+    model = model("classify", ("no", "yes", "maybe"))
+    texts = ["the cat sat", ("the cat", "the mat ."), "", "cats"]
+    found = model.classify(texts)
+    for text, label, scores in zip(texts, found, model.classify(texts, scores=True), strict=True):
+        likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode([text])[0], "classify")))
+        np.testing.assert_allclose(list(scores.values()), likely, atol=1e-5)
+        assert list(scores) == list(model.labels) and label.label == max(scores, key=scores.get)
+        assert label.score == scores[label.label]
+        assert model.classify(text).label == label.label
+    long = "the cat sat on the mat . " * 5
+    (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
+    logits = np.mean([bare(model, window, "classify") for window in windows], axis=0)
+    np.testing.assert_allclose(
+        list(model.classify(long, long="windows", scores=True).values()), jax.nn.softmax(logits), atol=1e-5
+    )
+    with pytest.warns(UserWarning, match="were cut"):
+        model.classify(long)
+
+
+def test_tag_finds_spans_where_the_words_are(model):
+    model = model("tag", TAGS)
+    # The third one is longer than the model; every one of its words has a label all the same.
+    for text in ("the cat sat", "  cats on\tthe mat.", "the cats sat on the mat. " * 6, ""):
+        spans = model.tag(text)
+        assert spans == sorted(spans, key=lambda span: span.start)
+        assert all(
+            span.text == text[span.start : span.end] and span.text.strip() == span.text for span in spans
+        )
+        if text and len(text) < 30:
+            (encoding,) = model.tokenizer.encode([text])
+            best = bare(model, encoding, "tag").argmax(-1)
+            labelled = {
+                encoding.offsets[i][0]: TAGS[best[i]]
+                for i in encoding.spans[0]
+                if TAGS[best[i]] != "O" and model.tokenizer.tokens([encoding.ids[i]]) != ["##s"]
+            }
+            starts = {start for start, label in labelled.items() if label[0] == "B"}
+            assert starts <= {span.start for span in spans} <= set(labelled)
+    (far,) = model.tokenizer.windows(["the cats sat on the mat. " * 6], max_length=16, overlap=4)
+    assert len(far) > 3 and model.tag("the cats sat on the mat. " * 6)[-1].end > 100
+
+
+def test_joined_labels():
+    from bert_jax.tasks.tag import joined
+
+    names = ("O", "B-X", "I-X", "Y")
+    text = "a b c d e f g h"
+    labels = [1, 2, 0, 2, 2, 1, 3, 3]
+    found = [(2 * i, 2 * i + 1, np.eye(4)[label]) for i, label in enumerate(labels)]
+    spans = [(span.label, span.text) for span in joined(text, found, names)]
+    assert spans == [("X", "a b"), ("X", "d e"), ("X", "f"), ("Y", "g h")]
+
+
+def test_answer(model):
+    model = model("answer")
+    question = "on the mat ?"
+    for text in ("the cat sat on the mat .", "the cat sat on the mat . cats " * 5):
+        best = model.answer(question, text)
+        assert best.text == text[best.start : best.end] and best.text
+        (windows,) = model.tokenizer.windows([(question, text)], max_length=16, overlap=4)
+        starts, ends, spans = [], [], []
+        for window in windows:
+            logits = bare(model, window, "answer")[list(window.spans[1])]
+            for i, j in itertools.combinations_with_replacement(range(len(logits)), 2):
+                span = window.offsets[window.spans[1][i]][0], window.offsets[window.spans[1][j]][1]
+                spans.append((logits[i, 0] + logits[j, 1], span))
+            starts.append(logits[:, 0])
+            ends.append(logits[:, 1])
+        score, span = max(spans)
+        assert (best.start, best.end) == span
+        total = np.exp(np.concatenate(starts)).sum() * np.exp(np.concatenate(ends)).sum()
+        np.testing.assert_allclose(best.score, np.exp(score) / total, rtol=1e-4)
+    short = model.answer(question, text, longest=1)
+    assert len(model.tokenizer.ids([short.text])[0]) == 1
+
+
+def test_answers_side_by_side(model):
+    model = model("answer")
+    questions, texts = ["the cat ?", "the mat ?"], ["the cat sat", "on the mat"]
+    both = model.answer(questions, texts)
+    assert both == [model.answer(q, t) for q, t in zip(questions, texts, strict=True)]
+    assert model.answer(questions, texts[0])[0] == both[0] and model.answer(questions[0], texts)[0] == both[0]
+    assert next(model.answer(iter(questions), iter(texts))) == both[0]
+    with pytest.raises(BertJaxError, match="2 questions and 1 texts"):
+        model.answer(questions, texts[:1])
+    with pytest.raises(BertJaxError, match="no more than the overlap"):
+        model.answer("the cat sat on the mat . on the mat", "the cat")
+
+
+def test_an_answer_may_be_missing(model):
+    model = model("answer")
+    asked = [
+        model.answer("the ?", text, may_be_missing=True)
+        for text in ("the cat", "mat", "on . cats", "sat sat")
+    ]
+    for text, found in zip(("the cat", "mat", "on . cats", "sat sat"), asked, strict=True):
+        (window,) = model.tokenizer.windows([("the ?", text)], max_length=16, overlap=4)[0]
+        logits = bare(model, window, "answer")
+        inside = logits[list(window.spans[1])]
+        best = max(inside[i, 0] + inside[j, 1] for i in range(len(inside)) for j in range(i, len(inside)))
+        assert (found is None) == (logits[0].sum() > best)
+    assert model.answer("the ?", "").text == "" and model.answer("the ?", "", may_be_missing=True) is None
+
+
+def test_not_texts(model):
+    with pytest.raises(BertJaxError, match="expected a text, a list of texts or an iterator, got a int"):
+        model("").embed(3)
+    with pytest.raises(BertJaxError, match="text 1 is a int"):
+        model("").embed(["cat", 3])
+
+
+def test_config_positions_bound_the_windows():
+    assert CONFIG.max_positions == 16  # the lengths above are written for it

@@ -1,0 +1,119 @@
+"""The verbs that read lines: embed, fill-mask, import."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from test_hub import write
+
+import bert_jax
+from bert_jax import lines
+from bert_jax.errors import BertJaxError
+
+COMMAND = [sys.executable, "-m", "bert_jax"]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    write(path, heads=("mlm",))
+    return path
+
+
+def test_embed_writes_a_row_for_each_line(directory, tmp_path):
+    texts = ["the cat sat", "", "cats on the mat ."] * 400
+    (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
+    lines.embed(directory, str(tmp_path / "lines.txt"), str(tmp_path / "out.npy"))
+    written = np.load(tmp_path / "out.npy", mmap_mode="r")
+    assert written.dtype == np.float32 and written.shape == (1200, 8)
+    np.testing.assert_allclose(written, bert_jax.load(directory).embed(texts), atol=1e-6)
+
+
+def test_embed_without_output_prints_json(directory, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("the cat\nmat\n")
+    lines.embed(directory, str(tmp_path / "lines.txt"))
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    np.testing.assert_allclose(printed, bert_jax.load(directory).embed(["the cat", "mat"]), atol=1e-6)
+
+
+def test_what_embed_refuses(directory, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    with pytest.raises(BertJaxError, match=r"should end in \.npy"):
+        lines.embed(directory, "-", "out.txt")
+    with pytest.raises(BertJaxError, match="input is empty"):
+        lines.embed(directory, str(empty), str(tmp_path / "out.npy"))
+    with pytest.raises(BertJaxError, match="No such file"):
+        lines.embed(directory, str(tmp_path / "none.txt"), str(tmp_path / "out.npy"))
+    assert os.listdir(tmp_path) == ["empty.txt"]
+
+
+def test_fill_mask_prints_the_fillings(directory, capsys):
+    lines.fill_mask(directory, ["the [MASK] sat", "[MASK] cat [MASK]"], top=2)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 6 and all(0 < float(line.split()[0]) < 1 for line in shown)
+    lines.fill_mask(directory, ["the [MASK] sat"], top=2, as_json=True)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [f"{f['score']:.4f}  {f['text']}" for f in found] == shown[:2]
+
+
+def test_import_writes_a_new_directory(directory, tmp_path, capsys):
+    lines.convert(directory, tmp_path / "new")
+    assert "bert with mlm" in capsys.readouterr().out
+    texts = ["the cat sat on the mat ."]
+    np.testing.assert_array_equal(
+        bert_jax.load(tmp_path / "new").embed(texts), bert_jax.load(directory).embed(texts)
+    )
+    with pytest.raises(BertJaxError, match="is not empty"):
+        lines.convert(directory, tmp_path / "new")
+
+
+def piped(directory, output, count: int) -> int:
+    """Bytes at the peak of a process that embeds so many lines out of a pipe."""
+    process = subprocess.Popen(
+        [*COMMAND, "embed", "--model", directory, "--output", output], stdin=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    with process.stdin as pipe:
+        for i in range(count):
+            # A kilobyte each: kept, they would show.
+            pipe.write("the cat " * (i % 2) + "sat" + " " * 1000 + "\n")
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert np.load(output, mmap_mode="r").shape == (count, 8)
+    return used.ru_maxrss * 1024
+
+
+@pytest.mark.slow
+def test_ten_thousand_texts_through_a_pipe_in_flat_memory(directory, tmp_path):
+    few = piped(directory, tmp_path / "few.npy", 2_000)
+    many = piped(directory, tmp_path / "many.npy", 30_000)
+    # What 28,000 more lines would weigh, were they kept, is more than this.
+    assert many - few < 20e6
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_quietly_and_leaves_no_half_file(directory, tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "embed", "--model", directory, "--output", tmp_path / "out.npy"], stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    for _ in range(2000):
+        process.stdin.write("the cat sat\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 60
+    while not any(path.stat().st_size for path in tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert any(path.stat().st_size for path in tmp_path.iterdir()), "nothing was written yet"
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in process.stderr.read()
+    assert not list(tmp_path.iterdir())
+    process.stdin.close()

@@ -1,0 +1,99 @@
+"""Embedders: what `sentence-transformers` saved we open, what we save it opens, with the same vectors."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_hub import write
+from test_real_weights import MINILM, varied_texts
+
+import bert_jax
+from bert_jax.errors import BertJaxError
+
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return sentence_transformers.SentenceTransformer(MINILM, device="cpu")
+
+
+def vectors(model, texts):
+    return model.encode(texts, show_progress_bar=False)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*were cut")
+def test_real_weights_give_the_same_vectors_for_500_varied_texts(theirs, tmp_path):
+    texts = varied_texts()
+    model = bert_jax.load(MINILM)
+    ours = model.embed(texts)
+    assert np.abs(ours - vectors(theirs, texts)).max() <= 1e-5
+    model.save(tmp_path)
+    opened = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
+    assert opened.max_seq_length == theirs.max_seq_length
+    assert np.abs(vectors(opened, texts[:100]) - ours[:100]).max() <= 1e-5
+
+
+def test_the_new_layout_is_the_old_one_under_other_names(theirs, tmp_path):
+    theirs.save(str(tmp_path))
+    ours = bert_jax.load(tmp_path).embedder
+    assert ours.prompts == {"document": "", "query": ""}  # which the old file lacks
+    assert replace(ours, prompts={}) == bert_jax.load(MINILM).embedder
+
+
+# The new layout's mode, our name of it.
+POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len_tokens": "mean_sqrt_len"}
+
+
+@pytest.mark.parametrize("mode", POOLINGS)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, tmp_path):
+    from sentence_transformers.models import Normalize, Pooling, Transformer
+
+    write(tmp_path / "plain", heads=())
+    body = Transformer(str(tmp_path / "plain"))
+    modules = [body, Pooling(8, pooling_mode=mode), *([Normalize()] if normalize else [])]
+    model = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
+    model.max_seq_length = 12
+    model.save(str(tmp_path / "theirs"))
+    texts = ["the cat sat", "on", "the mat . cats", "the cat " * 20]
+    ours = bert_jax.load(tmp_path / "theirs")
+    assert (ours.embedder.pooling, ours.embedder.normalize) == (POOLINGS[mode], normalize)
+    with pytest.warns(UserWarning, match="longer than 12 tokens"):
+        np.testing.assert_allclose(ours.embed(texts), vectors(model, texts), atol=1e-5)
+    ours.save(tmp_path / "ours")
+    opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)
+
+
+def test_prompts(theirs, tmp_path):
+    model = bert_jax.load(MINILM)
+    model.save(tmp_path)
+    path = tmp_path / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"prompts": {"query": "question: "}}))
+    prompted = bert_jax.load(tmp_path)
+    np.testing.assert_allclose(
+        prompted.embed("Who?", prompt="query"), model.embed("question: Who?"), atol=1e-6
+    )
+    np.testing.assert_allclose(prompted.embed("Who?"), model.embed("Who?"), atol=1e-6)
+    with pytest.raises(BertJaxError, match='did you mean "query"'):
+        prompted.embed("Who?", prompt="qery")
+
+
+def test_what_is_not_computed_is_refused_by_name(tmp_path):
+    bert_jax.load(MINILM).save(tmp_path)
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    dense = {"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"}
+    (tmp_path / "modules.json").write_text(json.dumps([*modules, dense]))
+    model = bert_jax.load(tmp_path)
+    assert model.pooled(["a"]).shape == (1, 384)
+    with pytest.raises(BertJaxError, match="asks for Dense"):
+        model.embed("a")
+    with pytest.raises(BertJaxError, match="with Dense cannot be saved"):
+        model.save(tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    (tmp_path / "modules.json").write_text("[{}]")
+    with pytest.raises(BertJaxError, match="names no modules that could be read"):
+        bert_jax.load(tmp_path)
