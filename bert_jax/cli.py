@@ -8,6 +8,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 from bert_jax import __version__
@@ -379,6 +380,16 @@ def parser_of(name: str) -> tuple[Parser, Run]:
     return parser, declare(parser)
 
 
+def again_if_swallowed(unraisable) -> None:
+    """JAX hooks a function into garbage collection, where Python drops a Ctrl-C that happens to arrive then."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    # From another thread and a moment later: raised here and now, it would be dropped as well.
+    again = (threading.main_thread().ident, signal.SIGINT)
+    threading.Timer(0.01, signal.pthread_kill, again).start()
+
+
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
@@ -396,6 +407,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     parser, run = parser_of(argv[0])
     args = parser.parse_args(argv[1:])
+    sys.unraisablehook = again_if_swallowed
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # a user sees our lines, not TensorFlow's
     try:
         run(args)
