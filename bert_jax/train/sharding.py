@@ -110,11 +110,11 @@ def optimizer_shardings(
 
 
 def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh) -> NamedSharding:
-    """The largest axis that nothing splits yet and that divides is split over data; where there is none, none is."""
-    spec = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
-    fitting = [
-        axis for axis in range(leaf.ndim) if spec[axis] is None and leaf.shape[axis] % mesh.shape["data"] == 0
-    ]
+    """The axis with the largest parts is split over data, too, if one divides; where none does, none is."""
+    held = [part if isinstance(part, tuple) else (part,) * bool(part) for part in sharding.spec]
+    held += [()] * (leaf.ndim - len(held))
+    parts = [math.prod(mesh.shape[axis] for axis in axes) for axes in held]
+    fitting = [i for i in range(leaf.ndim) if leaf.shape[i] % (parts[i] * mesh.shape["data"]) == 0]
     if fitting:
-        spec[max(fitting, key=lambda axis: leaf.shape[axis])] = "data"
-    return NamedSharding(mesh, P(*spec))
+        held[max(fitting, key=lambda i: leaf.shape[i] // parts[i])] += ("data",)
+    return NamedSharding(mesh, P(*held))

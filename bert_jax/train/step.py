@@ -74,11 +74,13 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings):
             gradients, measured = by_share(on_one_share, mesh)(params, part, weights, key)
             return jax.lax.with_sharding_constraint(gradients, each_share), measured
 
-        sums = of(jax.tree.map(lambda x: x[0], parts))
-        if config.mesh.accumulate > 1:
-            rest = jax.tree.map(lambda x: x[1:], parts)
+        first = jax.tree.map(lambda x: x[0], parts)
+        if config.mesh.accumulate == 1:
+            sums = of(first)
+        else:
+            nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, first))
             sums, _ = jax.lax.scan(
-                lambda sums, part: (jax.tree.map(jnp.add, sums, of(part)), None), sums, rest
+                lambda sums, part: (jax.tree.map(jnp.add, sums, of(part)), None), nothing, parts
             )
         return jax.tree.map(lambda x: x.sum(0), sums)
 

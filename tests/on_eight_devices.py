@@ -1,0 +1,98 @@
+"""Run by test_meshes.py in a process with eight CPU devices: prints what training gives on each mesh, as JSON."""
+
+import functools
+import json
+import sys
+import tempfile
+
+import jax
+import numpy as np
+from tiny_training import Batches, tiny
+
+from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.feed import placed
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_state, initial_state
+from bert_jax.train.step import make_evaluation, make_step
+
+STEPS = 50
+MESHES = {
+    "one device": (1, {}),
+    "data 8, 4 microbatches": (8, {"accumulate": 4, "shard_optimizer": True}),
+    "fsdp 8": (8, {"data": 1, "fsdp": 8}),
+    "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
+}
+MORE_MESHES = {
+    "one device, 4 microbatches": (1, {"accumulate": 4}),
+    "data 8": (8, {}),
+    "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 4}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+}
+
+
+def loss(measured) -> float:
+    return sum(float(loss.mean) for loss in measured["losses"].values())
+
+
+@functools.cache
+def compiled(devices, changes):
+    task, config = tiny(STEPS, layers=2, **dict(changes))
+    mesh = make_mesh(config.mesh, jax.devices()[:devices])
+    return task, config, mesh, make_step(task, config, mesh), make_evaluation(task, config, mesh)
+
+
+def steps_on(devices, changes, state=None, first=0, stop=STEPS):
+    """Losses of the steps, the held-out sums after them, and the state."""
+    task, config, mesh, step, evaluation = compiled(devices, tuple(changes.items()))
+    data = Batches()
+    state = state(task, config, mesh) if state else initial_state(task, config, mesh)
+    losses = []
+    for batch in placed(data.batches(first, stop, 0, 1), mesh, data.batch):
+        state, measured = step(state, batch)
+        losses.append(loss(measured))
+    batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
+    heldout = jax.device_get(evaluation(state.params, batch))
+    return losses, [float(x) for x in jax.tree.leaves(heldout)], state
+
+
+def across_counts():
+    """8 devices, then 4, then 8, through a checkpoint each time."""
+    losses = []
+    with tempfile.TemporaryDirectory() as directory:
+        first, restore = 0, None
+        for devices, stop, changes in (
+            (8, 20, {}),
+            (4, 35, {"fsdp": 2, "accumulate": 2}),
+            (8, STEPS, {"fsdp": 8}),
+        ):
+            some, _, state = steps_on(devices, changes, restore, first, stop)
+            losses += some
+            _, config = tiny()
+            checkpoints = Checkpoints(directory, config.checkpoints)
+            checkpoints.save(stop, state, {"step": stop})
+            checkpoints.wait()
+
+            def restore(task, config, mesh, checkpoints=checkpoints):
+                return checkpoints.restore(checkpoints.newest(), abstract_state(task, config, mesh))[0]
+
+            first = stop
+    return losses
+
+
+def main() -> None:
+    found = {}
+    meshes = MESHES if sys.argv[1] == "some" else {"one device": MESHES["one device"]} | MORE_MESHES
+    for name, (devices, changes) in meshes.items():
+        losses, heldout, state = steps_on(devices, changes)
+        assert np.isfinite(losses).all()
+        if name == "fsdp 8":
+            kernel = state.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
+            found["share"] = kernel.addressable_shards[0].data.size / kernel.size
+        found[name] = {"losses": losses, "heldout": heldout}
+    if sys.argv[1] == "some":
+        found["8, 4, 8 devices"] = {"losses": across_counts()}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

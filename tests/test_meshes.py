@@ -1,0 +1,62 @@
+"""The same training on any mesh: dropout on, threefry, float32, 50 steps."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from on_eight_devices import MESHES, MORE_MESHES
+
+HERE = Path(__file__).parent
+
+
+def on_eight_devices(which: str) -> dict:
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        # Compiling takes the time here, not running; an optimizer that does less compares as well.
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_llvm_disable_expensive_passes=true",
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)]),
+    }
+    ran = subprocess.run(
+        [sys.executable, HERE / "on_eight_devices.py", which], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout)
+
+
+def assert_same(one, other):
+    assert len(one["losses"]) == 50
+    assert one["losses"][0] - one["losses"][-1] > 1, "something must be learnt, or all would be equal anyway"
+    np.testing.assert_allclose(other["losses"], one["losses"], rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def some():
+    return on_eight_devices("some")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", [name for name in MESHES if name != "one device"])
+def test_meshes_and_accumulation_give_the_same_losses(some, mesh):
+    assert_same(some["one device"], some[mesh])
+    np.testing.assert_allclose(some[mesh]["heldout"], some["one device"]["heldout"], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_fsdp_holds_an_eighth_of_a_parameter_on_each_device(some):
+    assert some["share"] == 1 / 8
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_8_devices_on_4_and_on_8_again(some):
+    assert_same(some["one device"], some["8, 4, 8 devices"])
+
+
+@pytest.mark.long
+def test_more_meshes_give_the_same_losses():
+    found = on_eight_devices("more")
+    for mesh in MORE_MESHES:
+        assert_same(found["one device"], found[mesh])

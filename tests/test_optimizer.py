@@ -1,0 +1,174 @@
+"""Schedules, the ordered rules on parameter names, and what the optimizer does to stacked parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from tiny_training import tiny
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.directory import Layout
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads import HEADS
+from bert_jax.tasks.config import MeshConfig, OptimizerConfig
+from bert_jax.train.optimizer import DECAYED, direction, trust
+from bert_jax.train.rules import by_rule, decide, named
+from bert_jax.train.schedule import rate_at
+from bert_jax.train.sharding import AXES, PARAMETERS, check_batch, make_mesh, parameter_shardings
+from bert_jax.train.state import abstract_state, fresh_params
+
+
+def rates(steps, **changes):
+    config = OptimizerConfig(rate=2.0, **changes)
+    return np.array([float(rate_at(config, steps, step)) for step in range(steps + 1)])
+
+
+def test_schedules():
+    linear = rates(100, warmup=10)
+    np.testing.assert_allclose(linear[:10], np.arange(1, 11) * 0.2, rtol=1e-6)
+    np.testing.assert_allclose(linear[10:], 2 * np.arange(90, -1, -1) / 90, atol=1e-6)
+    cosine = rates(100, warmup=10, schedule="cosine")
+    np.testing.assert_allclose(cosine[10:], 1 + np.cos(np.pi * np.arange(91) / 90), atol=1e-6)
+    stable = rates(100, warmup=10, schedule="warmup_stable_decay", decay_share=0.2)
+    np.testing.assert_allclose(stable[9:81], 2, rtol=1e-6)
+    np.testing.assert_allclose(stable[80:], 2 * np.arange(20, -1, -1) / 20, atol=1e-6)
+
+
+def test_the_rate_equals_that_of_transformers():
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    theirs = transformers.get_linear_schedule_with_warmup(optimizer, 10, 100)
+    ours = rates(100, warmup=10)
+    for step in range(100):
+        optimizer.step()
+        theirs.step()
+        # Theirs gives the first step nothing; ours is that of one step later until the warm-up ends.
+        expected = theirs.get_last_lr()[0] if step < 10 else ours[step]
+        assert ours[step] == pytest.approx(expected, rel=1e-6), step
+        if step >= 10:
+            assert ours[step + 1] == pytest.approx(theirs.get_last_lr()[0], abs=1e-6)
+
+
+def test_biases_and_norms_do_not_decay_and_embeddings_do():
+    task, config = tiny()
+    params = jax.eval_shape(lambda: fresh_params(task, config))
+    decayed = {name for name, decays in named(by_rule(params, DECAYED, "decay")).items() if decays}
+    assert {name.split("/")[-1] for name in decayed} == {"kernel", "words", "positions", "segments"}
+    assert decide(DECAYED, "mlm/bias", "decay") is False
+
+
+def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
+    random = np.random.RandomState(0)
+    kernel = jnp.asarray(
+        random.standard_normal((2, 6, 3, 2, 4)) * np.arange(1, 4)[:, None, None], jnp.float32
+    )
+    update = jnp.asarray(random.standard_normal(kernel.shape), jnp.float32)
+    other = jnp.asarray(random.standard_normal((5, 6)), jnp.float32)
+    params = {
+        "encoder": {
+            "layers": {"attention": {"qkv": {"kernel": kernel, "bias": kernel[:, 0]}}},
+            "words": other,
+        }
+    }
+    updates = {
+        "encoder": {
+            "layers": {"attention": {"qkv": {"kernel": update, "bias": update[:, 0]}}},
+            "words": other * 2,
+        }
+    }
+    scaled, _ = trust().update(updates, optax.EmptyState(), params)
+    ours = scaled["encoder"]["layers"]["attention"]["qkv"]["kernel"]
+    for layer in range(2):
+        for part in range(3):
+            alone = optax.scale_by_trust_ratio().update(
+                update[layer, :, part], optax.EmptyState(), kernel[layer, :, part]
+            )[0]
+            np.testing.assert_allclose(ours[layer, :, part], alone, rtol=1e-5)
+    np.testing.assert_array_equal(scaled["encoder"]["layers"]["attention"]["qkv"]["bias"], update[:, 0])
+    np.testing.assert_allclose(scaled["encoder"]["words"], other, rtol=1e-6)
+
+
+def test_adam_is_that_of_torch():
+    torch = pytest.importorskip("torch")
+    random = np.random.RandomState(1)
+    start = {
+        "kernel": random.standard_normal((4, 3)).astype(np.float32),
+        "bias": random.standard_normal(3).astype(np.float32),
+    }
+    theirs = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start.items()}
+    groups = [
+        {"params": [theirs["kernel"]], "weight_decay": 0.01},
+        {"params": [theirs["bias"]], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=0.1, betas=(0.9, 0.999), eps=1e-6)
+    ours, transform = {"layer": dict(start)}, direction(OptimizerConfig())
+    state = transform.init(ours)
+    for scale in (0.1, 3.0, 1.0):
+        gradients = {
+            name: random.standard_normal(value.shape).astype(np.float32) * scale
+            for name, value in start.items()
+        }
+        for name, value in gradients.items():
+            theirs[name].grad = torch.tensor(value)
+        torch.nn.utils.clip_grad_norm_(theirs.values(), 1.0)
+        optimizer.step()
+        updates, state = transform.update({"layer": gradients}, state, ours)
+        ours = jax.tree.map(lambda param, update: param - 0.1 * update, ours, updates)
+        for name in start:
+            np.testing.assert_allclose(ours["layer"][name], theirs[name].detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size):
+    config = EncoderConfig.named(size, vocab_multiple=128, tied_decoder=False)
+    heads = tuple(HEADS)
+    shapes = Layout(config, heads=heads, labels=("a", "b")).shapes()
+    specs = {name: decide(PARAMETERS, name, "sharding") for name in shapes}
+    assert all(len(spec) <= len(shapes[name]) for name, spec in specs.items())
+    split = sum(np.prod(shapes[name]) for name, spec in specs.items() if "fsdp" in spec)
+    assert split / sum(map(np.prod, shapes.values())) > 0.99, "nearly all numbers are split over fsdp"
+    layers = [name for name in specs if "layers/" in name and name.endswith("kernel")]
+    assert all("tensor" in specs[name] for name in layers)
+
+
+def test_rules_that_leave_a_parameter_out_are_an_error():
+    with pytest.raises(BertJaxError, match="no rule on sharding matches the parameter encoder/new/thing"):
+        decide(PARAMETERS, "encoder/new/thing", "sharding")
+
+
+def test_meshes_and_batches_that_do_not_divide_name_what_does():
+    with pytest.raises(BertJaxError, match="mesh.fsdp=3, mesh.tensor=1 does not divide 1 devices"):
+        make_mesh(MeshConfig(fsdp=3), jax.devices()[:1])
+    mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
+    with pytest.raises(
+        BertJaxError,
+        match=r"a batch of 30 rows .* 8 devices in 2 microbatches; set --config.data.batch=16 or 32",
+    ):
+        check_batch(30, mesh, 2)
+    check_batch(32, mesh, 2)
+    shapes = {"mlm": {"bias": jax.ShapeDtypeStruct((30522,), "float32")}}
+    with pytest.raises(
+        BertJaxError, match=r"mlm/bias \[30522\]: 30522 does not divide over mesh.tensor=4; set model.vocab"
+    ):
+        parameter_shardings(shapes, jax.sharding.AbstractMesh((1, 1, 4), AXES))
+
+
+def test_the_optimizer_is_split_over_data_where_asked():
+    task, config = tiny(shard_optimizer=True)
+    mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
+    state = abstract_state(task, config, mesh)
+    moments = jax.tree.leaves(state.optimizer)
+    axes = [
+        {
+            axis
+            for part in leaf.sharding.spec
+            if part
+            for axis in (part if isinstance(part, tuple) else (part,))
+        }
+        for leaf in moments
+    ]
+    numbers = [leaf.size * ("data" in found) for leaf, found in zip(moments, axes, strict=True)]
+    assert sum(numbers) / sum(leaf.size for leaf in moments) > 0.97
+    assert not any("data" in str(leaf.sharding.spec) for leaf in jax.tree.leaves(state.params))

@@ -1,0 +1,75 @@
+"""Training small enough for tests: a model of one or two layers on batches that are a function of their number."""
+
+import numpy as np
+from corpora import ENTRIES
+from seeded import seeded_batch
+
+from bert_jax.data.config import DataConfig
+from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig
+from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.text.wordpiece import WordPiece
+
+LENGTH, TARGETS = 20, 3
+
+
+class Batches:
+    """Made-up rows in place of a corpus; `plant(step, batch)` may change what a step gets."""
+
+    def __init__(self, rows: int = 32, plant=None):
+        self.batch, self.plant = rows, plant
+        self.tokenizer = WordPiece.from_vocabulary(ENTRIES)
+
+    def identity(self):
+        return {"rows": "made up"}
+
+    def length(self, step):
+        return LENGTH
+
+    def whole(self, step):
+        batch = seeded_batch(self.batch, LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
+        batch["rows_seen"] = None
+        del batch["rows_seen"]
+        batch = {k: v.astype(np.float32 if k.endswith("weight") else np.int32) for k, v in batch.items()}
+        batch["targets"] = 5 + batch["targets"] % 7  # so that there is something to learn
+        return self.plant(step, batch) if self.plant else batch
+
+    def share(self, batch, index, count):
+        size = self.batch // count
+        return {name: value[index * size : (index + 1) * size] for name, value in batch.items()}
+
+    def batches(self, start, stop, index, count):
+        for step in range(start, stop):
+            yield self.share(self.whole(step), index, count)
+
+    def heldout(self, length, index, count):
+        for step in (-1, -2):
+            yield self.share(self.whole(1_000_000 - step), index, count)
+
+
+def tiny(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretraining, Config]:
+    """Task and config; `changes` go to whichever section has a field of that name."""
+    model = EncoderConfig(
+        vocab_size=len(ENTRIES), hidden_size=32, layers=layers, heads=4, feed_forward=64, max_positions=24
+    )
+    values = {
+        "rate": 3e-3,
+        "warmup": 5,
+        "checkpoint_every": 5,
+        "log_every": 3,
+        "log_evaluate_every": 10,
+    } | changes
+
+    def section(kind, prefix=""):
+        own = [name for name in values if name.removeprefix(prefix) in kind.__dataclass_fields__]
+        return kind(**{name.removeprefix(prefix): values.pop(name) for name in own})
+
+    sections = {
+        "checkpoints": section(CheckpointConfig, "checkpoint_"),
+        "log": section(LogConfig, "log_"),
+        "optimizer": section(OptimizerConfig),
+        "mesh": section(MeshConfig),
+    }
+    data = DataConfig(lengths=(LENGTH,), shares=(1.0,), cap=TARGETS)
+    config = Config(steps=steps, seed=3, model=model, data=data, **sections, **values)
+    return Pretraining.of(config), config
