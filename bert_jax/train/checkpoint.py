@@ -5,6 +5,7 @@ DIR/1000/manifest.json
 DIR/2000.damaged     one that was found damaged, set aside
 """
 
+import copy
 import shutil
 import threading
 from collections.abc import Callable
@@ -42,7 +43,9 @@ class Checkpoints:
         except Exception as error:  # a full or vanished disk comes as many types, from several libraries
             self._failed(step, error)
             return
-        self._committing = threading.Thread(target=self._commit, args=(step, position), name=f"commit {step}")
+        # A copy: the run goes on while the manifest is written.
+        arguments = step, copy.deepcopy(position)
+        self._committing = threading.Thread(target=self._commit, args=arguments, name=f"commit {step}")
         self._committing.start()
 
     def wait(self) -> None:

@@ -1,0 +1,148 @@
+"""Real runs of `bert-jax train` in processes of their own, on a small corpus."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import corpora
+import numpy as np
+import orbax.checkpoint as ocp
+
+from bert_jax.data.prepare import prepare
+
+ROOT = Path(__file__).parent.parent
+STEPS = 240
+CONFIG = {
+    "steps": STEPS,
+    "model.layers": 1,
+    "model.hidden_size": 32,
+    "model.feed_forward": 64,
+    "model.heads": 2,
+    "data.batch": 8,
+    "data.lengths": 24,
+    "data.shares": 1,
+    "data.plans": 2,
+    "optimizer.rate": 3e-3,
+    "optimizer.warmup": 20,
+    "log.every": 3,
+    "log.evaluate_every": 80,
+    "log.evaluate_batches": 4,
+    "checkpoints.every": 10,
+}
+
+
+def small_corpus(root: Path, seed: int = 5) -> Path:
+    (root / "text.txt").write_text(corpora.written(corpora.made_up(300, seed=seed)))
+    vocabulary = corpora.save_tokenizer(root / "vocabulary")
+    prepare([root / "text.txt"], vocabulary, root / "corpus", layout="sentences", heldout=0.05, processes=1)
+    return root / "corpus"
+
+
+def environment(cache: Path) -> dict:
+    # The cache of compiled programs: a restart is what is tested here, not another compilation.
+    return os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def command(corpus: Path, workdir: Path, *more: str, **changes) -> list[str]:
+    keys = (
+        CONFIG
+        | {"data.corpora": corpus}
+        | {name.replace("__", "."): value for name, value in changes.items()}
+    )
+    settings = [f"--config.{name}={value}" for name, value in keys.items()]
+    spec = f"{ROOT}/configs/pretrain.py:tiny"
+    return [
+        sys.executable,
+        "-m",
+        "bert_jax",
+        "train",
+        "--config",
+        spec,
+        "--workdir",
+        str(workdir),
+        *settings,
+        *more,
+    ]
+
+
+def started(arguments: list[str], cache: Path, **changes) -> subprocess.Popen:
+    return subprocess.Popen(
+        arguments,
+        env=environment(cache) | changes,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(arguments: list[str], cache: Path, code: int = 0, **changes) -> str:
+    process = started(arguments, cache, **changes)
+    output = process.communicate(timeout=300)[0]
+    assert process.returncode == code, output[-3000:]
+    return output
+
+
+def lines(workdir: Path) -> list[dict]:
+    """metrics.jsonl without timings."""
+    found = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "time"} for line in found]
+
+
+def last_step(workdir: Path) -> int:
+    path = workdir / "metrics.jsonl"
+    complete = path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
+    return json.loads(complete[-1])["step"] if complete else 0
+
+
+def being_written(workdir: Path) -> bool:
+    checkpoints = workdir / "checkpoints"
+    found = os.listdir(checkpoints) if checkpoints.is_dir() else []
+    return any(
+        not (checkpoints / name / "manifest.json").exists() for name in found if not name.endswith("damaged")
+    )
+
+
+def killed(arguments: list[str], workdir: Path, cache: Path, writing: bool, rng: random.Random) -> bool:
+    """Starts, kills after some more steps, and says whether a checkpoint was being written then."""
+    target = last_step(workdir) + rng.randint(1, STEPS // 8)
+    process = started(arguments, cache)
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        if last_step(workdir) >= target and (not writing or being_written(workdir)):
+            break
+        time.sleep(0.0005)
+    process.kill()
+    output = process.communicate()[0]
+    assert process.returncode == -9, output[-3000:]
+    return being_written(workdir)
+
+
+def leaves(checkpoint: Path) -> dict[str, np.ndarray]:
+    """Every array of a checkpoint, by its name."""
+    import jax
+
+    tree = ocp.StandardCheckpointer().restore(checkpoint.absolute())
+    return {
+        jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def assert_same_end(one: Path, other: Path) -> None:
+    """Parameters, optimizer state, counters, metrics and the model: bit for bit."""
+    assert lines(one) == lines(other)
+    ours, theirs = (leaves(workdir / "checkpoints" / str(STEPS)) for workdir in (one, other))
+    assert ours.keys() == theirs.keys()
+    assert sum("optimizer" in name for name in ours) > sum("params" in name for name in ours)
+    for name, value in ours.items():
+        assert value.tobytes() == theirs[name].tobytes(), name
+    model = "model/model.safetensors"
+    assert (one / model).read_bytes() == (other / model).read_bytes()

@@ -1,0 +1,80 @@
+"""Runs that are killed, told to stop, or find their checkpoints damaged: nothing is lost."""
+
+import random
+import signal
+import time
+
+import pytest
+import runs
+from runs import STEPS, assert_same_end, command, finished, killed, last_step, lines, started
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def corpus(place):
+    return runs.small_corpus(place)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(place, corpus):
+    finished(command(corpus, place / "whole"), place / "cache")
+    return place / "whole"
+
+
+def killed_and_finished(place, corpus, workdir, kills, seed):
+    """How many of the kills fell into the writing of a checkpoint."""
+    rng = random.Random(seed)
+    arguments = command(corpus, workdir)
+    interrupted = sum(
+        killed(arguments, workdir, place / "cache", writing=n % 2 == 0, rng=rng) for n in range(kills)
+    )
+    finished(arguments, place / "cache")
+    return interrupted
+
+
+def test_five_kills_change_nothing(place, corpus, uninterrupted):
+    workdir = place / "killed"
+    assert killed_and_finished(place, corpus, workdir, kills=5, seed=1) >= 1
+    assert_same_end(uninterrupted, workdir)
+
+
+@pytest.mark.long
+def test_twenty_kills_change_nothing(place, corpus, uninterrupted):
+    workdir = place / "killed often"
+    assert killed_and_finished(place, corpus, workdir, kills=20, seed=2) >= 5
+    assert_same_end(uninterrupted, workdir)
+
+
+def test_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
+    workdir = place / "stopped"
+    process = started(command(corpus, workdir), place / "cache")
+    while last_step(workdir) < 13:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, output
+    step = max(int(path.name) for path in (workdir / "checkpoints").iterdir())
+    assert f"stopped at step {step}, which is saved; the same command goes on from there" in output
+    assert step < STEPS
+    assert not (workdir / "model").exists()
+    assert f"going on at step {step}\n" in finished(command(corpus, workdir), place / "cache")
+    assert_same_end(uninterrupted, workdir)
+
+
+def test_what_a_run_leaves(place, corpus, uninterrupted):
+    names = {path.name.split(".")[0] for path in uninterrupted.iterdir()}
+    assert names >= {"run", "tokenizer", "checkpoints", "metrics", "curves", "model", "events"}
+    kinds = [line["kind"] for line in lines(uninterrupted)]
+    assert kinds.count("train") == STEPS // 3
+    assert [line["step"] for line in lines(uninterrupted) if line["kind"] == "heldout"] == [80, 160, 240]
+    heldout = lines(uninterrupted)[-1]
+    assert heldout.keys() >= {"mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy"}
+    assert (uninterrupted / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    steps = sorted(int(path.name) for path in (uninterrupted / "checkpoints").iterdir())
+    assert steps == [220, 230, 240]
