@@ -6,7 +6,7 @@ from pathlib import Path
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog, 1,000 times in 2023-24 (or more).",
     "Playing unplayable players replayed the play; it's \"quoted\" -- don't worry!",
-    "Überraschend fällt Schnee über die Straße: 5-mal, 16, 23–16.",
+    "Überraschend fällt Schnee über die Straße: 5-mal, 16, 23–16. In 16, 16, 16, 23, 23, 23, 16, 16, 23, mal.",
     "Le café naïf coûte 3,50 € à l'île. Señor Ñandú tomó el té.",
     "東京は日本の首都です。中文文本没有空格。한국어 문장입니다.",
     "Привет, мир! Καλημέρα κόσμε. שלום עולם. مرحبا بالعالم. नमस्ते दुनिया.",
@@ -84,6 +84,8 @@ def sentencepiece(directory: Path, convention: str) -> Path:
     albert = {
         "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
         "user_defined_symbols": ["(", ")", "-"],
+        # As in Google's: pieces such as "16," are learned, and its tokenizer takes them apart again.
+        "split_by_unicode_script": False, "split_by_number": False,
     }  # fmt: skip
     directory.mkdir(parents=True, exist_ok=True)
     name = {"albert": "spiece.model", "xlm-roberta": "sentencepiece.bpe.model"}[convention]
