@@ -163,7 +163,9 @@ def test_padded_vocabulary_never_wins():
     assert logits.shape[-1] == 128
     assert (logits.argmax(-1) < 101).all()
     assert (jax.nn.softmax(logits)[..., 101:] == 0).all()
-    gradient = jax.jit(jax.grad(lambda p: jax.nn.logsumexp(module.apply(p, BATCH)["mlm"]).sum()))(params)["params"]
+    gradient = jax.jit(jax.grad(lambda p: jax.nn.logsumexp(module.apply(p, BATCH)["mlm"]).sum()))(params)[
+        "params"
+    ]
     assert (gradient["mlm"]["bias"][101:] == 0).all()
 
 
@@ -201,7 +203,9 @@ def test_impossible_configs_say_what_would_be_right(fields, said):
 
 
 def test_named_sizes():
-    shapes = {size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")}
+    shapes = {
+        size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")
+    }
     layers = {size: (c.layers, c.hidden_size, c.heads, c.feed_forward) for size, c in shapes.items()}
     assert layers == {
         "tiny": (2, 128, 2, 512), "mini": (4, 256, 4, 1024), "small": (4, 512, 8, 2048),

@@ -64,7 +64,9 @@ def test_pairs_are_cut_longest_first_and_counted(tokenizer):
     assert len(cut.ids) == 20 and cut.dropped == len(whole.ids) - 20
     assert len(cut.spans[1]) == len(whole.spans[1])  # the short side is untouched
     assert [cut.ids[i] for i in cut.spans[1]] == tokenizer.ids([short])[0]
-    assert [cut.offsets[i] for i in cut.spans[0]] == [whole.offsets[i] for i in whole.spans[0]][: len(cut.spans[0])]
+    assert [cut.offsets[i] for i in cut.spans[0]] == [whole.offsets[i] for i in whole.spans[0]][
+        : len(cut.spans[0])
+    ]
 
 
 def test_no_room_for_special_tokens_is_refused(tokenizer):
@@ -162,7 +164,9 @@ BROKEN = {
     "not readable as JSON": lambda d: (d / "tokenizer_config.json").write_text("{"),
     "not a JSON object": lambda d: (d / "special_tokens_map.json").write_text("[]"),
     "not a tokenizer.json": lambda d: (d / "tokenizer.json").write_text('{"model": 3}'),
-    r"lacks the special tokens \[CLS\], \[SEP\]": lambda d: (d / "vocab.txt").write_text("[PAD]\n[UNK]\n[MASK]\na\n"),
+    r"lacks the special tokens \[CLS\], \[SEP\]": lambda d: (d / "vocab.txt").write_text(
+        "[PAD]\n[UNK]\n[MASK]\na\n"
+    ),
     "not in UTF-8": lambda d: (d / "vocab.txt").write_bytes(b"\xff\xfe[PAD]\n"),
     "without merges.txt": lambda d: (d / "vocab.json").write_text("{}"),
     "not a SentencePiece model": lambda d: (d / "spiece.model").write_bytes(b"\x00garbage"),
@@ -187,5 +191,7 @@ def test_names_from_the_special_tokens_map(tmp_path):
 
 
 def test_from_vocabulary_in_memory():
-    words = WordPiece.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the"], do_lower_case=True)
+    words = WordPiece.from_vocabulary(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the"], do_lower_case=True
+    )
     assert words.ids(["The the"]) == [[6, 6]]

@@ -72,7 +72,9 @@ def test_truncated_pairs(words):
             for most in range(3, 14):
                 expected = theirs(*pair, truncation="longest_first", max_length=most)
                 encoding = ours.encode([pair], max_length=most)[0]
-                assert encoding.ids == expected["input_ids"] and encoding.segments == expected["token_type_ids"]
+                assert (
+                    encoding.ids == expected["input_ids"] and encoding.segments == expected["token_type_ids"]
+                )
                 assert encoding.dropped == max(0, first + second + 3 - most)
 
 

@@ -112,7 +112,9 @@ def strings_in(value) -> Iterator[str]:
 def pairs_of(vocabulary: Path) -> Iterator[tuple]:
     """(name, our tokenizer, their function) for each way in which a vocabulary can be held against a reference."""
     if not vocabulary.exists():
-        raise BertJaxError(f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file")
+        raise BertJaxError(
+            f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         if vocabulary.is_dir():
@@ -159,9 +161,15 @@ def roberta(vocabulary: Path, scratch: Path):
         shutil.copy(merges, scratch / "merges.txt")
     else:
         rank = dict(sorted(entries.items(), key=lambda item: item[1]))
-        splits = (((entry[:n], entry[n:]) for n in range(1, len(entry))) for entry in rank if "<" not in entry)
-        pairs = [next((pair for pair in split if pair[0] in rank and pair[1] in rank), None) for split in splits]
-        (scratch / "merges.txt").write_text("".join(f"{a} {b}\n" for a, b in filter(None, pairs)), encoding="utf-8")
+        splits = (
+            ((entry[:n], entry[n:]) for n in range(1, len(entry))) for entry in rank if "<" not in entry
+        )
+        pairs = [
+            next((pair for pair in split if pair[0] in rank and pair[1] in rank), None) for split in splits
+        ]
+        (scratch / "merges.txt").write_text(
+            "".join(f"{a} {b}\n" for a, b in filter(None, pairs)), encoding="utf-8"
+        )
     theirs = transformers.RobertaTokenizer(str(scratch / "vocab.json"), str(scratch / "merges.txt"))
     return open_tokenizer(scratch), transformers_function(theirs)
 

@@ -54,7 +54,9 @@ class RustTokenizer(Subwords):
         deciding["template"] = asdict(self.template)
         if isinstance(self.rust.model, models.Unigram):
             # A score loses its last digit on the way through JSON.
-            deciding["model"]["vocab"] = [(piece, round(score, 5)) for piece, score in parts["model"]["vocab"]]
+            deciding["model"]["vocab"] = [
+                (piece, round(score, 5)) for piece, score in parts["model"]["vocab"]
+            ]
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
     def _pieces(self, texts: list[str]) -> list[Pieces]:
