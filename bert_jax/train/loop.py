@@ -41,15 +41,14 @@ def train(
     """
     mesh = make_mesh(config.mesh)
     check_batch(data.batch, mesh, config.mesh.accumulate)
-    workdir = Workdir(path)
-    if jax.process_index() == 0:
-        workdir.claim()
-        workdir.begin(config, data, task.layout)
-    run = Run(task, data, config, mesh, workdir, peak)
-    with Stop() as stop, closing(run):
-        run.resume(params)
-        finished = run.go(stop)
-        run.finish(finished)
+    with closing(Workdir(path)) as workdir, Stop() as stop:
+        if jax.process_index() == 0:
+            workdir.claim()
+            workdir.begin(config, data, task.layout)
+        with closing(Run(task, data, config, mesh, workdir, peak)) as run:
+            run.resume(params)
+            finished = run.go(stop)
+            run.finish(finished)
     return finished
 
 

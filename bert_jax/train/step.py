@@ -34,7 +34,7 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> Callable[[State, dic
         updates, moments = optimizer.update(gradients, state.optimizer, state.params)
         rate = rate_at(config.optimizer, config.steps, state.step)
         params = jax.tree.map(lambda param, update: param - rate * update, state.params, updates)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         # Enough to look at: a number that is not finite anywhere in the gradients makes their norm not finite.
         good = jnp.isfinite(norm) & jnp.isfinite(sum(loss.total for loss in measured["losses"].values()))
         params, moments = jax.tree.map(

@@ -40,7 +40,7 @@ class Workdir:
         """Makes the directory, and sees to it that no second run on this machine writes to it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 - held until the process ends
+            self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 - held until close()
         except OSError as error:
             raise BertJaxError(
                 f"--workdir {self.path} cannot be written to ({error.strerror}); name one that can"
@@ -51,6 +51,10 @@ class Workdir:
             raise BertJaxError(
                 f"another run is writing to {self.path}; stop it or name another --workdir"
             ) from error
+
+    def close(self) -> None:
+        if self._lock:
+            self._lock.close()
 
     def begin(self, config: RunConfig, data: Data, layout: Layout) -> None:
         """Writes down what the run is, or refuses if the directory is that of a different one."""

@@ -1,0 +1,264 @@
+"""The loop and its checkpoints, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from runs import leaves
+from tiny_training import Batches, tiny
+
+from bert_jax import api
+from bert_jax.errors import BertJaxError
+from bert_jax.run import export
+from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.log import read
+from bert_jax.train.loop import train
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import initial_state
+from bert_jax.train.step import make_step
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_once(tmp_path_factory):
+    """Runs in this module differ in what happens to them, not in their programs."""
+    settings = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    for values in (settings, before):
+        for name, value in values.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()  # JAX looks once whether there is one
+        if values is settings:
+            yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of 20 steps with checkpoints at 5, 10, 15 and 20."""
+    workdir = tmp_path_factory.mktemp("loop") / "run"
+    task, config = tiny(checkpoint_keep=9)
+    assert train(task, Batches(), config, workdir)
+    return workdir
+
+
+@pytest.fixture
+def copied(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "run")
+
+
+def lines(workdir):
+    return [
+        {name: value for name, value in line.items() if name != "time"}
+        for line in read(workdir / "metrics.jsonl")
+    ]
+
+
+def again(workdir, capsys, **changes) -> str:
+    """Goes on with the run and returns what it said."""
+    task, config = tiny(checkpoint_keep=9, **changes)
+    train(task, Batches(), config, workdir)
+    said = capsys.readouterr()
+    return said.out + said.err
+
+
+def assert_same(one, other):
+    assert lines(one) == lines(other)
+    ours, theirs = leaves(one / "checkpoints/20"), leaves(other / "checkpoints/20")
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def largest(directory):
+    return max(
+        (path for path in directory.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
+
+
+DAMAGE = {
+    "a flipped bit": (lambda step: flip(largest(step)), "is not what was written"),
+    "a truncated file": (lambda step: largest(step).write_bytes(b"short"), "is not what was written"),
+    "no commit marker of orbax": (
+        lambda step: (step / "_CHECKPOINT_METADATA").unlink(),
+        "it lacks _CHECKPOINT_METADATA",
+    ),
+    "no manifest": (lambda step: (step / "manifest.json").unlink(), "it was never committed"),
+    "a flipped bit in the manifest": (
+        lambda step: flip(step / "manifest.json"),
+        "its manifest.json is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, whole, copied, capsys):
+    damage, said = DAMAGE[kind]
+    damage(copied / "checkpoints/20")
+    output = again(copied, capsys)
+    assert f"the checkpoint of step 20 cannot be used: {said}" in output or said in output
+    assert "going on at step 15\n" in output
+    assert_same(whole, copied)
+    assert (copied / "checkpoints/20.damaged").is_dir(), "nothing is thrown away"
+
+
+def test_orbax_alone_would_take_the_flipped_bit(copied):
+    """The reason for the manifest; when this fails, orbax looks itself."""
+    before = leaves(copied / "checkpoints/20")
+    flip(largest(copied / "checkpoints/20"))
+    try:
+        after = leaves(copied / "checkpoints/20")
+    except Exception:
+        pytest.fail("orbax noticed")
+    assert any((after[name] != value).any() for name, value in before.items())
+
+
+def test_a_finished_run_started_again_changes_nothing(whole, copied, capsys):
+    again(copied, capsys)
+    assert lines(copied) == lines(whole)
+    assert [line["step"] for line in lines(copied) if line["kind"] == "heldout"] == [10, 20]
+
+
+def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
+    _, config = tiny(checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best="mlm_loss")
+    checkpoints = Checkpoints(tmp_path, config.checkpoints)
+    for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
+        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": {"mlm_loss": loss}})
+    checkpoints.finish()
+    assert checkpoints.steps() == [10, 20, 40, 45]
+    assert checkpoints.best() == 10
+
+
+def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, capsys):
+    def plant(step, batch):
+        if step == 7:
+            batch["target_weight"][3, 0] = np.nan
+        return batch
+
+    task, config = tiny()
+    train(task, Batches(plant=plant), config, tmp_path)
+    found = lines(tmp_path)
+    assert [line for line in found if line["kind"] == "discarded"] == [
+        {"step": 8, "kind": "discarded", "batch": 7, "in_a_row": 1}
+    ]
+    assert (
+        "the update of step 7 is not finite and was discarded; `bert-jax inspect --step 7`"
+        in capsys.readouterr().err
+    )
+    assert found[-2]["discarded"] == 1
+    assert np.isfinite([line["loss"] for line in found if line["kind"] == "train"]).all()
+    assert all(np.isfinite(value).all() for value in leaves(tmp_path / "checkpoints/20").values())
+
+
+def test_a_discarded_update_leaves_the_state_as_it_was():
+    task, config = tiny()
+    mesh = make_mesh(config.mesh)
+    step, batch = make_step(task, config, mesh), Batches().whole(0)
+    state = step(initial_state(task, config, mesh), batch)[0]
+    before = jax.device_get(state)
+    bad = batch | {"target_weight": batch["target_weight"] * np.nan}
+    after, measured = jax.device_get(step(state, bad))
+    assert (after.step, after.discarded, after.bad, measured["bad"]) == (2, 1, 1, 1)
+    for one, other in zip(
+        jax.tree.leaves((before.params, before.optimizer)),
+        jax.tree.leaves((after.params, after.optimizer)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+    good = step(jax.device_put(after), batch)[0]
+    assert (good.discarded, good.bad) == (1, 0)
+
+
+def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, whole):
+    def plant(step, batch):
+        if step >= 10:
+            batch["weight"][:] = np.inf
+        return batch
+
+    task, config = tiny(bad_steps=3)
+    with pytest.raises(
+        BertJaxError, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
+    ):
+        train(task, Batches(plant=plant), config, tmp_path)
+    kept, good = leaves(tmp_path / "checkpoints/14"), leaves(whole / "checkpoints/10")
+    for name, value in good.items():
+        if "params" in name or "optimizer" in name:
+            np.testing.assert_array_equal(kept[name], value, err_msg=name)
+
+
+def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
+    with pytest.raises(BertJaxError) as error:
+        again(copied, capsys, rate=5e-3, warmup=6)
+    assert (
+        "was begun with other settings: optimizer.rate was 0.003 and is 0.005; optimizer.warmup was 5 and is 6"
+        in str(error.value)
+    )
+    assert "going on at step 20" in again(copied, capsys, log_every=7, accumulate=2), "these may change"
+
+
+def test_a_run_does_not_go_on_with_other_data(copied):
+    class Others(Batches):
+        def identity(self):
+            return {"rows": "others"}
+
+    task, config = tiny(checkpoint_keep=9)
+    with pytest.raises(BertJaxError, match="was begun with other data: rows was made up and is others"):
+        train(task, Others(), config, copied)
+
+
+def test_a_workdir_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    task, config = tiny()
+    with pytest.raises(
+        BertJaxError, match=r"--workdir .*/file/run cannot be written to \(Not a directory\); name one that"
+    ):
+        train(task, Batches(), config, tmp_path / "file/run")
+
+
+def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
+    assert export(whole, tmp_path / "newest") == 20
+    assert export(whole, tmp_path / "older", 10) == 10
+    newest, older, result = (
+        api.load(path).params for path in (tmp_path / "newest", tmp_path / "older", whole / "model")
+    )
+    for name, value in leaves(whole / "checkpoints/10").items():
+        if "words" in name and "params" in name:
+            np.testing.assert_array_equal(older["encoder"]["embeddings"]["words"], value)
+    jax.tree.map(np.testing.assert_array_equal, newest, result)
+    with pytest.raises(BertJaxError, match="has no checkpoint of step 11; known: 5, 10, 15, 20"):
+        export(whole, tmp_path / "none", 11)
+
+
+def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
+    begun = json.loads((whole / "model/config.json").read_text())
+    assert begun["architectures"] == ["BertForPreTraining"]
+    from bert_jax.tasks import warm_start
+
+    task, config = tiny()
+    layout = warm_start.as_in(str(whole / "model"), task.layout, Batches().tokenizer)
+    params, missing = warm_start.read(str(whole / "model"), layout, seed=0)
+    assert not missing
+    task, config = tiny(steps=12, init=str(whole / "model"), first_step=8)
+    train(task, Batches(), config, tmp_path / "kept", lambda: params)
+    first = lines(tmp_path / "kept")[0]
+    assert first["step"] == 9, "the schedule goes on where the run before it stood"
+    assert first["mlm_loss"] < lines(whole)[2]["mlm_loss"]
+    with pytest.raises(
+        BertJaxError, match="init needs first_step: --config.first_step=0 restarts the schedule"
+    ):
+        tiny(init="somewhere")
+    other, _ = tiny(layers=2)
+    with pytest.raises(BertJaxError, match="other sizes than the config; set --config.model.layers=1"):
+        warm_start.as_in(str(whole / "model"), other.layout, Batches().tokenizer)
