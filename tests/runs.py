@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import corpora
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -128,9 +129,11 @@ def killed(arguments: list[str], workdir: Path, cache: Path, writing: bool, rng:
 
 def leaves(checkpoint: Path) -> dict[str, np.ndarray]:
     """Every array of a checkpoint, by its name."""
-    import jax
-
-    tree = ocp.StandardCheckpointer().restore(checkpoint.absolute())
+    # As NumPy arrays, whatever devices they were saved from.
+    handler = ocp.PyTreeCheckpointHandler()
+    found = handler.metadata(checkpoint.absolute()).tree
+    kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), found)
+    tree = handler.restore(checkpoint.absolute(), args=ocp.args.PyTreeRestore(restore_args=kinds))
     return {
         jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(tree)
     }

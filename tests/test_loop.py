@@ -1,13 +1,14 @@
 """The loop and its checkpoints, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
 
 import json
+import resource
 import shutil
+import time
 
 import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from runs import leaves
 from tiny_training import Batches, tiny
 
 from bert_jax import api
@@ -19,6 +20,7 @@ from bert_jax.train.loop import train
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import initial_state
 from bert_jax.train.step import make_step
+from runs import leaves
 
 pytestmark = pytest.mark.slow
 
@@ -262,3 +264,29 @@ def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
     other, _ = tiny(layers=2)
     with pytest.raises(BertJaxError, match="other sizes than the config; set --config.model.layers=1"):
         warm_start.as_in(str(whole / "model"), other.layout, Batches().tokenizer)
+
+
+def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, tmp_path, capsys):
+    """A limit on the size of files stands in for the disk's end."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def plant(step, batch):
+        if step == 12:
+            while not (tmp_path / "checkpoints/10/manifest.json").exists():
+                time.sleep(0.01)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+        return batch
+
+    task, config = tiny(checkpoint_keep=9)
+    try:
+        with pytest.raises(
+            BertJaxError, match="the last checkpoint could not be written .* make room there and start"
+        ):
+            train(task, Batches(plant=plant), config, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr().err
+    assert "the checkpoint of step 15 could not be written" in said
+    assert "the run goes on and tries again in 5 steps, older checkpoints stay" in said
+    assert "going on at step 10\n" in again(tmp_path, capsys)
+    assert_same(whole, tmp_path)

@@ -220,6 +220,5 @@ class Run:
             self.say(f"stopped at step {self.step:,}, which is saved; the same command goes on from there")
 
     def close(self) -> None:
-        self.checkpoints.wait()
         if self.log:
             self.log.close()
