@@ -7,8 +7,10 @@ import corpora
 import pytest
 
 from bert_jax.cli import main
+from bert_jax.config import load
 from bert_jax.data.inspect import report
 from bert_jax.data.prepare import prepare
+from bert_jax.tasks.pretrain import Config
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
 
@@ -26,11 +28,15 @@ def settings(corpus, *more):
     return [f"data.corpora={corpus / 'corpus'}", "data.batch=64", "data.plans=1", *more]
 
 
+def config(corpus, *more):
+    return load(f"{PRETRAIN}:base", settings(corpus, *more), Config)
+
+
 def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.config import DataConfig
     from bert_jax.data.stream import Stream
 
-    said = report(f"{PRETRAIN}:base", settings(corpus), step=3, rows=64, colour=False)
+    said = report(config(corpus), step=3, rows=64, colour=False)
     batch = Stream(DataConfig((str(corpus / "corpus"),), batch=64, plans=1), 0, 1_000_000).batch(3)
     masked = replaced = kept = 0
     for i in range(64):
@@ -57,12 +63,12 @@ def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
     flags = ["inspect", "--config", f"{PRETRAIN}:base", *(f"--config.{s}" for s in settings(corpus))]
     assert main(flags) == 0
     assert "\x1b" not in capsys.readouterr().out
-    assert "\x1b[31m[MASK" in report(f"{PRETRAIN}:base", settings(corpus), step=0, rows=1, colour=True)
+    assert "\x1b[31m[MASK" in report(config(corpus), step=0, rows=1, colour=True)
 
 
 @pytest.mark.parametrize("examples", ["sentence_order", "full_sentences"])
 def test_other_examples(corpus, examples):
-    said = report(f"{PRETRAIN}:base", settings(corpus, f"data.examples={examples}"), 950_000, 8, False)
+    said = report(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
     assert ("pack 2:" in said and "packs a row" in said) == (examples == "full_sentences")
     assert ("swapped pairs" in said) == (examples == "sentence_order")
 

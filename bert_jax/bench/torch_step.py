@@ -47,7 +47,9 @@ class TorchStep:
             )
         ).to(self.device)
         self.model.train()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-4, weight_decay=0.01, eps=1e-6, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), 1e-4, weight_decay=0.01, eps=1e-6, fused=True
+        )
         self.autocast = autocast
         self.forward = torch.compile(self.model) if compiled else self.model
         self.inputs = {name: value.to(self.device) for name, value in self.arguments(batch).items()}

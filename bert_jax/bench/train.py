@@ -135,7 +135,9 @@ def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
     ours()
     times = [seconds(ours) for _ in range(steps)]
     median, ceiling, peak = float(np.median(times)), matmul_ceiling(shape.dtype), peak_of(device.device_kind)
-    flops = pre_training_flops(shape.config().model, shape.batch, shape.length, ours.batch["targets"].shape[1])
+    flops = pre_training_flops(
+        shape.config().model, shape.batch, shape.length, ours.batch["targets"].shape[1]
+    )
     rate = flops / median / jax.device_count()
     found = {
         "device": f"{jax.device_count()} x {device.device_kind}",
@@ -170,16 +172,19 @@ def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
 
 
 def text(found: dict, shape: Shape) -> str:
-    of_peak = "no published peak" if found["share_of_peak"] is None else f"{found['share_of_peak']:.1%} of the peak"
-    memory = found["temporary_bytes"]
+    of_peak = (
+        "no published peak" if found["share_of_peak"] is None else f"{found['share_of_peak']:.1%} of the peak"
+    )
+    bytes_ = found["temporary_bytes"]
+    memory = f", {bytes_ / 2**30:.2f} GiB of temporaries" if bytes_ else ""
     lines = [
         f"{shape.size}, {shape.batch} x {shape.length}, {shape.dtype}, attention {shape.attention}, dropout "
         f"{shape.dropout} and {shape.attention_dropout}, on {found['device']}",
-        f"compile    {found['compile_seconds']:.1f} s" + (f", {memory / 2**30:.2f} GiB of temporaries" if memory else ""),
+        f"compile    {found['compile_seconds']:.1f} s{memory}",
         f"step       {found['seconds']:.4f} s, {1 / found['seconds']:.2f} steps/s",
         f"rows       {found['sequences_per_second']:,.1f} sequences/s, {found['tokens_per_second']:,.0f} real tokens/s",
-        f"FLOP/s     {found['flops_per_second'] / 1e9:,.0f} G a device: {of_peak}, {found['share_of_matmul']:.1%} of a "
-        f"plain matrix product's {found['matmul_flops_per_second'] / 1e9:,.0f} G",
+        f"FLOP/s     {found['flops_per_second'] / 1e9:,.0f} G a device: {of_peak}, {found['share_of_matmul']:.1%} "
+        f"of a plain matrix product's {found['matmul_flops_per_second'] / 1e9:,.0f} G",
     ]
     for name, other in found.get("against", {}).items():
         lines.append(

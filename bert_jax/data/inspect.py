@@ -2,13 +2,9 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from bert_jax.config import load
-from bert_jax.data.config import DataConfig
 
 if TYPE_CHECKING:
     from bert_jax.data.stream import Batch, Stream
@@ -22,20 +18,11 @@ STYLES = {
 PLAIN = "\x1b[0m"
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """The part of a pre-training config that decides the stream."""
+def report(config, step: int, rows: int, colour: bool | None = None) -> str:
+    """Of a pre-training config, what its `data`, `seed` and `steps` decide."""
+    from bert_jax.data.stream import Stream
 
-    data: DataConfig
-    seed: int = 0
-    steps: int = 1_000_000
-
-
-def report(config: str, overrides: list[str], step: int, rows: int, colour: bool | None = None) -> str:
-    settings = load(config, overrides, Streamed, whole=False)
-    from bert_jax.data.stream import Stream  # TensorFlow takes seconds: a misspelt key is said before that
-
-    stream = Stream(settings.data, settings.seed, settings.steps)
+    stream = Stream(config.data, config.seed, config.steps)
     batch = stream.batch(step)
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
