@@ -28,6 +28,7 @@ CONFIGS = {
 def main():
     import torch
     import transformers
+
     from seeded import seeded_batch, seeded_tensors
     from test_reference import inputs, masked_lm_labels
 

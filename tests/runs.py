@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-import corpora
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+import corpora
 from bert_jax.data.prepare import prepare
 
 ROOT = Path(__file__).parent.parent

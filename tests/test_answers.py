@@ -7,10 +7,10 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from test_hub import CONFIG, WORDS, write
 
 import bert_jax
 from bert_jax.errors import BertJaxError
+from test_hub import CONFIG, WORDS, write
 
 TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 

@@ -4,12 +4,12 @@ import sys
 
 import numpy as np
 import pytest
-from test_hub import CONFIG, WORDS, write
 
 import bert_jax
 from bert_jax.batching import batches, row_rungs
 from bert_jax.errors import BertJaxError
 from bert_jax.text.tokenizer import Encoding
+from test_hub import CONFIG, WORDS, write
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from seeded import seeded_batch
 
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert
 from bert_jax.models.layers import norm
 from bert_jax.models.pooling import pool
+from seeded import seeded_batch
 
 TINY = EncoderConfig(
     vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3

@@ -5,13 +5,13 @@ import json
 import jax
 import numpy as np
 import pytest
-from golden_bert import FILE, summary
 from safetensors.numpy import save_file
-from seeded import seeded_batch, seeded_tensors
 
 from bert_jax import losses
 from bert_jax.api import load
 from bert_jax.hub.directory import published_tensors
+from golden_bert import FILE, summary
+from seeded import seeded_batch, seeded_tensors
 
 GOLDEN = json.loads(FILE.read_text())
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
-from seeded import seeded_tensors
-from vocabularies import wordpiece
 
 import bert_jax
 from bert_jax.errors import BertJaxError
+from seeded import seeded_tensors
+from vocabularies import wordpiece
 
 CONFIG = {
     "attention_probs_dropout_prob": 0.1, "directionality": "bidi", "hidden_act": "gelu", "hidden_dropout_prob": 0.1,

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-import corpora
 import pytest
 
+import corpora
 from bert_jax.cli import main
 from bert_jax.config import load
 from bert_jax.data.inspect import report

@@ -9,11 +9,11 @@ import time
 
 import numpy as np
 import pytest
-from test_hub import write
 
 import bert_jax
 from bert_jax import lines
 from bert_jax.errors import BertJaxError
+from test_hub import write
 
 COMMAND = [sys.executable, "-m", "bert_jax"]
 

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from tiny_training import Batches, tiny
 
 from bert_jax import api
 from bert_jax.errors import BertJaxError
@@ -21,6 +20,7 @@ from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import initial_state
 from bert_jax.train.step import make_step
 from runs import leaves
+from tiny_training import Batches, tiny
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from on_eight_devices import MESHES, MORE_MESHES
 
 HERE = Path(__file__).parent

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tiny_training import tiny
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.directory import Layout
@@ -17,6 +16,7 @@ from bert_jax.train.rules import by_rule, decide, named
 from bert_jax.train.schedule import rate_at
 from bert_jax.train.sharding import AXES, PARAMETERS, check_batch, make_mesh, parameter_shardings
 from bert_jax.train.state import abstract_state, fresh_params
+from tiny_training import tiny
 
 
 def rates(steps, **changes):

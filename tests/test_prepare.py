@@ -13,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-import corpora
 import numpy as np
 import pyarrow
 import pytest
 import zstandard
 from pyarrow import parquet
 
+import corpora
 from bert_jax.cli import main
 from bert_jax.data import duplicates
 from bert_jax.data.corpus import Corpus

@@ -5,11 +5,11 @@ The bounds have power: each of the last tests breaks one thing and must see the 
 
 import random
 
-import corpora
 import numpy as np
-import published
 import pytest
 
+import corpora
+import published
 from bert_jax.data import masking, pairs
 from bert_jax.data.config import DataConfig
 from bert_jax.data.corpus import Corpus

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from seeded import seeded_batch, seeded_tensors
 
 from bert_jax import losses
 from bert_jax.api import load
 from bert_jax.hub.directory import published_tensors
+from seeded import seeded_batch, seeded_tensors
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+
 import runs
 from runs import STEPS, assert_same_end, command, finished, killed, last_step, lines, started
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_hub import write
-from test_real_weights import MINILM, varied_texts
 
 import bert_jax
 from bert_jax.errors import BertJaxError
+from test_hub import write
+from test_real_weights import MINILM, varied_texts
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 

@@ -5,13 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from test_reference import inputs, masked_lm_labels
-from tiny_training import Batches, tiny
 
 from bert_jax.hub import directory as hub
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import initial_state
 from bert_jax.train.step import make_step
+from test_reference import inputs, masked_lm_labels
+from tiny_training import Batches, tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

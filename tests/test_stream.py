@@ -6,11 +6,11 @@ import subprocess
 import sys
 import time
 
-import corpora
 import numpy as np
-import published
 import pytest
 
+import corpora
+import published
 from bert_jax.data.config import DataConfig
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.masking import Masking

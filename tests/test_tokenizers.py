@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from vocabularies import ADVERSARIAL, SENTENCES, bytepair, sentencepiece, wordpiece, write_json
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
+from vocabularies import ADVERSARIAL, SENTENCES, bytepair, sentencepiece, wordpiece, write_json
 
 KINDS = {
     "uncased": wordpiece,

@@ -1,10 +1,10 @@
 """Tokenizers against those of `transformers`: same ids and offsets, also from the files we save."""
 
 import pytest
-from vocabularies import ADVERSARIAL, SENTENCES, TEXTS, bytepair, sentencepiece, wordpiece, write_json
 
 from bert_jax.bench.tokenizers import compare, google_albert, transformers_on
 from bert_jax.text.directory import open_tokenizer
+from vocabularies import ADVERSARIAL, SENTENCES, TEXTS, bytepair, sentencepiece, wordpiece, write_json
 
 transformers = pytest.importorskip("transformers")
 

@@ -7,10 +7,10 @@ import zipfile
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from test_hub import edit_config, equal, refusal, write
 
 from bert_jax.api import load
 from bert_jax.hub import torch_pickle
+from test_hub import edit_config, equal, refusal, write
 
 torch = pytest.importorskip("torch")
 

@@ -1,14 +1,14 @@
 """Training small enough for tests: a model of one or two layers on batches that are a function of their number."""
 
 import numpy as np
-from corpora import ENTRIES
-from seeded import seeded_batch
 
 from bert_jax.data.config import DataConfig
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig
 from bert_jax.tasks.pretrain import Config, Pretraining
 from bert_jax.text.wordpiece import WordPiece
+from corpora import ENTRIES
+from seeded import seeded_batch
 
 LENGTH, TARGETS = 20, 3
 
