@@ -10,32 +10,20 @@ What a step sees: `bert-jax inspect --config configs/pretrain.py:base --config.d
 from ml_collections import ConfigDict
 
 from bert_jax.errors import BertJaxError, nearest
-
-# Layers and width as published; heads are 64 wide, the feed-forward four times the width.
-SIZES = {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
-}
+from bert_jax.models.config import EncoderConfig
 
 
 def get_config(names: str = "base") -> ConfigDict:
     size, *recipes = names.split(",")
-    if size not in SIZES:
-        raise BertJaxError(f'configs/pretrain.py has no size "{size}"; {nearest(size, SIZES)}')
-    layers, width = SIZES[size]
+    model = EncoderConfig.named(size)
     config = ConfigDict()
     config.task = "pretrain"
     config.seed = 0
-    config.steps = (
-        1_000_000  # 40 passes over Wikipedia and books; 4 days on 16 TPU chips for base, on 64 for large
-    )
+    # 40 passes over Wikipedia and books; in 2018, 4 days on 16 TPU chips for base, and on 64 for large.
+    config.steps = 1_000_000
     # Adam at 1e-4 after 10,000 steps of warm-up, linear decay, and all else that is not said here: tasks/config.py.
     config.model = ConfigDict(
-        {"layers": layers, "hidden_size": width, "heads": width // 64, "feed_forward": 4 * width}
+        {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
     )
     config.data = ConfigDict(
         {

@@ -1,9 +1,4 @@
-"""`bert-jax bench input`: from a prepared corpus to NumPy batches, and how many chips that would feed.
-
-FLOPs of a row, forward and backward, are 6 x (L x layers x (4 H^2 + 2 H F + 2 L H) + K x (H^2 + H V)), a
-multiply and an add counted as two: projections and feed-forward, the attention products, and the masked-word
-head at K targets.
-"""
+"""`bert-jax bench input`: from a prepared corpus to NumPy batches, and how many chips that would feed."""
 
 import time
 
@@ -11,9 +6,9 @@ from bert_jax.data.config import DataConfig
 from bert_jax.data.prepare import cores
 from bert_jax.data.stream import Stream
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.cost import pre_training_flops
+from bert_jax.pod.chips import PEAKS
 
-# Dense bfloat16 FLOP/s of a chip, as their makers state them.
-CHIPS = {"TPU v4": 275e12, "TPU v5e": 197e12, "TPU v5p": 459e12, "TPU v6e": 918e12, "NVIDIA H200": 989e12}
 SHARE = 0.5  # of the peak that a well-kept training step reaches
 KINDS = (
     ("next sentence, tokens", {}),
@@ -36,9 +31,11 @@ def report(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
         stream(corpus, lengths[-1], batch, {}).batch(1_000_000)
         lines.append(f"step 1,000,000 from a standing start, {state}: {time.perf_counter() - begun:.2f} s")
     lines.append(f"the first line feeds this many chips at {SHARE:.0%} of their peak (base, large):")
-    for chip, peak in CHIPS.items():
+    for chip, peak in PEAKS.items():
         fed = (
-            " / ".join(f"{found * flops(size, length) / (SHARE * peak):,.0f}" for size in ("base", "large"))
+            " / ".join(
+                f"{found * row_flops(size, length) / (SHARE * peak):,.0f}" for size in ("base", "large")
+            )
             for found, length in zip(first, lengths, strict=True)
         )
         lines.append(f"  {chip:<26}" + "".join(f"{each:>20}" for each in fed))
@@ -60,8 +57,5 @@ def stream(corpus: str, length: int, batch: int, changes: dict) -> Stream:
     return Stream(config, seed=0, steps=1_000_000)
 
 
-def flops(size: str, length: int) -> float:
-    model = EncoderConfig.named(size)
-    width, targets = model.hidden_size, DataConfig().targets(length)
-    layer = 4 * width**2 + 2 * width * model.feed_forward + 2 * length * width
-    return 6 * (length * model.layers * layer + targets * (width**2 + width * model.vocab_size))
+def row_flops(size: str, length: int) -> float:
+    return pre_training_flops(EncoderConfig.named(size), 1, length, DataConfig().targets(length))
