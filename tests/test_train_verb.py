@@ -1,0 +1,90 @@
+"""`bert-jax train`: what a person gets wrong is told in one line, before anything is computed."""
+
+import pytest
+
+import runs
+from bert_jax import config as configs
+from bert_jax.cli import main
+from bert_jax.tasks import pretrain
+from bert_jax.train.workdir import Workdir
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return runs.small_corpus(tmp_path_factory.mktemp("verb"))
+
+
+def told(capsys, corpus, workdir, *flags) -> str:
+    settings = runs.command(corpus, workdir)[3:]
+    code = main([*settings, *flags])
+    said = capsys.readouterr()
+    assert code == 1, said
+    assert said.err.count("\n") == 1, said.err
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("optimizer.rat=1", 'nothing reads config key optimizer.rat; did you mean "rate"?'),
+        ("optimiser.rate=1", 'nothing reads config key optimiser; did you mean "optimizer"?'),
+        ("mesh.data=x", "mesh.data"),
+        ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
+        ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
+        ("mesh.data=3", "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 does not divide 1 devices"),
+        ("mesh.accumulate=3", "a batch of 8 rows does not divide over 1 devices in 3 microbatches"),
+        ("model.vocab_size=77", "model.vocab_size is 77 and the tokenizer of the corpus has 1000 entries"),
+        ("model.max_positions=16", "set --config.model.max_positions=24"),
+        ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),
+        ("first_step=5", "first_step=5 needs a model directory to go on from"),
+        ("steps=0", "steps must be more than 0, not 0"),
+    ],
+)
+def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
+    assert said in told(capsys, corpus, tmp_path / "run", f"--config.{flag}")
+    assert not (tmp_path / "run").exists(), "nothing is begun"
+
+
+def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text('def get_config():\n    return {"task": "pretrain", "optimizer": {"warm_up": 3}}\n')
+    assert main(["train", "--config", str(path), "--workdir", str(tmp_path / "run")]) == 1
+    assert 'nothing reads config key optimizer.warm_up; did you mean "warmup"?' in capsys.readouterr().err
+
+
+def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
+    workdir = tmp_path / "run"
+    spec, *flags = runs.command(corpus, workdir)[5:]
+    overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
+    config = configs.load(spec, overrides, pretrain.Config)
+    task, data = pretrain.open(config)
+    begun = Workdir(workdir)
+    begun.claim()
+    begun.begin(config, data, task.layout)
+    begun.close()
+    other = tmp_path / "other"
+    other.mkdir()
+    said = told(capsys, runs.small_corpus(other, seed=6), workdir)
+    assert f"{workdir} was begun with other data: corpus 0 was" in said
+    assert "put them back, or name another --workdir" in said
+
+
+def test_recipes_of_the_config_file():
+    spec = f"{runs.ROOT}/configs/pretrain.py"
+    base = configs.load(f"{spec}:base", [], pretrain.Config)
+    # The numbers of the paper.
+    assert (base.data.batch, base.steps, base.data.lengths) == (256, 1_000_000, (128, 512))
+    optimizer = base.optimizer
+    assert (optimizer.name, optimizer.rate, optimizer.warmup, optimizer.weight_decay) == (
+        "adam",
+        1e-4,
+        10_000,
+        0.01,
+    )
+    assert (optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.clip) == (0.9, 0.999, 1e-6, 1.0)
+    assert optimizer.schedule == "linear"
+    assert configs.load(f"{spec}:large", [], pretrain.Config).model.layers == 24
+    roberta = configs.load(f"{spec}:base,roberta", [], pretrain.Config)
+    assert pretrain.Pretraining.of(roberta).layout.heads == ("mlm",)
+    assert (roberta.data.batch, roberta.optimizer.beta2) == (8192, 0.98)
+    assert configs.load(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
