@@ -9,13 +9,13 @@ from jax.experimental import multihost_utils
 class Stop:
     """While open, SIGTERM and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
-    SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
     def __init__(self):
         self.signal: signal.Signals | None = None
+        # Of several processes JAX itself catches the SIGTERM of one, and lets all agree on the step to stop at.
+        self.caught = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()
 
     def __enter__(self):
-        self._before = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
+        self._before = {number: signal.signal(number, self._receive) for number in self.caught}
         return self
 
     def __exit__(self, *_):
