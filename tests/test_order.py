@@ -1,0 +1,51 @@
+"""The package reads top to bottom: a file imports only what stands above it."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "bert_jax"
+ORDER = (
+    "errors", "files", "config", "host_tensorflow",
+    "text", "data", "models", "hub", "losses", "batching", "streaming", "tasks", "train", "pod", "report",
+    "api", "lines", "bench", "run", "cli", "__main__",
+)  # fmt: skip
+
+
+def imports(file: Path) -> set[str]:
+    """Modules of the package that a file imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.removeprefix("bert_jax.") for name in found if name.startswith("bert_jax.")}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_every_room_stands_in_the_order():
+    assert {room(path) for path in PACKAGE.rglob("*.py")} - {"__init__"} == set(ORDER)
+
+
+def test_a_file_imports_only_what_stands_above_it():
+    upward = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in PACKAGE.rglob("*.py")
+        if room(path) != "__init__"
+        for name in imports(path)
+        if name.split(".")[0] in ORDER and ORDER.index(name.split(".")[0]) > ORDER.index(room(path))
+    ]
+    assert not upward
+
+
+def test_the_loop_knows_no_task_by_name():
+    of_tasks = {
+        name
+        for path in (PACKAGE / "train").glob("*.py")
+        for name in imports(path)
+        if name.startswith("tasks.")
+    }
+    assert {name.split(".")[1] for name in of_tasks} == {"config", "contract"}
