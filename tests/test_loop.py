@@ -229,6 +229,19 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path):
         train(task, Batches(), config, tmp_path / "file/run")
 
 
+def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
+    task, config = tiny(log_profile=17)
+    train(task, Batches(), config, tmp_path)
+    assert list((tmp_path / "profile").rglob("*.xplane.pb")), "also where the run ends within the profile"
+    from tensorflow.compat.v1.train import summary_iterator
+
+    (events,) = tmp_path.glob("events.*")
+    found = {
+        (event.step, value.tag) for event in summary_iterator(str(events)) for value in event.summary.value
+    }
+    assert {(3, "train/loss"), (20, "heldout/mlm_accuracy"), (18, "train/tokens_per_second")} <= found
+
+
 def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
     assert export(whole, tmp_path / "newest") == 20
     assert export(whole, tmp_path / "older", 10) == 10

@@ -65,6 +65,7 @@ class Run:
         self.window = Window()
         self.heldout: dict = {}
         self.pending: dict | None = None  # what the last step measured, still on the devices
+        self.tracing = False
         self.waited = 0.0  # seconds for batches, since the last line
         self.mark = time.perf_counter()
         self.evaluation = make_evaluation(task, config, mesh)
@@ -105,6 +106,7 @@ class Run:
                     self.save()
                 self.heldout = {}  # was of this step
                 if due or asked:
+                    self.trace(ends=True)
                     return due
                 self.trace()
                 batch = self.next(feed)
@@ -199,14 +201,16 @@ class Run:
         position = {"step": self.step, "rows": rows, "window": self.window.sums, "heldout": self.heldout}
         self.checkpoints.save(self.step, self.state, position)
 
-    def trace(self) -> None:
+    def trace(self, ends: bool = False) -> None:
+        """Begins the profile that the config asks for, and ends it some steps later or when the run ends."""
         first = self.config.log.profile
-        if first >= 0 and self.step in (first, first + PROFILED):
+        if not self.tracing and self.step == first:
+            jax.profiler.start_trace(str(self.workdir.profile))
+            self.tracing = True
+        elif self.tracing and (ends or self.step >= first + PROFILED):
             jax.block_until_ready(self.state)
-            if self.step == first:
-                jax.profiler.start_trace(str(self.workdir.profile))
-            else:
-                jax.profiler.stop_trace()
+            jax.profiler.stop_trace()
+            self.tracing = False
 
     def finish(self, finished: bool) -> None:
         self.checkpoints.finish()
