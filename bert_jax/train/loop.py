@@ -77,6 +77,7 @@ class Run:
             print(text, flush=True)
 
     def resume(self, params: Callable[[], dict] | None) -> None:
+        self.say(self.description())
         newest = self.checkpoints.newest()
         if newest is None:
             self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
@@ -89,6 +90,18 @@ class Run:
         self.begun_at = self.step
         quiet = jax.process_index() > 0
         self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
+
+    def description(self) -> str:
+        """What runs where; the batch of a step, and what a device takes of it at once."""
+        params = abstract_state(self.task, self.config, self.mesh).params
+        axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
+        shares = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
+        accumulate = self.config.mesh.accumulate
+        return (
+            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {self.mesh.size} "
+            f"{self.mesh.devices.flat[0].device_kind} ({axes}); global batch {self.data.batch} = {shares} shares x "
+            f"{accumulate} microbatches x {self.data.batch // shares // accumulate} rows"
+        )
 
     def go(self, stop: Stop) -> bool:
         config = self.config
@@ -221,7 +234,7 @@ class Run:
             hub.save(self.workdir.model, self.task.layout, params, self.data.tokenizer)
             self.say(f"the model is in {self.workdir.model}")
         else:
-            self.say(f"stopped at step {self.step:,}, which is saved; the same command goes on from there")
+            self.say(f"stopped at step {self.step:,}; the same command goes on from there")
 
     def close(self) -> None:
         if self.log:

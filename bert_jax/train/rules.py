@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.errors import BertJaxError
@@ -34,7 +33,3 @@ def by_rule(
     """A tree like `params` of what the rules decide for each, or of `use(decided, parameter)`."""
     flat = {name: use(decide(rules, name, about), leaf) for name, leaf in named(params).items()}
     return unflatten_dict(flat, sep="/")
-
-
-def sizes(params: dict) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
