@@ -40,9 +40,7 @@ class Log:
             return
         forget(path, step)
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-        from tensorboardX import SummaryWriter
-
-        self._events = SummaryWriter(str(directory), purge_step=step + 1)
+        self._events = event_writer(directory, purge_step=step + 1)
         self._bar = tqdm(total=steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
         self._since = time.perf_counter()
 
@@ -81,6 +79,20 @@ class Log:
             self._bar.close()
             self._file.close()
             self._events.close()
+
+
+def event_writer(directory: Path, purge_step: int):
+    """A writer of TensorBoard events, whose viewer forgets what a run before wrote from `purge_step` on."""
+    # tensorboardX imports torch where it finds it: seconds and hundreds of megabytes that no event needs.
+    hidden = "torch" not in sys.modules
+    if hidden:
+        sys.modules["torch"] = None
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if hidden:
+            del sys.modules["torch"]
+    return SummaryWriter(str(directory), purge_step=purge_step)
 
 
 BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait", "hours_left")
