@@ -114,8 +114,8 @@ class Checkpoints:
             self._writer.wait_until_finished()
             if jax.process_index() == 0:
                 manifest.write(self._path(step), position)
-                self._failure = None
                 self._tidy()
+            self._failure = None
         except Exception as error:  # as in save
             self._failed(step, error)
 
