@@ -8,8 +8,8 @@ import argparse
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
+from contextlib import contextmanager
 
 from bert_jax import __version__
 from bert_jax.errors import BertJaxError, nearest
@@ -382,14 +382,31 @@ def parser_of(name: str) -> tuple[Parser, Run]:
     return parser, declare(parser)
 
 
-def again_if_swallowed(unraisable) -> None:
-    """JAX hooks a function into garbage collection, where Python drops a Ctrl-C that happens to arrive then."""
-    if unraisable.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(unraisable)
-        return
-    # From another thread and a moment later: raised here and now, it would be dropped as well.
-    again = (threading.main_thread().ident, signal.SIGINT)
-    threading.Timer(0.01, signal.pthread_kill, again).start()
+@contextmanager
+def interruptible():
+    """While open, a Ctrl-C is raised again every other second until it is heard.
+
+    Python drops an exception that arrives in a callback of the garbage collector, where JAX has one, and compiled
+    libraries may drop one that arrives in theirs.
+    """
+
+    def interrupt(number, frame):
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        raise KeyboardInterrupt
+
+    def tell(unraisable):
+        if unraisable.exc_type is not KeyboardInterrupt:
+            sys.__unraisablehook__(unraisable)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
+    sys.unraisablehook = tell
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = sys.__unraisablehook__
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -409,10 +426,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     parser, run = parser_of(argv[0])
     args = parser.parse_args(argv[1:])
-    sys.unraisablehook = again_if_swallowed
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # a user sees our lines, not TensorFlow's
     try:
-        run(args)
+        with interruptible():
+            run(args)
     except BertJaxError as error:
         if args.debug:
             raise

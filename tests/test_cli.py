@@ -1,5 +1,8 @@
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -55,6 +58,24 @@ def test_ctrl_c_is_quiet(monkeypatch, capsys):
     monkeypatch.setattr("bert_jax.hub.info.report", interrupted)
     assert cli.main(["info", "."]) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_ctrl_c_that_is_swallowed_is_raised_again(monkeypatch):
+    heard = []
+
+    def deaf(*_, **__):
+        for _ in range(2):
+            try:
+                os.kill(os.getpid(), signal.SIGINT) if not heard else time.sleep(10)
+            except KeyboardInterrupt:
+                heard.append(time.monotonic())
+        time.sleep(10)
+
+    monkeypatch.setattr("bert_jax.hub.info.report", deaf)
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["info", "."]) == 130
+    assert len(heard) == 2 and heard[1] - heard[0] < 5
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_errors_of_ours_only_are_made_short(monkeypatch):
