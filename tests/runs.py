@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -112,9 +111,9 @@ def being_written(workdir: Path) -> bool:
     )
 
 
-def killed(arguments: list[str], workdir: Path, cache: Path, writing: bool, rng: random.Random) -> bool:
-    """Starts, kills after some more steps, and says whether a checkpoint was being written then."""
-    target = last_step(workdir) + rng.randint(1, STEPS // 8)
+def killed(arguments: list[str], workdir: Path, cache: Path, writing: bool, steps: int) -> bool:
+    """Starts, kills when so many more steps are done, and says whether a checkpoint was being written then."""
+    target = last_step(workdir) + steps
     process = started(arguments, cache)
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:

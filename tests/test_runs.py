@@ -32,9 +32,10 @@ def killed_and_finished(place, corpus, workdir, kills, seed):
     """How many of the kills fell into the writing of a checkpoint."""
     rng = random.Random(seed)
     arguments = command(corpus, workdir)
-    interrupted = sum(
-        killed(arguments, workdir, place / "cache", writing=n % 2 == 0, rng=rng) for n in range(kills)
-    )
+    interrupted = 0
+    for n in range(kills):
+        steps = rng.randint(1, STEPS // (2 * kills))
+        interrupted += killed(arguments, workdir, place / "cache", writing=n % 2 == 0, steps=steps)
     finished(arguments, place / "cache")
     return interrupted
 
