@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 extra=${1:-}
 python=${PYTHON:-}
 if [ -z "$python" ]; then
-  for candidate in python3.12 python3.11 python3; do
+  for candidate in python3.11 python3.12 python3; do
     if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
       python=$candidate
       break
