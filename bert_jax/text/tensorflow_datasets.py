@@ -1,11 +1,38 @@
-"""Texts of a TensorFlow Datasets split, `tfds:NAME/CONFIG:SPLIT`."""
+"""Texts and rows of a TensorFlow Datasets split, `tfds:NAME/CONFIG:SPLIT`."""
 
 from collections.abc import Iterator
+
+import numpy as np
 
 from bert_jax.errors import BertJaxError, nearest
 
 
 def texts(name: str, column: str) -> Iterator[str]:
+    features, raw = split_of(name, column)
+    for row in raw:
+        value = row[column]
+        yield value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+
+
+def rows(name: str) -> Iterator[dict]:
+    """In plain Python values; a class is its name, and None where it is hidden (-1), as in GLUE's test splits."""
+    features, raw = split_of(name)
+    for number, row in enumerate(raw, 1):
+        try:
+            yield plain(row, features)
+        except UnicodeDecodeError as error:
+            raise BertJaxError(f"{name} row {number} is not UTF-8; leave it out of the split") from error
+
+
+def class_names(name: str) -> dict[str, tuple[str, ...]]:
+    """Of the columns that hold classes, the names in the order of their numbers."""
+    features, _ = split_of(name)
+    named = {column: getattr(inner(feature), "names", None) for column, feature in features.items()}
+    return {column: tuple(names) for column, names in named.items() if names}
+
+
+def split_of(name: str, column: str | None = None):
+    """(features, rows as they are stored)"""
     import tensorflow_datasets as tfds
 
     from bert_jax.host_tensorflow import tf  # noqa: F401, keeps TensorFlow off the accelerator
@@ -18,11 +45,12 @@ def texts(name: str, column: str) -> Iterator[str]:
     try:
         builder = tfds.builder(dataset)
         builder.download_and_prepare()
+        features = builder.info.features
         if split not in builder.info.splits and "[" not in split:
             raise BertJaxError(f'{name}: no split "{split}"; {nearest(split, builder.info.splits)}')
-        if column not in builder.info.features:
-            raise BertJaxError(f'{name} has no column "{column}"; {nearest(column, builder.info.features)}')
-        rows = tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False))
+        if column is not None and column not in features:
+            raise BertJaxError(f'{name} has no column "{column}"; {nearest(column, features)}')
+        return features, tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False))
     except BertJaxError:
         raise
     except Exception as error:
@@ -30,6 +58,22 @@ def texts(name: str, column: str) -> Iterator[str]:
         raise BertJaxError(
             f"{name} cannot be read ({(str(error) or repr(error)).splitlines()[0]})"
         ) from error
-    for row in rows:
-        value = row[column]
-        yield value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+
+
+def inner(feature):
+    """What a sequence is made of; anything else is its own."""
+    return getattr(feature, "feature", feature)
+
+
+def plain(value, feature):
+    feature = inner(feature)
+    if isinstance(value, dict):
+        return {name: plain(part, feature[name]) for name, part in value.items()}
+    if isinstance(value, list | np.ndarray):
+        return [plain(part, feature) for part in value]
+    names = getattr(feature, "names", None)
+    if names:
+        return names[value] if value >= 0 else None
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return value.item() if isinstance(value, np.generic) else value

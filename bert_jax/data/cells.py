@@ -1,0 +1,147 @@
+"""What a cell of a table holds, as a text, a label, tags or answers; or one line that says why it is none."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from bert_jax.errors import BertJaxError, nearest
+
+
+def cell(where: str, row, column: str):
+    if not isinstance(row, Mapping) or column not in row:
+        # A first row taken for a header may be long.
+        known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
+        raise BertJaxError(f'{where} has no column "{column}"; {nearest(column, known)}')
+    return row[column]
+
+
+def evident(where: str, row: Mapping, names: Iterable[str], what: str) -> str:
+    found = next((name for name in names if name in row), None)
+    if found is None:
+        raise BertJaxError(
+            f"{where}: which column holds the {what}? {nearest('', [name[:40] for name in row])}"
+        )
+    return found
+
+
+def text_in(where: str, row: Mapping, column: str) -> str:
+    value = cell(where, row, column)
+    if value is not None and not isinstance(value, str):
+        raise BertJaxError(f'{where}: column "{column}" holds {kind_of(value)}, not text; name another')
+    return value or ""
+
+
+def blank(where: str, column: str) -> BertJaxError:
+    return BertJaxError(f'{where}: column "{column}" is empty; fill it in or leave the row out')
+
+
+def name_in(where: str, row: Mapping, column: str) -> str:
+    """An id, or what a document is called."""
+    value = cell(where, row, column) if column else ""
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise BertJaxError(f'{where}: column "{column}" holds {kind_of(value)}, not a name or number')
+    return str(value)
+
+
+def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
+    """None where there is no label, and there need not be one."""
+    value = cell(where, row, column) if need_label else row.get(column)
+    if value is None or (isinstance(value, str) and not value.strip() and not may_be_blank):
+        if need_label:
+            raise BertJaxError(f'{where}: no label in column "{column}"; fill it in or leave the row out')
+        return None
+    return value
+
+
+class Classes:
+    """Classes as text, whether they stand as text or as numbers, but not as both."""
+
+    def __init__(self):
+        self.first: dict[type, tuple[str, object]] = {}  # where each type was met, and what
+
+    def __call__(self, where: str, value) -> str:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, float):
+            raise BertJaxError(f'{where} holds {value}, which is no class; labels of kind "number" are such')
+        if not isinstance(value, str | int):
+            raise BertJaxError(f"{where} holds {kind_of(value)}, not a class")
+        if type(value) not in self.first:
+            self.first[type(value)] = where, value
+        if len(self.first) > 1:
+            (there, one), (here, other) = self.first.values()
+            raise BertJaxError(
+                f"{here}: mixed label types, {other!r} is {kind_of(other)} but {one!r} of {there} is {kind_of(one)}; "
+                "write all of them alike"
+            )
+        return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+def several_in(where: str, value, separator: str, of: Classes) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [part for part in value.split(separator) if part.strip()]
+    return tuple(dict.fromkeys(of(where, one) for one in listed(where, value)))
+
+
+def number_in(where: str, value) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise BertJaxError(f"{where} holds {value!r}, not a number; correct it or leave the row out")
+    return number
+
+
+def listed(where: str, value) -> Sequence:
+    """A list, or a text as the list of its words."""
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list | tuple):
+        raise BertJaxError(f"{where} holds {kind_of(value)}, not a list")
+    return value
+
+
+def words_in(where: str, value) -> tuple[str, ...]:
+    words = listed(where, value)
+    for number, word in enumerate(words, 1):
+        if not isinstance(word, str) or not word.strip():
+            raise BertJaxError(f"{where}: {word!r}, number {number} of its list, is no word")
+    if not words:
+        raise BertJaxError(f"{where} holds no word; leave the row out")
+    return tuple(words)
+
+
+def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
+    """Of SQuAD's list of answers, or of the `datasets` library's lists of their texts and starts."""
+    if isinstance(value, Mapping):
+        texts, starts = (cell(where, value, name) for name in ("text", "answer_start"))
+        if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
+            raise BertJaxError(f"{where}: text and answer_start of its answers should be lists of one length")
+    elif isinstance(value, list):
+        texts, starts = ([cell(where, one, name) for one in value] for name in ("text", "answer_start"))
+    else:
+        raise BertJaxError(
+            f'{where}: its answers are {kind_of(value)}, not {{"text": [...], "answer_start": [...]}}'
+        )
+    if impossible is not None and bool(impossible) == bool(texts):
+        raise BertJaxError(
+            f"{where} has is_impossible {str(bool(impossible)).lower()} and {len(texts)} answers; correct one of them"
+        )
+    for text, start in zip(texts, starts, strict=True):
+        if not isinstance(text, str) or not text.strip() or type(start) is not int:
+            raise BertJaxError(
+                f"{where}: an answer is a text and the character it starts at, not {text!r}, {start!r}"
+            )
+        if start < 0 or not passage.startswith(text, start):
+            places = [found.start() for found in re.finditer(re.escape(text), passage)]
+            closest = min(places, key=lambda place: abs(place - start), default=None)
+            hint = "nor anywhere else in it" if closest is None else f"but at {closest}; correct answer_start"
+            raise BertJaxError(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
+    return tuple(zip(starts, texts, strict=True))
+
+
+def kind_of(value) -> str:
+    names = {str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing",
+             list: "a list", dict: "an object"}  # fmt: skip
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,66 @@
+"""GLUE's nine tasks as one table.
+
+It says what `tfds:glue/NAME:SPLIT` holds, and the .tsv files in the folders in which GLUE gives them out, such as
+CoLA/train.tsv and SST-2/dev.tsv.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_jax.errors import BertJaxError, nearest
+
+
+@dataclass(frozen=True)
+class Task:
+    folder: str  # of the .tsv files
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]  # in GLUE's order; a number has none
+    metrics: tuple[str, ...]
+    label: str = "label"
+    # Where the .tsv files have other columns than tfds.
+    tsv_texts: tuple[str, ...] = ()
+    tsv_label: str = ""
+    heldout: tuple[str, ...] = ("validation",)
+
+    @property
+    def kind(self) -> str:
+        return "classes" if self.labels else "number"
+
+
+SENTENCES = ("sentence1", "sentence2")
+TASKS = {
+    "cola": Task("CoLA", ("sentence",), ("unacceptable", "acceptable"), ("matthews",), tsv_texts=("3",), tsv_label="1"),
+    "sst2": Task("SST-2", ("sentence",), ("negative", "positive"), ("accuracy",)),
+    "mrpc": Task("MRPC", SENTENCES, ("not_equivalent", "equivalent"), ("f1", "accuracy"),
+                 tsv_texts=("#1 String", "#2 String"), tsv_label="Quality"),
+    "stsb": Task("STS-B", SENTENCES, (), ("pearson", "spearman"), tsv_label="score"),
+    "qqp": Task("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), ("f1", "accuracy"),
+                tsv_label="is_duplicate"),
+    "mnli": Task("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"), ("accuracy",),
+                 tsv_texts=SENTENCES, tsv_label="gold_label", heldout=("validation_matched", "validation_mismatched")),
+    "qnli": Task("QNLI", ("question", "sentence"), ("entailment", "not_entailment"), ("accuracy",)),
+    "rte": Task("RTE", SENTENCES, ("entailment", "not_entailment"), ("accuracy",)),
+    "wnli": Task("WNLI", SENTENCES, ("not_entailment", "entailment"), ("accuracy",)),
+}  # fmt: skip
+
+
+def task_of(spec: str) -> Task | None:
+    """The task whose data `spec` names."""
+    if spec.startswith("tfds:glue/"):
+        name = spec.removeprefix("tfds:glue/").partition(":")[0]
+        if name not in TASKS:
+            raise BertJaxError(f"{spec} is none of GLUE's nine tasks; {nearest(name, TASKS)}")
+        return TASKS[name]
+    path = Path(spec)
+    if ".tsv" not in path.suffixes:
+        return None
+    return next((task for task in TASKS.values() if task.folder == path.absolute().parent.name), None)
+
+
+def columns_of(spec: str, task: Task) -> tuple[tuple[str, ...], str]:
+    """(of the texts, of the label)"""
+    if spec.startswith("tfds:"):
+        return task.texts, task.label
+    # CoLA alone has no header, but for its test.tsv.
+    headed = Path(spec).name.startswith("test") and task.folder == "CoLA"
+    return (not headed and task.tsv_texts) or task.texts, task.tsv_label or task.label
