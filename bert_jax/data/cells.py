@@ -19,7 +19,8 @@ def evident(where: str, row: Mapping, names: Iterable[str], what: str) -> str:
     found = next((name for name in names if name in row), None)
     if found is None:
         raise BertJaxError(
-            f"{where}: which column holds the {what}? {nearest('', [name[:40] for name in row])}"
+            f"{where}: which column holds the {what}? {nearest('', [name[:40] for name in row])}; "
+            "name it, by its number where the file has no header"
         )
     return found
 
@@ -62,10 +63,10 @@ class Classes:
     def __call__(self, where: str, value) -> str:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, float):
+        if isinstance(value, float) and math.isfinite(value):
             raise BertJaxError(f'{where} holds {value}, which is no class; labels of kind "number" are such')
         if not isinstance(value, str | int):
-            raise BertJaxError(f"{where} holds {kind_of(value)}, not a class")
+            raise BertJaxError(f"{where} holds {value if value != value else kind_of(value)}, not a class")
         if type(value) not in self.first:
             self.first[type(value)] = where, value
         if len(self.first) > 1:

@@ -342,8 +342,8 @@ def check(examples: Sequence[Example], labels: Sequence[str], kind: str) -> None
 def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[list[Example], list[Example]]:
     """(to train on, held out): a `share` of the documents, every kind of them as far as can be.
 
-    Without documents, equal texts stay together. In the order of the rarest label they have (or their number, or whether
-    they have an answer) and of their size, one is drawn from each run of neighbours.
+    Without documents, equal texts stay together. In the order of the rarest label they have (or their number, or
+    whether they have an answer) and of their size, one is drawn from each run of neighbours.
     """
     groups: dict = {}
     for example in examples:
