@@ -24,7 +24,17 @@ ODD = [
     "ﷺ",
 ]
 LISTS = [*(sentence.split() for sentence in vocabularies.SENTENCES), ODD, ["\x00"], []]
+
+
+def untrimmed(path):
+    """Byte-level BPE whose offsets have the space before a word in it."""
+    vocabularies.bytepair(path)
+    vocabularies.write_json(path / "tokenizer_config.json", {"trim_offsets": False})
+    return path
+
+
 KINDS = {
+    "untrimmed": untrimmed,
     "wordpiece": vocabularies.wordpiece,
     "bytepair": vocabularies.bytepair,
     "albert": lambda path: vocabularies.sentencepiece(path, "albert"),

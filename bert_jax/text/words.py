@@ -27,8 +27,8 @@ def encode_words(
 ) -> list[list[Windowed]]:
     """Each list of words in as many windows of `max_length` tokens as it needs.
 
-    A word is decided in one window, where it sees most on its poorer side; the ends of the text hide nothing. A word
-    without any token, such as a control character, is decided nowhere.
+    A word is decided in one window, where it sees most on its poorer side. A word without any token, such as a control
+    character, is decided nowhere.
     """
     texts = [joined(words, n) for n, words in enumerate(word_lists)]
     windows = tokenizer.windows(texts, max_length=max_length, overlap=overlap)
@@ -54,9 +54,7 @@ def assigned(words: Sequence[str], windows: Sequence[Encoding], overlap: int) ->
             token = start + position - span.start
             if first.setdefault(word, token) != token:
                 continue
-            before = position - span.start if n else len(span)
-            after = span.stop - 1 - position if n < len(windows) - 1 else len(span)
-            sees = min(before, after)
+            sees = min(position, len(window.ids) - 1 - position)
             if word not in best or sees > best[word][0]:
                 best[word] = (sees, n, position)
         start += len(span) - overlap
