@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.readers import LONGEST_DOCUMENT, OPENERS, expanded, first_line, opened, zstd_errors
+from bert_jax.text.readers import LONGEST_DOCUMENT, OPENERS, expanded, first_line, opened
 
 Row = dict[str, object]
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -68,7 +68,7 @@ def lines(name: str) -> Iterator[str]:
                     raise BertJaxError(
                         f"{name} line {number} is not UTF-8 (its byte {error.start + 1}); convert the file"
                     ) from error
-    except (OSError, EOFError, lzma.LZMAError, *zstd_errors(name)) as error:
+    except (OSError, EOFError, lzma.LZMAError) as error:
         raise BertJaxError(f"{name} cannot be read ({first_line(error)}); fetch it again") from error
 
 

@@ -157,7 +157,7 @@ class Source:
                         )
                     self.read_bytes = start + raw.tell()
                     yield self._decoded(line, f"{name} line {number}").rstrip("\r\n").removeprefix("\ufeff")
-        except (OSError, EOFError, lzma.LZMAError, *zstd_errors(name)) as error:
+        except (OSError, EOFError, lzma.LZMAError) as error:
             raise BertJaxError(f"{name} cannot be read ({first_line(error)}); fetch it again") from error
 
     def _decoded(self, line: bytes, where: str) -> str:
@@ -201,17 +201,10 @@ def opened(name: str, raw):
 
 
 def zstd(raw):
-    import zstandard
+    # Not zstandard's own reader: it takes a file that is cut off for one that ends there.
+    import pyarrow
 
-    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
-
-
-def zstd_errors(name: str) -> tuple[type[Exception], ...]:
-    if not name.endswith(".zst"):
-        return ()
-    import zstandard
-
-    return (zstandard.ZstdError,)
+    return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd"))
 
 
 def first_line(error: Exception) -> str:

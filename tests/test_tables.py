@@ -1,0 +1,125 @@
+"""Rows of files as people write them: with quotes, without a header, with a BOM, compressed, broken."""
+
+import bz2
+import gzip
+import json
+import lzma
+
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from bert_jax.data.tables import class_names, rows
+from bert_jax.errors import BertJaxError
+
+TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]
+
+
+def read(tmp_path, name, content, numbered=False):
+    """(row numbers, rows)"""
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    found = list(rows(str(path), numbered))
+    numbers = [int(where.removeprefix(f"{path} row ")) for where, _ in found]
+    return numbers, [row for _, row in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'text,label\r\n"Zoë said ""no"", twice",1\r\na; b\tc,0\r\n'),
+        ("a.csv", '\ufefftext;label\n"Zoë said ""no"", twice";1\n"a; b\tc";0'),
+        ("a.jsonl", "\n".join(map(json.dumps, TABLE))),
+        ("a.json", json.dumps(TABLE)),
+        ("a.json", json.dumps({"version": 1, "data": TABLE})),
+    ],
+)
+def test_one_table_in_many_forms(tmp_path, name, content):
+    first = 2 if name == "a.csv" else 1
+    assert read(tmp_path, name, content) == ([first, first + 1], TABLE)
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress),
+     ("zst", zstandard.ZstdCompressor().compress)],
+)  # fmt: skip
+def test_compressed(tmp_path, ending, compress):
+    content = compress("\n".join(map(json.dumps, TABLE)).encode())
+    assert read(tmp_path, f"a.jsonl.{ending}", content)[1] == TABLE
+    with pytest.raises(BertJaxError, match="cannot be read .* fetch it again"):
+        read(tmp_path, f"a.jsonl.{ending}", content[:-9])
+
+
+def test_rows_of_csv_are_counted_as_a_spreadsheet_does(tmp_path):
+    numbers, found = read(tmp_path, "a.csv", 'text,label\n"two\nlines",1\n\nlast,0\n')
+    assert numbers == [2, 4] and [row["text"] for row in found] == ["two\nlines", "last"]
+
+
+def test_quotes_are_text_between_tabs(tmp_path):
+    for name in ("a.tsv", "a.txt", "a.csv"):
+        numbers, found = read(tmp_path, name, 'text\tlabel\n" it, said\t1\n"no"\t0\n')
+        assert numbers == [2, 3] and [row["text"] for row in found] == ['" it, said', '"no"'], name
+
+
+def test_columns_by_number(tmp_path):
+    content = "\ufeff1\t702\tA dog.\n0\t705\tNo dog.\tsource\n"
+    numbers, found = read(tmp_path, "a.txt", content, numbered=True)
+    assert numbers == [1, 2] and [(row["0"], row["2"]) for row in found] == [
+        ("1", "A dog."),
+        ("0", "No dog."),
+    ]
+    # pandas writes such a header where columns have no name
+    assert read(tmp_path, "a.csv", "0,1\ngood,1\n", numbered=True) == ([2], [{"0": "good", "1": "1"}])
+
+
+def test_parquet(tmp_path):
+    table = pyarrow.Table.from_pylist(
+        [{"text": "a", "label": 1, "tags": [0, 1]}, {"text": "b", "label": -1, "tags": []}]
+    )
+    parquet.write_table(table, tmp_path / "plain.parquet")
+    assert [row["label"] for _, row in rows(str(tmp_path / "plain.parquet"))] == [1, -1]
+    # as the `datasets` library names classes; -1 is a hidden one
+    features = {
+        "text": {"dtype": "string", "_type": "Value"},
+        "label": {"names": ["neg", "pos"], "_type": "ClassLabel"},
+        "tags": {"feature": {"names": ["O", "I-PER"], "_type": "ClassLabel"}, "_type": "Sequence"},
+    }
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    named = str(tmp_path / "named.parquet")
+    parquet.write_table(table.replace_schema_metadata(metadata), named)
+    assert list(rows(named)) == [
+        (f"{named} row 1", {"text": "a", "label": "pos", "tags": ["O", "I-PER"]}),
+        (f"{named} row 2", {"text": "b", "label": None, "tags": []}),
+    ]
+    assert class_names(named) == {"label": ("neg", "pos"), "tags": ("O", "I-PER")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.csv", "text,label\ngood,1\nbad, very,0\n", "row 3 has 3 columns, not 2; a text with commas"),
+        ("a.csv", "text,label\ngood\n", "row 2 has 1 columns, not 2"),
+        ("a.tsv", "text\tlabel\ngood\tor\t1\n", "row 2 has 3 columns, not 2; a tab in a text?"),
+        ("a.csv", 'text,label\ngood,1\n"bad,0\nnice,1\n', "row 3 has quotes that do not match"),
+        ("a.csv", 'text,label\n"two\nlines",1\n"a" b,0\n', "row 3 has quotes that do not match"),
+        ("a.csv", "text,text\ngood,1\n", "names a column twice"),
+        ("a.csv", b"text,label\ngood,1\nna\xefve,0\n", "line 3 is not UTF-8 .its byte 3"),
+        ("a.jsonl", '{"text": "a"}\n\n{"text": \n', "row 3 is not JSON"),
+        ("a.jsonl", '["a"]\n', "row 1 is no JSON object"),
+        ("a.json", '{"text": "a"}\n{"text": "b"}\n', "Extra data.* call it .jsonl"),
+        ("a.json", '{"text": "a"}', "is no list of JSON objects"),
+        ("a.parquet", "text", "cannot be read as parquet"),
+        ("a.xlsx", "text", "no table known by its ending; known: .csv"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, complaint):
+    with pytest.raises(BertJaxError, match=complaint) as raised:
+        read(tmp_path, name, content)
+    assert name in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(BertJaxError, match="no file at"):
+        list(rows(str(tmp_path / "a.csv")))
