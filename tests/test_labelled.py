@@ -1,0 +1,370 @@
+"""Labelled texts: read as they stand, refused where something is wrong, split without leaks."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.data import glue
+from bert_jax.data.labelled import (
+    Columns,
+    Example,
+    answering,
+    check,
+    classification,
+    known_labels,
+    label_names,
+    split,
+    tagging,
+)
+from bert_jax.errors import BertJaxError
+
+
+def written(tmp_path, name: str, content) -> str:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content if isinstance(content, str) else "\n".join(map(json.dumps, content)), "utf-8")
+    return str(path)
+
+
+def seen(examples):
+    return [(example.text, example.label) for example in examples]
+
+
+# texts
+
+
+def test_columns_by_name_by_number_and_evident(tmp_path):
+    csv = written(tmp_path, "a.csv", "key,text,second,label\n7,good,very,yes\n8,bad,so,no\n")
+    assert classification(csv) == [
+        Example("good", "yes", f"{csv} row 2"),
+        Example("bad", "no", f"{csv} row 3"),
+    ]
+    pair = classification(csv, Columns(text="text", pair="second", id="key"), most=1)
+    assert pair == [Example(("good", "very"), "yes", f"{csv} row 2", "7")]
+    tsv = written(tmp_path, "a.txt", "\ufeff1\tx\tA dog.\tThe dog.\n")
+    assert seen(classification(tsv, Columns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
+    evident = written(tmp_path, "a.jsonl", [{"premise": "a", "hypothesis": "b", "label": 2}])
+    assert seen(classification(evident)) == [(("a", "b"), "2")]
+
+
+def test_labels_of_every_kind(tmp_path):
+    lines = [{"text": "a", "label": True}, {"text": "b", "label": False}]
+    assert [e.label for e in classification(written(tmp_path, "a.jsonl", lines))] == ["true", "false"]
+    lines = [{"text": "a", "labels": [3, 10]}, {"text": "b", "labels": []}]
+    several = classification(written(tmp_path, "a.jsonl", lines), kind="labels")
+    assert [e.label for e in several] == [("3", "10"), ()]
+    assert label_names(several, "labels") == ("3", "10")
+    csv = written(tmp_path, "a.csv", 'text,label\na,"joy, fear"\nb,\n')
+    assert [e.label for e in classification(csv, kind="labels")] == [("joy", "fear"), ()]
+    csv = written(tmp_path, "a.csv", "text,label\na,joy|fear\n")
+    assert classification(csv, Columns(separator="|"), "labels")[0].label == ("joy", "fear")
+    csv = written(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
+    assert [e.label for e in classification(csv, kind="number")] == [4.25, -3.0]
+
+
+def test_data_without_labels(tmp_path):
+    csv = written(tmp_path, "a.csv", "text\na\n")
+    assert classification(csv, need_label=False)[0].label is None
+    words = written(tmp_path, "a.conll", "Ann\nsleeps\n")
+    assert seen(tagging(words, need_label=False)) == [(("Ann", "sleeps"), None)]
+    asked = written(tmp_path, "a.jsonl", [{"question": "Who?", "context": "Ann."}])
+    assert answering(asked, need_label=False)[0].label is None
+
+
+ROW = '{"text": "a", "label": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "kind", "complaint"),
+    [
+        ("a.csv", "txet,label\na,1\n", {"text": "text"}, "classes", 'row 2 has no column "text"; did you mean "txet"'),
+        ("a.csv", "body,label\na,1\n", {}, "classes", "row 2: which column holds the text. known: body, label; name"),
+        ("a.csv", "text,lable\na,1\n", {"label": "label"}, "classes", 'no column "label"; did you mean "lable"'),
+        ("a.csv", "text,stars\na,1\n", {}, "classes", "which column holds the label. known: text, stars"),
+        ("a.csv", "text,label\na,1\n", {"text": "0", "label": "1"}, "classes", "row 1 is a header .text, label"),
+        ("a.jsonl", ROW + '{"label": 1}', {}, "classes", 'row 2 has no column "text"'),
+        ("a.jsonl", ROW + '{"text": 5, "label": 1}', {}, "classes", 'row 2: column "text" holds a number, not text'),
+        ("a.csv", "text,label\na,1\n  ,1\n", {}, "classes", 'row 3: column "text" is empty'),
+        ("a.jsonl", ROW + '{"text": null, "label": 1}', {}, "classes", 'row 2: column "text" is empty'),
+        ("a.tsv", "sentence1\tsentence2\tlabel\na\t\t1\n", {}, "classes", 'row 2: column "sentence2" is empty'),
+        ("a.csv", "text,label\na,\n", {}, "classes", 'row 2: no label in column "label"'),
+        ("a.jsonl", ROW + '{"text": "b", "label": null}', {}, "classes", 'row 2: no label in column "label"'),
+        ("a.jsonl", ROW + '{"text": "b", "label": "1"}', {}, "classes", "row 2.*mixed label types.* 1 of .*row 1"),
+        ("a.jsonl", ROW + '{"text": "b", "label": true}', {}, "classes", "row 2.*mixed label types"),
+        ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.* 0.5, which is no class.*"number"'),
+        ("a.jsonl", ROW + '{"text": "b", "label": [1]}', {}, "classes", "row 2.*holds a list, not a class"),
+        ("a.jsonl", ROW, {}, "labels", "row 1.*holds a number, not a list"),
+        ("a.csv", "text,label\na,nan\n", {}, "number", "row 2.*holds 'nan', not a number"),
+        ("a.jsonl", '{"text": "a", "label": Infinity}', {}, "number", "row 1.*holds inf, not a number"),
+        ("a.csv", "text,label\na,good\n", {}, "number", "row 2.*holds 'good', not a number"),
+        ("a.csv", "text,label,id\na,1,x\nb,0,y\nc,1,x\n", {"id": "id"}, "classes", 'row 4 has the id "x" of .* row 2'),
+        ("a.csv", "text,label\n", {}, "classes", "holds no example"),
+        ("a.csv", "text,label\na,1\n", {}, "class", 'no kind "class" of labels; did you mean "classes"'),
+    ],
+)  # fmt: skip
+def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind, complaint):
+    spec = written(tmp_path, name, content)
+    with pytest.raises(BertJaxError, match=complaint) as raised:
+        classification(spec, Columns(**columns), kind)
+    assert "\n" not in str(raised.value)
+
+
+# GLUE
+
+
+def test_glue_files(tmp_path):
+    cola = written(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tThey "sang.\ngj04\t0\t*\tSang they.\n')
+    assert seen(classification(cola)) == [('They "sang.', "acceptable"), ("Sang they.", "unacceptable")]
+    assert known_labels(cola) == ("unacceptable", "acceptable")
+    test = written(tmp_path, "CoLA/test.tsv", "index\tsentence\n0\tThey sing.\n")
+    assert seen(classification(test, need_label=False)) == [("They sing.", None)]
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    mrpc = written(tmp_path, "MRPC/dev.tsv", header + "1\t5\t6\tA dog.\tOne dog.\n")
+    assert seen(classification(mrpc)) == [(("A dog.", "One dog."), "equivalent")]
+    qqp = written(tmp_path, "QQP/dev.tsv", "id\tquestion1\tquestion2\tis_duplicate\n5\tWhy?\t\t0\n")
+    assert seen(classification(qqp)) == [(("Why?", ""), "not_duplicate")]
+    header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
+    mnli = written(tmp_path, "MNLI/dev_matched.tsv", header + "0\ta\tb\tneutral\tentailment\n")
+    assert seen(classification(mnli)) == [(("a", "b"), "entailment")]
+    stsb = written(tmp_path, "STS-B/dev.tsv", "index\tsentence1\tsentence2\tscore\n0\ta\tb\t3.800\n")
+    assert seen(classification(stsb, kind="number")) == [(("a", "b"), 3.8)]
+    with pytest.raises(BertJaxError, match='kind "number", not "classes"'):
+        classification(stsb)
+    with pytest.raises(BertJaxError, match='none of GLUE.s nine tasks; did you mean "mrpc"'):
+        classification("tfds:glue/mprc:train")
+
+
+def test_glue_is_nine_tasks():
+    assert len(glue.TASKS) == 9
+    assert Counter(len(task.labels) for task in glue.TASKS.values()) == {2: 7, 3: 1, 0: 1}
+
+
+def test_tensorflow_datasets(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    from bert_jax.host_tensorflow import tf  # noqa: F401
+
+    rows = [
+        {"tokens": ["Zoë", "sleeps"], "ner": ["I-PER", "O"], "text": "Zoë sleeps", "label": "zzz", "score": 1.5},
+        {"tokens": ["Yes"], "ner": ["O"], "text": "Yes", "label": -1, "score": -0.5},
+    ]  # fmt: skip
+    answers = [{"text": ["sleeps"], "answer_start": [4]}, {"text": [], "answer_start": []}]
+
+    class MadeUpLabels(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+        pkg_dir_path = tmp_path
+
+        def _info(self):
+            names = tfds.features.ClassLabel
+            features = {
+                "tokens": tfds.features.Sequence(tfds.features.Text()),
+                "ner": tfds.features.Sequence(names(names=["O", "I-PER"])),
+                "text": tfds.features.Text(),
+                "label": names(names=["zzz", "awake"]),
+                "score": tfds.features.Scalar(np.float32),
+                "question": tfds.features.Text(),
+                "answers": tfds.features.Sequence(
+                    {"text": tfds.features.Text(), "answer_start": tfds.features.Scalar(np.int32)}
+                ),
+            }
+            return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, _):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            for i, (row, found) in enumerate(zip(rows, answers, strict=True)):
+                yield i, {**row, "question": "Who?", "answers": found}
+
+    MadeUpLabels(data_dir=tmp_path / "tfds").download_and_prepare()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
+    spec = "tfds:made_up_labels:train"
+    found = classification(spec, Columns("text"), need_label=False)
+    assert sorted((e.text, e.label or "") for e in found) == [("Yes", ""), ("Zoë sleeps", "zzz")]
+    assert known_labels(spec) == ("zzz", "awake") == label_names(found, "classes", known_labels(spec))
+    assert sorted(e.label for e in classification(spec, Columns("text", label="score"), "number")) == [
+        -0.5,
+        1.5,
+    ]
+    assert sorted(seen(tagging(spec))) == [(("Yes",), ("O",)), (("Zoë", "sleeps"), ("I-PER", "O"))]
+    asked = answering(spec, Columns(pair="text"))
+    assert sorted(e.label for e in asked) == [(), ((4, "sleeps"),)]
+
+
+# tags
+
+CONLL = """EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Ann\u00a0B. NNP I-NP I-PER
+
+-DOCSTART- -X- O O
+
+Rare JJ I-NP O
+-DOCSTART- -X- O O
+Last NN I-NP O"""
+
+
+def test_conll_columns(tmp_path):
+    spec = written(tmp_path, "a.testa", CONLL)
+    found = tagging(spec)
+    assert seen(found) == [
+        (("EU", "rejects"), ("I-ORG", "O")), (("Ann\u00a0B.",), ("I-PER",)), (("Rare",), ("O",)), (("Last",), ("O",)),
+    ]  # fmt: skip
+    assert [e.where for e in found] == [f"{spec} row {n}" for n in (1, 4, 8, 10)]
+    assert [e.document[-1] for e in found] == ["1", "1", "2", "3"]
+    tabs = written(tmp_path, "a.tsv", "New York\tB-LOC\r\nsleeps\tO\r\n\r\nYes\tO\r\n")
+    assert seen(tagging(tabs)) == [(("New York", "sleeps"), ("B-LOC", "O")), (("Yes",), ("O",))]
+    assert [e.document for e in tagging(tabs)] == ["", ""]
+
+
+def test_tags_in_tables(tmp_path):
+    lines = written(tmp_path, "a.jsonl", [{"tokens": ["Ann", "sleeps"], "ner_tags": [1, 0]}])
+    assert seen(tagging(lines)) == [(("Ann", "sleeps"), ("1", "0"))]
+    csv = written(tmp_path, "a.csv", "words,tags\nAnn sleeps,I-PER O\n")
+    assert seen(tagging(csv)) == [(("Ann", "sleeps"), ("I-PER", "O"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.conll", "EU NNP O\n\nrejects O\n", "row 3 .*rejects O.* has not the 3 columns"),
+        ("a.conll", "EU O\nrejects\n", "row 2 .*rejects.* has not the 2 columns"),
+        ("a.tsv", "EU\tO\nrejects\t\n", "row 2 .*has not the 2 columns"),
+        ("a.conll", "EU\nrejects\n", "row 1 .*EU.* has one column"),
+        ("a.conll", "\n\n", "holds no example"),
+        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "row 1 has 2 words but 1 tags"),
+        (
+            "a.jsonl",
+            '{"tokens": ["a", ""], "tags": ["O", "O"]}',
+            "row 1.*'', number 2 of its list, is no word",
+        ),
+        (
+            "a.jsonl",
+            '{"tokens": ["a", 5], "tags": ["O", "O"]}',
+            "row 1.* 5, number 2 of its list, is no word",
+        ),
+        ("a.jsonl", '{"tokens": [], "tags": []}', "row 1.*holds no word"),
+        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", 1]}', "row 1.*mixed label types"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": "O O"}', "row 1 has 1 words but 2 tags"),
+        (
+            "a.jsonl",
+            '{"tokens": ["a"], "pos": ["O"]}',
+            "row 1: which column holds the tags. known: tokens, pos",
+        ),
+    ],
+)
+def test_wrong_tags_are_told_in_one_line(tmp_path, name, content, complaint):
+    with pytest.raises(BertJaxError, match=complaint):
+        tagging(written(tmp_path, name, content))
+
+
+# answers
+
+PASSAGE = "Ann sleeps. 😀 Ann wakes."
+
+
+def article(*questions, title="Ann"):
+    return {"title": title, "paragraphs": [{"context": PASSAGE, "qas": list(questions)}]}
+
+
+def question(id="q", start=0, text="Ann", **more):
+    return {"id": id, "question": "Who?", "answers": [{"text": text, "answer_start": start}], **more}
+
+
+def squad(tmp_path, *articles) -> str:
+    return written(tmp_path, "dev.json", json.dumps({"version": "x", "data": articles}))
+
+
+def test_squad_of_both_versions(tmp_path):
+    none = {"id": "n", "question": "Why?", "answers": [], "is_impossible": True}
+    spec = squad(tmp_path, article(question(start=14)), article(none, question("r"), title="Eve"))
+    found = answering(spec)
+    assert [e.label for e in found] == [((14, "Ann"),), (), ((0, "Ann"),)]
+    assert [(e.id, e.document) for e in found] == [("q", "Ann"), ("n", "Eve"), ("r", "Eve")]
+    assert found[1].text == ("Why?", PASSAGE)
+    assert found[2].where == f"{spec} article 2, paragraph 1, question 2"
+
+
+def test_answers_in_tables(tmp_path):
+    answers = {"text": ["Ann", "Ann"], "answer_start": [0, 14]}
+    rows = [{"id": 7, "question": "Who?", "context": PASSAGE, "answers": answers},
+            {"id": 8, "question": "Why?", "context": PASSAGE, "answers": {"text": [], "answer_start": []}}]  # fmt: skip
+    for name, content in (("a.jsonl", rows), ("a.json", json.dumps(rows))):
+        found = answering(written(tmp_path, name, content))
+        assert [(e.id, e.label) for e in found] == [("7", ((0, "Ann"), (14, "Ann"))), ("8", ())]
+        assert len({e.document for e in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("questions", "complaint"),
+    [
+        # Counted in UTF-16, as by JavaScript, the second Ann starts at 15.
+        ([question(start=15)], 'question 1: answer "Ann" is not in its passage at character 15, but at 14;'),
+        ([question(text="Eve")], "is not in its passage at character 0, nor anywhere else"),
+        ([question(start=-25)], "is not in its passage at character -25"),
+        ([question(text="")], "an answer is a text and the character"),
+        ([question(start="0")], "an answer is a text and the character"),
+        ([question(is_impossible=True)], "has is_impossible true and 1 answers"),
+        ([question(answers=[], is_impossible=False)], "has is_impossible false and 0 answers"),
+        ([question(answers=None)], 'no label in column "answers"'),
+        ([question(answers="Ann")], "its answers are a text, not"),
+        ([question(answers=[{"text": "Ann"}])], 'no column "answer_start"'),
+        ([question(), question()], 'question 2 has the id "q" of .*question 1'),
+        ([question(question=" ")], 'column "question" is empty'),
+        ([{"id": "q", "answers": []}], 'question 1 has no column "question"'),
+    ],
+)
+def test_wrong_answers_are_told_in_one_line(tmp_path, questions, complaint):
+    with pytest.raises(BertJaxError, match=complaint):
+        answering(squad(tmp_path, article(*questions)))
+
+
+# labels and splits
+
+
+def examples(labels, document=lambda i: ""):
+    return [
+        Example(f"text {i}", label, f"a.csv row {i + 2}", "", document(i)) for i, label in enumerate(labels)
+    ]
+
+
+def test_names_and_unknown_labels():
+    assert label_names(examples(["10", "9", "-1", "9"]), "classes") == ("-1", "9", "10")
+    assert label_names(examples([("O", "I-PER"), ("B-LOC",)]), "tags") == ("B-LOC", "I-PER", "O")
+    assert label_names(examples([1.5, 2.5]), "number") == ()
+    check(examples(["good", "bad"]), ("bad", "good"), "classes")
+    with pytest.raises(BertJaxError, match='a.csv row 3: label "god" does not occur in training; .* "good"'):
+        check(examples(["good", "god"]), ("bad", "good"), "classes")
+    with pytest.raises(BertJaxError, match='a.csv row 2: label "I-PRE" does not occur .* "I-PER"'):
+        check(examples([("O", "I-PRE")]), ("I-PER", "O"), "tags")
+    with pytest.raises(BertJaxError, match='a.csv row 2 .*only the class "good"'):
+        check(examples(["good", "good"]), ("good",), "classes")
+
+
+def test_a_split_keeps_documents_and_labels_apart():
+    labels = ["rare" if i % 50 == 0 else "often" for i in range(1000)]
+    train, held = split(examples(labels), 0.1, seed=1)
+    assert Counter(e.label for e in held) == {"often": 98, "rare": 2}
+    assert sorted(e.where for e in train + held) == sorted(e.where for e in examples(labels))
+    assert (train, held) == split(examples(labels), 0.1, seed=1)
+    other = split(examples(labels), 0.1, seed=2)[1]
+    assert len(other) == 100 and len({e.text for e in other} & {e.text for e in held}) < 50
+
+    train, held = split(examples(labels, document=lambda i: f"document {int(i**0.5)}"), 0.2)
+    assert not {e.document for e in train} & {e.document for e in held}
+    assert 150 < len(held) < 250
+
+    twice = examples(["a", "b"] * 50) + examples(["a", "b"] * 50)
+    train, held = split(twice, 0.2)
+    assert len(held) == 40 and not {e.text for e in train} & {e.text for e in held}
+
+    train, held = split(examples([float(i) for i in range(100)]), 0.1)
+    assert [int(label // 10) for label in sorted(e.label for e in held)] == list(range(10))
+    assert split(examples(labels), 0)[1] == []
+    for few, share in ((examples(labels, document=lambda i: "one"), 0.2), (examples(labels)[:3], 0.1)):
+        with pytest.raises(BertJaxError, match="cannot be split"):
+            split(few, share)
