@@ -249,6 +249,7 @@ def bench(parser: argparse.ArgumentParser) -> Run:
         "embed": (bench_embed, "texts a second, against sentence-transformers and ONNX Runtime"),
         "prepare": (bench_prepare, "text to corpus, against the bare tokenizer"),
         "input": (bench_input, "corpus to batches, and how many chips that would feed"),
+        "finetune": (bench_finetune, "a fine-tuning's scores and seconds, against transformers'"),
         "train": (bench_train, "a pre-training step on synthetic batches, against torch's"),
     }
     choices = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
@@ -320,6 +321,20 @@ def bench_train(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+def bench_finetune(parser: argparse.ArgumentParser) -> Run:
+    config_flags(parser)
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each (default 3)")
+    parser.add_argument("--against", choices=("transformers",), help="who takes turns")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.bench.finetune import report
+
+        print(report(args.config, args.overrides, args.seeds, args.against, args.json))
+
+    return run
+
+
 def bench_prepare(parser: argparse.ArgumentParser) -> Run:
     input_flags(parser)
     parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a vocabulary or model directory")
@@ -354,11 +369,12 @@ class Parser(argparse.ArgumentParser):
     """
 
     def parse_args(self, argv):
-        known = self.get_default("overrides") is not None
-        overrides = [flag for flag in argv if known and flag.startswith("--config.")]
+        overrides = [flag for flag in argv if flag.startswith("--config.")]
         args = super().parse_args([flag for flag in argv if flag not in overrides])
-        if known:
+        if hasattr(args, "overrides"):
             args.overrides = [flag.removeprefix("--config.") for flag in overrides]
+        elif overrides:
+            self.error(f"unrecognized arguments: {overrides[0]}")
         return args
 
     def error(self, message: str):

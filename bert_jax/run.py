@@ -10,7 +10,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.pod.chips import peak_of
 from bert_jax.report.curves import draw
-from bert_jax.tasks import module_of, warm_start
+from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.config import CheckpointConfig, MeshConfig, RunConfig
 from bert_jax.tasks.contract import Task
 from bert_jax.text.directory import open_tokenizer
@@ -23,12 +23,8 @@ from bert_jax.train.workdir import Workdir, layout_of, nested
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     """`bert-jax train`: whether the run came to its end."""
-    task = configs.load(
-        spec, [each for each in overrides if each.startswith("task=")], RunConfig, whole=False
-    ).task
-    module = module_of(task)
-    config = configs.load(spec, overrides, module.Config)
-    task, data = module.open(config)
+    module, config = load(spec, overrides)
+    task, data, config = module.open(config)
 
     def params():
         found, missing = warm_start.read(config.init, task.layout, config.seed)
@@ -40,7 +36,9 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         return found
 
     peak = peak_of(jax.devices()[0].device_kind)
-    finished = train(task, data, config, workdir, params if config.init else None, peak)
+    finished = train(
+        task, data, config, workdir, params if config.init and not config.scratch else None, peak
+    )
     if jax.process_index() == 0:
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
     return finished

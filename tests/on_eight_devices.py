@@ -63,7 +63,7 @@ def steps_on(devices, changes, state=None, first=0, stop=STEPS):
         state, measured = step(state, batch)
         losses.append(loss(measured))
     batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
-    heldout = jax.device_get(evaluation(state.params, batch))
+    heldout, _ = jax.device_get(evaluation(state.params, batch))
     return losses, [float(x) for x in jax.tree.leaves(heldout)], state
 
 

@@ -57,7 +57,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     spec, *flags = runs.command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     config = configs.load(spec, overrides, pretrain.Config)
-    task, data = pretrain.open(config)
+    task, data, _ = pretrain.open(config)
     begun = Workdir(workdir)
     begun.claim()
     begun.begin(config, data, task.layout)

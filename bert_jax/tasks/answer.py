@@ -12,6 +12,7 @@ from bert_jax.tasks.heads import head_program, need
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
 LONGEST = 30  # tokens of an answer, likewise
+MAY_BE_MISSING = "may_be_missing"  # in config.json: whether the model learnt from questions without an answer
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,16 @@ class Answer:
     score: float  # the probability of this start times that of this end
 
 
-def answer(model, question, text, *, may_be_missing: bool = False, longest: int = LONGEST):
+def answer(model, question, text, *, may_be_missing: bool | None = None, longest: int = LONGEST):
     """The best `Answer` to a question in a text of any length, read in windows.
 
     Lists of questions and of texts go side by side; one question goes with every text, and one text with every
-    question. With `may_be_missing`, None where [CLS], by which SQuAD 2 marks a text without an answer, is likelier.
+    question. With `may_be_missing` (by default as config.json says, else not), None where [CLS], by which SQuAD 2
+    marks a text without an answer, is likelier in every window.
     """
     need(model, "answer", "answer")
+    if may_be_missing is None:
+        may_be_missing = bool(model.layout.published.get(MAY_BE_MISSING))
     program = head_program(model.config, "answer", 0)
     most = model.config.max_positions
 
@@ -70,10 +74,11 @@ def best(text: str, windows: list, logits: list, longest: int, may_be_missing: b
     if not np.isfinite(np.concatenate(starts)).any():
         return None if may_be_missing else Answer("", 0, 0, 0.0)
     start_likely, end_likely = softmax(np.concatenate(starts)), softmax(np.concatenate(ends))
-    found, missing = None, 0.0
+    found, missing = None, 1.0
     for n, window in enumerate(windows):
         p, q = start_likely[lengths[n] : lengths[n + 1]], end_likely[lengths[n] : lengths[n + 1]]
-        missing += p[0] * q[0]
+        # As in BERT's SQuAD runs: all other windows than the answer's say, rightly, that it is not in them.
+        missing = min(missing, p[0] * q[0])
         span = window.spans[1]
         if not len(span):
             continue

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.errors import BertJaxError
 from bert_jax.streaming import Cutter, results
 from bert_jax.tasks.heads import head_program, need
 
@@ -24,7 +25,7 @@ def classify(model, texts, *, scores: bool = False, long: str = "cut"):
     labels = model.labels
     cut = Cutter(model.tokenizer, model.config.max_positions, long)
     program = head_program(model.config, "classify", len(labels))
-    kind = model.layout.published.get("problem_type") or ""
+    kind = kind_of(model)
 
     def of_chunk(chunk):
         windows = cut(chunk)
@@ -34,9 +35,9 @@ def classify(model, texts, *, scores: bool = False, long: str = "cut"):
             yield read(mean)
 
     def read(logits):
-        if len(labels) == 1:
+        if kind == "number":
             return float(logits[0])
-        several = kind.startswith("multi_label")
+        several = kind == "labels"
         likely = 1 / (1 + np.exp(-logits)) if several else softmax(logits)
         if scores:
             return dict(zip(labels, map(float, likely), strict=True))
@@ -45,6 +46,18 @@ def classify(model, texts, *, scores: bool = False, long: str = "cut"):
         return [label for label in ranked if label.score > 0.5] if several else ranked[0]
 
     return results(texts, of_chunk)
+
+
+def kind_of(model) -> str:
+    """What a classifier gives: one of its "classes", several "labels" at once, or a "number"."""
+    problem, outputs = model.layout.published.get("problem_type") or "", len(model.labels)
+    if problem.startswith("multi_label"):
+        return "labels"
+    if problem == "regression" and outputs > 1:
+        raise BertJaxError(
+            f"this model gives {outputs} numbers at once; only models of one number are read here"
+        )
+    return "number" if outputs == 1 else "classes"
 
 
 def softmax(logits: np.ndarray, axis: int = -1) -> np.ndarray:

@@ -12,18 +12,21 @@ class OptimizerConfig:
     rate: float = 1e-4  # at its peak
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
     warmup: int = 10_000  # steps
+    warmup_share: float = 0.0  # of all steps, in place of `warmup`
     decay_share: float = 0.1  # of all steps, at the end of warmup_stable_decay
     weight_decay: float = 0.01  # decoupled; not of biases and LayerNorm
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-6
     clip: float = 1.0  # the gradient's norm at most; 0: not clipped
+    layer_decay: float = 1.0  # a layer's rate is that of the one above it times this
+    frozen_layers: int = -1  # 0: the embeddings keep their values, N: and so do the first N layers
 
     def __post_init__(self):
         for name in ("rate", "warmup", "weight_decay", "clip"):
             if getattr(self, name) < 0:
                 raise BertJaxError(f"optimizer.{name} must be 0 or more, not {getattr(self, name)}")
-        for name in ("beta1", "beta2", "decay_share"):
+        for name in ("beta1", "beta2", "decay_share", "warmup_share", "layer_decay"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BertJaxError(f"optimizer.{name} must be between 0 and 1, not {getattr(self, name)}")
 
@@ -61,12 +64,16 @@ class RunConfig:
     seed: int = 0
     steps: int = 1_000_000
     init: str = ""  # a model directory to go on from
+    scratch: bool = False  # of `init` only the sizes and the tokenizer, not the parameters
     # The step that a run from `init` begins with: 0 restarts schedule and data, N goes on with both at N.
     first_step: int = -1
     random: Literal["threefry2x32", "rbg"] = (
         "threefry2x32"  # rbg: the hardware's, faster, other draws on another mesh
     )
     bad_steps: int = 10  # updates in a row that are not finite stop the run
+    patience: int = (
+        0  # evaluations without a better checkpoints.best end the run; 0: it goes to its last step
+    )
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
@@ -84,6 +91,10 @@ class RunConfig:
             )
         if not max(self.first_step, 0) < self.steps:
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
+        if self.patience and not self.checkpoints.best:
+            raise BertJaxError(
+                "patience needs to know what is better: name a metric, --config.checkpoints.best=..."
+            )
         for name, value in {"mesh.accumulate": self.mesh.accumulate, "checkpoints.every": self.checkpoints.every,
                             "checkpoints.keep": self.checkpoints.keep, "log.every": self.log.every,
                             "log.evaluate_every": self.log.evaluate_every,

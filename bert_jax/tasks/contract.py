@@ -42,6 +42,9 @@ class Task:
         """What else is measured, in training and on what is held out."""
         return {}
 
+    def predictions(self, outputs: dict, batch: dict):
+        """An array [B, ...] of what no sum tells: it is kept for all that is held out, and `Data.metrics` reads it."""
+
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """The means of losses and scores over everything held out -> the metrics that people read."""
         return means
@@ -63,3 +66,7 @@ class Data(Protocol):
     ) -> Iterator[dict[str, np.ndarray]]: ...
 
     def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]: ...
+
+    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
+        """From the task's predictions on the batches of `heldout`, all hosts' rows together."""
+        ...

@@ -29,7 +29,7 @@ class Config(RunConfig):
     data: DataConfig = field(default_factory=DataConfig)
 
 
-def open(config: Config) -> tuple["Pretraining", "Corpora"]:
+def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     from bert_jax.data.stream import Stream  # TensorFlow takes seconds: what is misspelt is said before that
 
     data = Corpora(Stream(config.data, config.seed, config.steps))
@@ -37,7 +37,7 @@ def open(config: Config) -> tuple["Pretraining", "Corpora"]:
     task = Pretraining.of(dataclasses.replace(config, model=model))
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
-    return task, data
+    return task, data, config
 
 
 def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
@@ -112,3 +112,6 @@ class Corpora:
 
     def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
         return self.stream.heldout(length, host_index, host_count)
+
+    def metrics(self, predicted: list) -> dict[str, float]:
+        return {}

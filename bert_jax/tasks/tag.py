@@ -1,14 +1,15 @@
-"""Labelled spans in texts: names of people and places, parts of speech."""
+"""Labelled spans in texts: names of people and places, parts of speech. Or a tag for each of given words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
 from bert_jax.streaming import Cutter, results
 from bert_jax.tasks.classify import softmax
 from bert_jax.tasks.heads import head_program, need
-
-OUTSIDE = "O"
+from bert_jax.text.words import Windowed, encode_words
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,37 @@ def tag(model, texts):
     return results(texts, of_chunk)
 
 
+def tag_words(model, word_lists):
+    """One label a word, for a list of words, for a list of such, or for a stream of them; a tuple is a list of words.
+
+    A list of any length is read in windows, as `tag` reads long texts.
+    """
+    need(model, "tag", "tag_words")
+    most = model.config.max_positions
+    program = head_program(model.config, "tag", len(model.labels))
+
+    def of_chunk(chunk):
+        windows = encode_words(model.tokenizer, chunk, max_length=most, overlap=most // 4)
+        logits = iter(model.run([window.encoding for found in windows for window in found], program))
+        for words, found in zip(chunk, windows, strict=True):
+            yield tags_of(len(words), found, [next(logits) for _ in found], model.labels)
+
+    if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
+        word_lists = tuple(word_lists)
+    return results(word_lists, of_chunk)
+
+
+def tags_of(
+    words: int, windows: Sequence[Windowed], logits: Sequence[np.ndarray], labels: Sequence[str]
+) -> list[str]:
+    """A label for each word; one of which the tokenizer made nothing stands outside of everything."""
+    tags = [OUTSIDE if OUTSIDE in labels else labels[0]] * words
+    for window, scores in zip(windows, logits, strict=True):
+        for position, word in window.words:
+            tags[word] = labels[int(scores[position].argmax())]
+    return tags
+
+
 def words(text: str, pieces: list) -> list[tuple[int, int, np.ndarray]]:
     """Pieces ((start, end), probabilities) -> words (start, end, probabilities of the first piece).
 
@@ -77,17 +109,14 @@ def is_ideograph(character: str) -> bool:
 
 
 def joined(text: str, found: list, labels) -> list[Span]:
-    spans: list[list] = []  # label, start, end, scores
+    spans: list[list] = []  # kind, start, end, scores
+    before = OUTSIDE
     for start, end, likely in found:
         name = labels[int(np.argmax(likely))]
-        mark, dash, kind = name.partition("-")
-        if not (dash and mark in ("B", "I", "E", "S")):
-            mark, kind = "I", name
-        if name == OUTSIDE:
-            spans.append([None, end, end, []])
-        elif spans and spans[-1][0] == kind and mark in ("I", "E"):
+        if continues(before, name):
             spans[-1][2] = end
             spans[-1][3].append(float(likely.max()))
-        else:
-            spans.append([kind, start, end, [float(likely.max())]])
-    return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans if kind is not None]
+        elif name != OUTSIDE:
+            spans.append([mark_and_kind(name)[1], start, end, [float(likely.max())]])
+        before = name
+    return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]

@@ -21,7 +21,6 @@ from bert_jax.train import manifest
 from bert_jax.train.state import State
 
 ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
-LOWER_IS_BETTER = ("loss", "perplexity", "error")
 
 
 class Checkpoints:
@@ -148,7 +147,7 @@ class Checkpoints:
                 values[step] = measured[self.config.best]
         if not values:
             return None
-        return (min if self.config.best.endswith(LOWER_IS_BETTER) else max)(values, key=values.get)
+        return (min if lower_is_better(self.config.best) else max)(values, key=values.get)
 
     def _directories(self) -> list[int]:
         if not self.directory.is_dir():
@@ -159,6 +158,10 @@ class Checkpoints:
 
     def _path(self, step: int) -> Path:
         return self.directory / str(step)
+
+
+def lower_is_better(metric: str) -> bool:
+    return metric.endswith(("loss", "perplexity", "error"))
 
 
 def reason(error: Exception) -> str:

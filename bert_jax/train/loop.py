@@ -11,11 +11,11 @@ from contextlib import closing
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.tasks.config import RunConfig
 from bert_jax.tasks.contract import Data, Task
-from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.sharding import check_batch, make_mesh
@@ -64,6 +64,7 @@ class Run:
         self.step = self.begun_at = 0
         self.window = Window()
         self.heldout: dict = {}
+        self.history: list = []  # (step, value) of the metric by which checkpoints are the best
         self.pending: dict | None = None  # what the last step measured, still on the devices
         self.tracing = False
         self.waited = 0.0  # seconds for batches, since the last line
@@ -86,6 +87,7 @@ class Run:
             abstract = abstract_state(self.task, self.config, self.mesh)
             self.state, position = self.checkpoints.restore(newest, abstract)
             self.step, self.window = newest, Window(position["window"])
+            self.history = position["history"]
             self.say(f"going on at step {newest:,}")
         self.begun_at = self.step
         quiet = jax.process_index() > 0
@@ -111,11 +113,13 @@ class Run:
         with closing(placed(batches, self.mesh, rows)) as feed:
             while True:
                 new = self.step > self.begun_at
-                due = self.step == config.steps
+                due = self.step == config.steps or self.gave_up()
                 if new and (due or self.step % config.log.evaluate_every == 0):
                     self.evaluate()
+                    due = due or self.gave_up()
                 asked = not due and stop.asked(self.step)
-                if new and (due or asked or self.step % config.checkpoints.every == 0):
+                best = bool(self.history) and self.step == self.history[-1][0] == self.best_step()
+                if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
                 self.heldout = {}  # was of this step
                 if due or asked:
@@ -199,19 +203,44 @@ class Run:
         begun = time.perf_counter()
         total = Window()
         batches = self.data.heldout(self.data.length(self.step - 1), index, count)
+        predicted = []
         for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
             if n == self.config.log.evaluate_batches > 0:
                 break
-            total.add(jax.device_get(self.evaluation(self.state.params, batch)))
-        self.heldout = self.task.summary(total.means())
+            measured, rows = jax.device_get(self.evaluation(self.state.params, batch))
+            total.add(measured)
+            predicted.append(rows)
+        self.heldout = self.task.summary(total.means()) | self.data.metrics(predicted)
+        self.remember()
         self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
         self.mark += time.perf_counter() - begun  # not the training's time
+
+    def remember(self) -> None:
+        """Keeps the metric by which checkpoints are the best."""
+        best = self.config.checkpoints.best
+        if best and best not in self.heldout:
+            raise BertJaxError(
+                f'config key checkpoints.best: nothing held out measures "{best}"; {nearest(best, self.heldout)}'
+            )
+        if best:
+            self.history.append((self.step, self.heldout[best]))
+
+    def best_step(self) -> int:
+        sign = -1 if lower_is_better(self.config.checkpoints.best) else 1
+        return max(self.history, key=lambda pair: (sign * pair[1], -pair[0]))[0]
+
+    def gave_up(self) -> bool:
+        """Whether the metric has been no better for as long as the config waits for it."""
+        patience = self.config.patience
+        later = [step for step, _ in self.history if step > self.best_step()] if patience else []
+        return bool(patience) and len(later) >= patience
 
     def save(self) -> None:
         self.flush()
         self.log.sync()
         rows = self.step * self.data.batch
-        position = {"step": self.step, "rows": rows, "window": self.window.sums, "heldout": self.heldout}
+        position = {"step": self.step, "rows": rows, "window": self.window.sums}
+        position |= {"heldout": self.heldout, "history": self.history}
         self.checkpoints.save(self.step, self.state, position)
 
     def trace(self, ends: bool = False) -> None:
@@ -227,6 +256,12 @@ class Run:
 
     def finish(self, finished: bool) -> None:
         self.checkpoints.finish()
+        if finished and self.history and self.best_step() != self.step:
+            best = self.best_step()
+            self.checkpoints.check(best)
+            abstract = abstract_state(self.task, self.config, self.mesh)
+            self.state, _ = self.checkpoints.restore(best, abstract)
+            self.say(f"step {best:,} was the best by {self.config.checkpoints.best}")
         params = gathered(self.state.params, self.mesh)
         if jax.process_index() > 0:
             return

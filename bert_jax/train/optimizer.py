@@ -2,10 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from bert_jax.tasks.config import OptimizerConfig
-from bert_jax.train.rules import by_rule
+from bert_jax.train.rules import by_rule, named
 
 # Embeddings decay and biases do not, as in BERT.
 DECAYED = [("(bias|scale)$", False), ("", True)]
@@ -18,16 +19,40 @@ TENSORS = [
     ("", ()),
 ]
 
+# Where a parameter stands, from the embeddings up.
+DEPTHS = [("^encoder/embeddings/", "embeddings"), ("^encoder/layers/", "layers"), ("", "above")]
+
 
 def direction(config: OptimizerConfig) -> optax.GradientTransformation:
-    parts = [optax.clip_by_global_norm(config.clip)] if config.clip else []
+    # What keeps its value has no part in the norm that is clipped.
+    parts = [by_depth(config.frozen_layers, 1.0)] if config.frozen_layers >= 0 else []
+    parts += [optax.clip_by_global_norm(config.clip)] if config.clip else []
     parts.append(optax.scale_by_adam(config.beta1, config.beta2, config.epsilon))
     parts.append(
         optax.add_decayed_weights(config.weight_decay, lambda params: by_rule(params, DECAYED, "decay"))
     )
     if config.name == "lamb":
         parts.append(trust())
+    if config.layer_decay < 1 or config.frozen_layers >= 0:
+        parts.append(by_depth(config.frozen_layers, config.layer_decay))
     return optax.chain(*parts)
+
+
+def by_depth(frozen_layers: int, decay: float) -> optax.GradientTransformation:
+    """Nothing for what is frozen; below the head, `decay` less for each layer further down."""
+
+    def update(updates, params):
+        layers = next(leaf.shape[0] for name, leaf in named(updates).items() if "/layers/" in name)
+        depths = {"embeddings": np.zeros(1), "layers": 1 + np.arange(layers), "above": np.full(1, layers + 1)}
+
+        def scaled(kind, leaf):
+            depth = depths[kind]
+            factors = np.where(depth <= frozen_layers, 0, decay ** (layers + 1 - depth))
+            return leaf * jnp.asarray(factors, leaf.dtype).reshape(-1, *[1] * (leaf.ndim - 1))
+
+        return by_rule(updates, DEPTHS, "depth", scaled)
+
+    return optax.stateless(update)
 
 
 def trust() -> optax.GradientTransformation:

@@ -13,9 +13,10 @@ def rate_at(config: OptimizerConfig, steps: int, step):
     [0.25, 1.0, 1.0, 0.5, 0.0]
     """
     step = jnp.asarray(step, jnp.float32)
+    warmup = round(config.warmup_share * steps) or config.warmup
     tail = max(config.decay_share * steps, 1)
-    after = jnp.clip(SCHEDULES[config.schedule](steps - step, max(steps - config.warmup, 1), tail), 0, 1)
-    return config.rate * jnp.minimum((step + 1) / max(config.warmup, 1), after)
+    after = jnp.clip(SCHEDULES[config.schedule](steps - step, max(steps - warmup, 1), tail), 0, 1)
+    return config.rate * jnp.minimum((step + 1) / max(warmup, 1), after)
 
 
 # Of the steps left, those after the warm-up, and those at the end in which a stable rate decays.

@@ -88,17 +88,17 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings):
 
 
 def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> Callable[[dict, dict], dict]:
-    """(params, batch) -> what is measured on it, without dropout."""
+    """(params, batch) -> what is measured on it, without dropout, and the task's predictions for its rows."""
 
     def on_one_share(params, rows):
         outputs = task.outputs(params, rows, False)
-        return measure(task, task.losses(outputs, rows), outputs, rows)
+        return measure(task, task.losses(outputs, rows), outputs, rows), task.predictions(outputs, rows)
 
     def evaluate(params, batch):
-        measured = by_share(on_one_share, mesh)(
-            params, jax.tree.map(lambda x: x[0], microbatches(batch, 1, mesh))
-        )
-        return jax.tree.map(lambda x: x.sum(0), measured)
+        shares = jax.tree.map(lambda x: x[0], microbatches(batch, 1, mesh))
+        measured, predicted = by_share(on_one_share, mesh)(params, shares)
+        in_rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), predicted)
+        return jax.tree.map(lambda x: x.sum(0), measured), in_rows
 
     return jax.jit(
         evaluate,

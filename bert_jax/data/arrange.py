@@ -1,0 +1,180 @@
+"""Labelled examples in rows: which of a step's examples share a row, and how long the rows of a step are.
+
+What a step learns from is settled before: so many examples in a shuffled order. The arrangement decides only how much
+padding is computed beside them, in one of three ways:
+
+padded      a row for each example, all of one length
+bucketed    a row for each example, as long as the step's longest
+packed      a few rows, each with several examples that do not see one another
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from bert_jax.text.tokenizer import Encoding
+
+Manner = Literal["packed", "bucketed", "padded"]
+MOST_LENGTHS = 3  # each is a program to compile
+WORTH_A_PROGRAM = 0.97  # of the cost without one more
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An example as the model reads it, or a window of one. `targets` are its parts of the batch's arrays by name:
+    one value for a piece, or one for each of its tokens."""
+
+    encoding: Encoding
+    example: int  # its place in the list of examples
+    targets: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.encoding.ids)
+
+
+@dataclass(frozen=True)
+class Target:
+    """An array of a batch that is not the text's: [B, P, *shape], or [B, L] where each token has a value."""
+
+    dtype: str
+    shape: tuple[int, ...] = ()
+    each_token: bool = False
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the pieces of each step stand in its rows: `rows` of them, each with at most `packs` pieces."""
+
+    rows: int
+    packs: int
+    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> places in the step
+    lengths: list[int] = field(repr=False)  # of each step's rows
+
+
+def arrange(
+    steps: Sequence[Sequence[int]], manner: Manner, batch: int, *, width: int, multiple: int, shares: int,
+    longest: int, rows: int = 0,
+) -> Arrangement:  # fmt: skip
+    """The arrangement of steps that are given as the sizes of their pieces, at most `batch` of them.
+
+    Lengths are multiples of `multiple`, and rows of `shares`, if they are not given. `width` is the model's, by which
+    attention over a row weighs more or less than its tokens.
+    """
+    rows = rows or (cheapest_rows(steps, batch, width, multiple, shares) if manner == "packed" else batch)
+    packs = most_packs(rows, batch)
+    placed = [in_rows(sizes, rows, packs) for sizes in steps]
+    if manner == "padded":
+        return Arrangement(rows, packs, placed, [longest] * len(steps))
+    needed = rounded(steps, placed, multiple)
+    few = np.array(few_lengths(needed, width))
+    return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
+
+
+def cheapest_rows(steps, batch: int, width: int, multiple: int, shares: int) -> int:
+    sample = steps[:: len(steps) // 200 + 1]
+    halved = [batch >> n for n in range(batch.bit_length()) if batch % (1 << n) == 0]
+    fitting = [rows for rows in halved if rows % shares == 0] or [batch]
+    return min(fitting, key=lambda rows: rows * spent(sample, rows, batch, width, multiple))
+
+
+def most_packs(rows: int, batch: int) -> int:
+    """Twice the even share: rows may differ, and the arrays still be small."""
+    return min(batch, 2 * batch // rows) if rows < batch else 1
+
+
+def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
+    """Places of `sizes` in rows of even load: the longest first, each to the row with least in it.
+
+    >>> in_rows([5, 9, 4, 2], rows=2, packs=4)
+    [[1, 3], [0, 2]]
+    """
+    found: list[list[int]] = [[] for _ in range(rows)]
+    loads = [(0, row) for row in range(rows)]
+    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        load, row = heapq.heappop(loads)
+        found[row].append(place)
+        if len(found[row]) < packs:
+            heapq.heappush(loads, (load + sizes[place], row))
+    return found
+
+
+def rounded(steps, placed, multiple: int) -> list[int]:
+    """How long each step's rows must be."""
+    longest = [
+        max(sum(sizes[i] for i in row) for row in rows) for sizes, rows in zip(steps, placed, strict=True)
+    ]
+    return [-(-length // multiple) * multiple for length in longest]
+
+
+def spent(steps, rows: int, batch: int, width: int, multiple: int) -> float:
+    placed = [in_rows(sizes, rows, most_packs(rows, batch)) for sizes in steps]
+    needed = rounded(steps, placed, multiple)
+    return cost(few_lengths(needed, width), *np.unique(needed, return_counts=True), width)
+
+
+def few_lengths(needed: Sequence[int], width: int) -> tuple[int, ...]:
+    """Lengths such that each of `needed` fits in one: few, because each is a program, and close, against padding.
+
+    >>> few_lengths([64] * 50 + [72] * 2 + [128] * 9, width=256)
+    (64, 128)
+    """
+    distinct, counts = np.unique(needed, return_counts=True)
+    *below, most = distinct.tolist()
+    best = (most,)
+    for more in range(1, MOST_LENGTHS):
+        choices = [(*some, most) for some in combinations(below, more)]
+        if not choices:
+            break
+        found = min(choices, key=lambda lengths: cost(lengths, distinct, counts, width))
+        if cost(found, distinct, counts, width) > WORTH_A_PROGRAM * cost(best, distinct, counts, width):
+            break
+        best = found
+    return best
+
+
+def cost(lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray, width: int) -> float:
+    """Of a row a step, in some unit: a layer's products with each token, and the attention over the row."""
+    length = np.asarray(lengths, np.float64)[np.searchsorted(lengths, needed)]
+    return float((counts * length * (6 * width + length)).sum())
+
+
+def fill(
+    pieces: Sequence[Piece],
+    rows: list[list[int]],
+    length: int,
+    packs: int,
+    pad: int,
+    targets: dict[str, Target],
+) -> dict[str, np.ndarray]:
+    """The batch: `rows` of places in `pieces`. Where packs is 1 a row is one piece, and nothing says packs."""
+    B, L = len(rows), length
+    batch = {name: np.zeros((B, L), np.int32) for name in ("tokens", "segments", "mask")}
+    batch["tokens"][:] = pad
+    if packs > 1:
+        batch["packs"], batch["cls_positions"] = np.zeros((B, L), np.int32), np.zeros((B, packs), np.int32)
+    per_piece = (B, packs) if packs > 1 else (B,)
+    for name, target in targets.items():
+        shape = (B, L) if target.each_token else (*per_piece, *target.shape)
+        batch[name] = np.zeros(shape, target.dtype)
+    for row, places in enumerate(rows):
+        begin = 0
+        for pack, place in enumerate(places):
+            piece = pieces[place]
+            end = begin + len(piece)
+            batch["tokens"][row, begin:end] = piece.encoding.ids
+            batch["segments"][row, begin:end] = piece.encoding.segments
+            batch["mask"][row, begin:end] = 1
+            if packs > 1:
+                batch["packs"][row, begin:end] = pack + 1
+                batch["cls_positions"][row, pack] = begin
+            for name, value in piece.targets.items():
+                where = (
+                    (row, slice(begin, end)) if targets[name].each_token else (row, pack)[: len(per_piece)]
+                )
+                batch[name][where] = value
+            begin = end
+    return batch

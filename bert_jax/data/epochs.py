@@ -1,0 +1,117 @@
+"""Labelled examples as the batches of a run: shuffled anew each epoch, arranged in rows.
+
+Which pieces step N takes follows from the seed and N alone; the arrangement, from their lengths.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from bert_jax.data import randomness
+from bert_jax.data.arrange import Arrangement, Manner, Piece, Target, arrange, fill
+from bert_jax.text.tokenizer import Tokenizer
+
+Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces, in order -> metrics
+
+
+class Epochs:
+    def __init__(
+        self,
+        train: Sequence[Piece],
+        heldout: Sequence[Piece],
+        targets: dict[str, Target],
+        judge: Judge,
+        tokenizer: Tokenizer,
+        *,
+        examples: int,
+        steps: int,
+        seed: int,
+        manner: Manner,
+        **arranging,
+    ):
+        """`examples` a step; `arranging` is what `arrange` takes beside."""
+        self.train, self.held, self.targets, self.judge = train, heldout, targets, judge
+        self.tokenizer, self.examples, self.seed = tokenizer, examples, seed
+        self.chosen = shuffled(len(train), steps * examples, seed).reshape(steps, examples)
+        sizes = np.array([len(piece) for piece in train])
+        self.arrangement = arrange(sizes[self.chosen].tolist(), manner, examples, **arranging)
+        self.batch = self.arrangement.rows
+        # What is held out is computed in as many rows as a training step.
+        each = range(0, len(heldout), examples)
+        self.held_steps = [range(start, min(start + examples, len(heldout))) for start in each]
+        held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
+        self.held_arrangement = arrange(held_sizes, manner, examples, **arranging | {"rows": self.batch})
+
+    def padding(self) -> float:
+        """The share of the computed tokens of training that are padding."""
+        computed = self.batch * sum(self.arrangement.lengths)
+        real = sum(len(self.train[i]) for chosen in self.chosen for i in chosen)
+        return 1 - real / computed
+
+    def identity(self) -> dict[str, str]:
+        return {"training examples": digest(self.train), "held-out examples": digest(self.held)}
+
+    def length(self, step: int) -> int:
+        return self.arrangement.lengths[step]
+
+    def batches(
+        self, start: int, stop: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]:
+        for step in range(start, stop):
+            pieces = [self.train[i] for i in self.chosen[step]]
+            yield self.filled(pieces, self.arrangement, step, host_index, host_count)
+
+    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
+        for step, places in enumerate(self.held_steps):
+            pieces = [self.held[i] for i in places]
+            yield self.filled(pieces, self.held_arrangement, step, host_index, host_count)
+
+    def filled(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
+        size = arrangement.rows // count
+        rows = arrangement.steps[step][index * size : (index + 1) * size]
+        return fill(
+            pieces,
+            rows,
+            arrangement.lengths[step],
+            arrangement.packs,
+            self.tokenizer.special.pad,
+            self.targets,
+        )
+
+    def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
+        """`predicted`: of the held-out batches so far, what the model says of each pack, or of each token."""
+        found: list = [None] * len(self.held)
+        each_token = any(target.each_token for target in self.targets.values())
+        packed = self.held_arrangement.packs > 1
+        for step, logits in enumerate(predicted):
+            for row, places in enumerate(self.held_arrangement.steps[step]):
+                begin = 0
+                for pack, place in enumerate(places):
+                    piece = self.held_steps[step][place]
+                    end = begin + len(self.held[piece])
+                    where = (row, slice(begin, end)) if each_token else (row, pack) if packed else row
+                    found[piece] = logits[where]
+                    begin = end
+        return self.judge(found)
+
+
+def shuffled(size: int, count: int, seed: int) -> np.ndarray:
+    """The first `count` places of all epochs' orders, one after the other.
+
+    >>> [sorted(epoch.tolist()) for epoch in shuffled(3, 6, seed=0).reshape(2, 3)]
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    keys = [randomness.key_of("epoch", seed, epoch) for epoch in range(-(-count // size))]
+    orders = [np.argsort(randomness.bits(key, np.arange(size)), kind="stable") for key in keys]
+    return np.concatenate(orders)[:count]
+
+
+def digest(pieces: Sequence[Piece]) -> str:
+    """What changes when any text or label does."""
+    found = hashlib.blake2b(digest_size=8)
+    for piece in pieces:
+        found.update(repr(piece.encoding.ids).encode())
+        for name in sorted(piece.targets):
+            found.update(np.ascontiguousarray(piece.targets[name]).tobytes())
+    return f"{len(pieces)} pieces, {found.hexdigest()}"
