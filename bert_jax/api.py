@@ -22,7 +22,7 @@ from bert_jax.tasks.answer import answer
 from bert_jax.tasks.classify import classify
 from bert_jax.tasks.embed import embed
 from bert_jax.tasks.fill_mask import fill_mask
-from bert_jax.tasks.tag import tag
+from bert_jax.tasks.tag import tag, tag_words
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
@@ -78,6 +78,7 @@ class Model:
     fill_mask = fill_mask
     classify = classify
     tag = tag
+    tag_words = tag_words
     answer = answer
 
     def __init__(

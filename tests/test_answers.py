@@ -180,6 +180,41 @@ def test_tag_finds_spans_where_the_words_are(model):
     assert len(far) > 3 and model.tag("the cats sat on the mat. " * 6)[-1].end > 100
 
 
+def test_tag_words_gives_each_word_the_label_of_its_first_token(model):
+    model = model("tag", TAGS)
+    lists = [["the", "cats", "sat"], ["\x00", "cats", ".", "\x00"], [], ["on"]]
+    found = model.tag_words(lists)
+    for words, tags in zip(lists, found, strict=True):
+        (encoding,) = model.tokenizer.encode([" ".join(words)])
+        best = bare(model, encoding, "tag").argmax(-1)
+        first = [i for i, token in enumerate(encoding.ids) if token not in (2, 3, WORDS.index("##s"))]
+        seen = iter(TAGS[best[i]] for i in first)
+        assert tags == ["O" if word == "\x00" else next(seen) for word in words]
+    assert model.tag_words(lists[0]) == model.tag_words(tuple(lists[0])) == found[0]
+    assert list(model.tag_words(iter(lists))) == found
+    with pytest.raises(BertJaxError, match="not a list of words"):
+        model.tag_words("the cat")
+
+
+def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
+    """A model that looks `sees` tokens around itself gives in windows what it gives with all words before it."""
+    model, sees = model("tag", TAGS), 1  # windows of 16 overlap by 4 tokens
+
+    def local(encodings, program):
+        for encoding in encodings:
+            ids = np.pad(encoding.ids, sees)
+            votes = sum(np.roll(ids, -shift) * weight for weight, shift in ((1, 0), (3, -1), (7, 1)))
+            yield np.eye(len(TAGS))[votes[sees:-sees] % len(TAGS)]
+
+    monkeypatch.setattr(type(model), "run", lambda _, encodings, program: list(local(encodings, program)))
+    words = np.random.RandomState(0).choice(["the", "cats", "sat", "mat", "catss", "."], 5000).tolist()
+    (encoding,) = model.tokenizer.encode([" ".join(words)])
+    (logits,) = local([encoding], None)
+    first = [i for i, token in enumerate(encoding.ids) if token not in (2, 3, WORDS.index("##s"))]
+    assert len(first) == 5000
+    assert model.tag_words(words) == [TAGS[logits[i].argmax()] for i in first]
+
+
 def test_joined_labels():
     from bert_jax.tasks.tag import joined
 
@@ -240,6 +275,35 @@ def test_an_answer_may_be_missing(model):
         best = max(inside[i, 0] + inside[j, 1] for i in range(len(inside)) for j in range(i, len(inside)))
         assert (found is None) == (logits[0].sum() > best)
     assert model.answer("the ?", "").text == "" and model.answer("the ?", "", may_be_missing=True) is None
+
+
+def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
+    """The other windows say that the answer is not in them; that must not outweigh the one that has it."""
+    model = model("answer")
+    text = " ".join(["the cat sat on the mat ."] * 200 + ["cats"] + ["the cat sat on the mat ."] * 200)
+    cats = WORDS.index("##s")
+
+    def rigged(encodings, program):
+        for encoding in encodings:
+            logits = np.zeros((len(encoding.ids), 2), np.float32)
+            logits[0] = 12  # [CLS]: not here
+            if cats in encoding.ids:
+                at = encoding.ids.index(cats)
+                logits[at - 1, 0] = logits[at, 1] = 10
+                logits[0] = null
+            yield logits
+
+    monkeypatch.setattr(type(model), "run", lambda _, encodings, program: list(rigged(encodings, program)))
+    start = text.index("cats")
+    null = 9
+    found = model.answer("on ?", text, may_be_missing=True)
+    assert (found.text, found.start, found.end) == ("cats", start, start + 4)
+    null = 11
+    assert model.answer("on ?", text, may_be_missing=True) is None
+    assert model.answer("on ?", text).text == "cats"
+    # By default as the model was trained.
+    monkeypatch.setitem(model.layout.published, "may_be_missing", True)
+    assert model.answer("on ?", text) is None
 
 
 def test_not_texts(model):
