@@ -100,13 +100,8 @@ def tagging(spec: str, columns: Columns = Columns(), most: int = 0, need_label: 
 
 def tagged_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
     for name in expanded([spec]):
-        if name.startswith("tfds:") or tables.ending(name) in (
-            ".csv",
-            ".json",
-            ".jsonl",
-            ".ndjson",
-            ".parquet",
-        ):
+        # Columns between tabs are CoNLL's, too.
+        if name.startswith("tfds:") or tables.ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
             yield from tagged(tables.file_rows(name, columns.numbered), columns, need_label)
         else:
             documents = any(line.startswith("-DOCSTART-") for line in tables.lines(name))
@@ -124,7 +119,9 @@ def asked_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]
     for name in expanded([spec]):
         value = tables.json_of(name) if tables.ending(name) == ".json" else None
         articles = value.get("data") if isinstance(value, dict) else None
-        if isinstance(articles, list) and articles and "paragraphs" in articles[0]:
+        if isinstance(articles, list) and any(
+            isinstance(one, dict) and "paragraphs" in one for one in articles
+        ):
             yield from squad(name, articles, need_label)
         elif value is not None:
             yield from asked(tables.listed_rows(name, value), columns, need_label)
@@ -257,15 +254,14 @@ def conll(
 
 def squad(name: str, articles: Iterable, need_label: bool = True) -> Iterator[Example]:
     for a, article in enumerate(articles, 1):
-        for p, paragraph in enumerate(cell(f"{name} article {a}", article, "paragraphs"), 1):
-            for q, question in enumerate(cell(f"{name} article {a}, paragraph {p}", paragraph, "qas"), 1):
-                where = f"{name} article {a}, paragraph {p}, question {q}"
-                row = {
-                    **question,
-                    "context": cell(where, paragraph, "context"),
-                    "title": article.get("title", ""),
-                }
-                yield from asked([(where, row)], Columns(), need_label)
+        where = f"{name} article {a}"
+        for p, paragraph in enumerate(listed(where, cell(where, article, "paragraphs")), 1):
+            where = f"{name} article {a}, paragraph {p}"
+            beside = {"context": cell(where, paragraph, "context"), "title": article.get("title", "")}
+            for q, question in enumerate(listed(where, cell(where, paragraph, "qas")), 1):
+                place = f"{where}, question {q}"
+                cell(place, question, "question")
+                yield from asked([(place, {**question, **beside})], Columns(), need_label)
 
 
 def asked(

@@ -27,7 +27,7 @@ def rows(name: str) -> Iterator[dict]:
 def class_names(name: str) -> dict[str, tuple[str, ...]]:
     """Of the columns that hold classes, the names in the order of their numbers."""
     features, _ = split_of(name)
-    named = {column: getattr(inner(feature), "names", None) for column, feature in features.items()}
+    named = {column: getattr(feature, "names", None) for column, feature in features.items()}
     return {column: tuple(names) for column, names in named.items() if names}
 
 
@@ -60,13 +60,8 @@ def split_of(name: str, column: str | None = None):
         ) from error
 
 
-def inner(feature):
-    """What a sequence is made of; anything else is its own."""
-    return getattr(feature, "feature", feature)
-
-
 def plain(value, feature):
-    feature = inner(feature)
+    # A sequence's feature passes on what is asked of it to the feature of its parts.
     if isinstance(value, dict):
         return {name: plain(part, feature[name]) for name, part in value.items()}
     if isinstance(value, list | np.ndarray):
