@@ -8,6 +8,7 @@ import argparse
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 
@@ -227,6 +228,93 @@ def embed(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+@verb(
+    "how well a model does on labelled texts",
+    "bert-jax evaluate --model DIR --data dev.csv --text review --json",
+)
+def evaluate(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="DIR",
+        help="a model directory; it says what it gives: classes, tags, answers",
+    )
+    parser.add_argument(
+        "--data", required=True, metavar="FILE",
+        help="or tfds:NAME/CONFIG:SPLIT; .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON",
+    )  # fmt: skip
+    column_flags(parser)
+    parser.add_argument(
+        "--label", default="", metavar="COLUMN", help="of the labels, tags or answers, likewise"
+    )
+    long_flag(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.data.labelled import Columns
+        from bert_jax.evaluate import report
+
+        columns = Columns(text=args.text, pair=args.pair, label=args.label)
+        print(report(args.model, args.data, columns, args.long, args.json))
+
+    return run
+
+
+@verb(
+    "labels, tags or answers for texts",
+    "bert-jax predict --model DIR --input reviews.jsonl --output found.jsonl",
+)
+def predict(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="DIR",
+        help="a model directory; it says what it gives: classes, tags, answers",
+    )
+    parser.add_argument(
+        "--input", default="-", metavar="FILE",
+        help="a table as `evaluate` reads; .txt and - (standard input, the default): a text or a JSON object a line",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="FILE.jsonl", help="default: standard output")
+    column_flags(parser)
+    parser.add_argument(
+        "--id", default="", metavar="COLUMN", help='given back with each answer (default "id")'
+    )
+    long_flag(parser)
+    parser.add_argument(
+        "--may-be-missing", action="store_true", default=None,
+        help="an answer may not be there (default: as the model was trained)",
+    )  # fmt: skip
+
+    def run(args):
+        from bert_jax.data.labelled import Columns
+        from bert_jax.predict import write
+
+        columns = Columns(text=args.text, pair=args.pair, id=args.id)
+        write(args.model, args.input, args.output, columns, args.long, args.may_be_missing)
+
+    return run
+
+
+def column_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--text", default="", metavar="COLUMN",
+        help="of the texts, words or questions; by number (0, 1) where there is no header (default: the evident one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pair", default="", metavar="COLUMN", help="of the second texts, or passages, likewise"
+    )
+
+
+def long_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--long",
+        choices=("cut", "windows"),
+        default="cut",
+        help="longer texts to classify are cut, or averaged over windows (default cut)",
+    )
+
+
 @verb("any model directory as a safetensors one", "bert-jax import uncased_L-12_H-768_A-12 DIR")
 def import_(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
@@ -444,7 +532,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv[1:])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # a user sees our lines, not TensorFlow's
     try:
-        with interruptible():
+        with interruptible(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(
+                f"bert-jax {argv[0]}: {message}", file=sys.stderr
+            )
             run(args)
     except BertJaxError as error:
         if args.debug:

@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
     "errors", "files", "config", "host_tensorflow",
     "text", "data", "models", "hub", "losses", "metrics", "batching", "streaming", "tasks", "train", "pod",
-    "report", "api", "lines", "bench", "run", "cli", "__main__",
+    "report", "api", "lines", "evaluate", "predict", "bench", "run", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -1,0 +1,146 @@
+"""A model's answers to the rows of a file or of standard input, as JSON lines: what the verb `predict` runs.
+
+They come in the order of the rows, and no more of either is held than some batches need.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from itertools import chain, tee
+from pathlib import Path
+
+from bert_jax.api import Model, load
+from bert_jax.data import labelled, tables
+from bert_jax.data.labelled import Columns, Example, Located
+from bert_jax.errors import BertJaxError
+from bert_jax.evaluate import EVIDENT, task_of
+from bert_jax.files import replacing
+from bert_jax.tasks.classify import kind_of
+
+NOT_ASKED = {*labelled.LABELS, *labelled.TAGS, "answers"}  # columns that may be there, right or wrong
+
+
+def write(
+    directory, source: str = "-", output: str | None = None, columns: Columns = EVIDENT, long: str = "cut",
+    may_be_missing: bool | None = None,
+) -> None:  # fmt: skip
+    """A JSON object for each row, on standard output or in a file, which then is whole or not there."""
+    found = predictions(load(directory), source, columns, long, may_be_missing)
+    lines = (json.dumps(one, ensure_ascii=False) for one in found)
+    if output is None:
+        for line in lines:
+            print(line)
+        return
+    count = 0
+    with replacing(Path(output)) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for count, line in enumerate(lines, 1):  # noqa: B007
+            file.write(line + "\n")
+    print(f"{count:,} predictions in {output}", file=sys.stderr)
+
+
+def predictions(
+    model: Model,
+    source: str,
+    columns: Columns = EVIDENT,
+    long: str = "cut",
+    may_be_missing: bool | None = None,
+) -> Iterator[dict]:
+    task = task_of(model)
+    first, examples = peeked(examples_of(source, columns, task))
+    if first is None:
+        raise BertJaxError(
+            f"{'standard input' if source == '-' else source} is empty: there is nothing to predict"
+        )
+    examples, asked = tee(examples)
+    texts = (example.text for example in asked)
+    if task == "answer":
+        answers = answered(model, texts, may_be_missing)
+    elif task == "classify":
+        answers = classified(model, texts, long)
+    elif isinstance(first.text, tuple):
+        answers = ({"tags": tags} for tags in model.tag_words(texts))
+    else:
+        answers = ({"spans": [rounded(span) for span in spans]} for spans in model.tag(texts))
+    for example, answer in zip(examples, answers, strict=True):
+        yield ({"id": example.id} if example.id else {}) | answer
+
+
+def classified(model: Model, texts: Iterator, long: str) -> Iterator[dict]:
+    found = model.classify(texts, long=long)
+    match kind_of(model):
+        case "number":
+            return ({"number": round(number, 6)} for number in found)
+        case "labels":
+            return ({"labels": [rounded(label) for label in labels]} for labels in found)
+        case _:
+            return map(rounded, found)
+
+
+def answered(model: Model, texts: Iterator, may_be_missing: bool | None) -> Iterator[dict]:
+    one, other = tee(texts)
+    questions, passages = (question for question, _ in one), (passage for _, passage in other)
+    for answer in model.answer(questions, passages, may_be_missing=may_be_missing):
+        if answer is None:
+            yield {"answer": None}
+        else:
+            found = rounded(answer)
+            yield {"answer": found.pop("text"), **found}
+
+
+def rounded(found) -> dict:
+    return asdict(found) | {"score": round(found.score, 6)}
+
+
+def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:
+    """Without their labels, whether there are any or not."""
+    ending = "" if source == "-" or source.startswith("tfds:") else tables.ending(source)
+    if task == "answer" and ending == ".json":
+        return labelled.asked_in(source, columns, need_label=False)  # which knows SQuAD's
+    if task == "tag" and ending not in (*tables.ENDINGS, ""):
+        return labelled.tagged_in(source, columns, need_label=False)  # which knows CoNLL's columns
+    plain = source == "-" or ending == ".txt"
+    first, rows = peeked(line_rows(source) if plain else tables.rows(source, columns.numbered))
+    row = first[1] if first else {}
+    if not columns.id and "id" in row:
+        columns = replace(columns, id="id")
+    asked = (
+        (
+            where,
+            {name: value for name, value in row.items() if name not in NOT_ASKED or name in columns.named},
+        )
+        for where, row in rows
+    )
+    if task == "answer":
+        return labelled.asked(asked, columns, need_label=False)
+    words = columns.text or next((name for name in labelled.WORDS if name in row), "")
+    if task == "tag" and (words in labelled.WORDS or isinstance(row.get(words), list)):
+        return labelled.tagged(asked, columns, need_label=False)
+    return labelled.classified(asked, columns, need_label=False)
+
+
+def line_rows(source: str) -> Iterator[Located]:
+    """Lines that are JSON objects, if the first one is, or else each a text."""
+    name = "standard input" if source == "-" else source
+    first, lines = peeked(standard_input() if source == "-" else tables.lines(source))
+    if first and first.lstrip().startswith("{"):
+        return tables.json_rows(name, lines)
+    return tables.counted(name, ({"text": line.rstrip("\r\n")} for line in lines))
+
+
+def standard_input() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise BertJaxError(
+                f"standard input row {number} is not UTF-8 (its byte {error.start + 1}); convert it"
+            ) from error
+
+
+def peeked(items: Iterator) -> tuple:
+    """(the first or None, all of them)."""
+    items = iter(items)
+    for first in items:
+        return first, chain([first], items)
+    return None, items

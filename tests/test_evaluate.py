@@ -1,0 +1,243 @@
+"""The verb `evaluate`: directories of ours and of transformers', scored on files."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.data.labelled import Example
+from bert_jax.errors import BertJaxError
+from bert_jax.evaluate import evaluate, read_as, report
+from bert_jax.text.wordpiece import WordPiece
+from test_hub import WORDS, edit_config, write
+
+TEXTS = [
+    "the cat sat",
+    "on the mat .",
+    "cats",
+    "the the the cat",
+    "mat mat sat on",
+    ". on .",
+    "sat",
+    "cat mat",
+]
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def squad(path, asked):
+    """[(question, passage, answers or [])] as SQuAD 2.0 writes them."""
+    paragraphs = [
+        {
+            "context": passage,
+            "qas": [
+                {
+                    "id": str(i), "question": question, "is_impossible": not answers,
+                    "answers": [{"text": answer, "answer_start": passage.index(answer)} for answer in answers],
+                }
+            ],
+        }
+        for i, (question, passage, answers) in enumerate(asked)
+    ]  # fmt: skip
+    path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "a", "paragraphs": paragraphs}]}))
+    return str(path)
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A tiny random model that transformers saves, and what it makes of texts: (directory, text -> logits)."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+
+    def save(kind, labels=2):
+        config = transformers.BertConfig(
+            vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+            max_position_embeddings=32, num_labels=labels, initializer_range=0.8,
+        )  # fmt: skip
+        torch.manual_seed(3)
+        theirs = getattr(transformers, kind)(config).eval()
+        theirs.save_pretrained(tmp_path / "theirs")
+        tokenizer = WordPiece.from_vocabulary(WORDS)
+        tokenizer.save(tmp_path / "theirs")
+
+        def logits(text):
+            (encoding,) = tokenizer.encode([text])
+            ids, segments = torch.tensor([encoding.ids]), torch.tensor([encoding.segments])
+            with torch.no_grad():
+                return encoding, theirs(input_ids=ids, token_type_ids=segments)
+
+        return tmp_path / "theirs", logits
+
+    return save
+
+
+def test_classes_of_a_directory_of_transformers(published, tmp_path):
+    directory, logits = published("BertForSequenceClassification", labels=3)
+    said = [int(logits(text)[1].logits.argmax()) for text in TEXTS]
+    assert len(set(said)) > 1
+    rows = [{"text": text, "label": str(label)} for text, label in zip(TEXTS, said, strict=True)]
+    scored = evaluate(bert_jax.load(directory), write_lines(tmp_path / "right.jsonl", rows))
+    assert scored.metrics["accuracy"] == 1 and "LABEL_" in scored.notes[0]
+    rows[0]["label"] = str((said[0] + 1) % 3)
+    scored = evaluate(bert_jax.load(directory), write_lines(tmp_path / "wrong.jsonl", rows))
+    assert scored.metrics["accuracy"] == 7 / 8 and scored.examples == 8
+
+
+def test_tags_of_a_directory_of_transformers(published, tmp_path):
+    directory, logits = published("BertForTokenClassification", labels=3)
+    edit_config(directory, id2label={"0": "B-X", "1": "O", "2": "I-X"})
+    tags = []
+    for text in TEXTS:
+        encoding, output = logits(text)
+        best = output.logits[0].argmax(-1).tolist()
+        names = [("B-X", "O", "I-X")[best[i]] for i in encoding.spans[0]]
+        tags.append(
+            [name for name, i in zip(names, encoding.spans[0], strict=True) if encoding.ids[i] != 8]
+        )  # ##s
+    assert {"O", "I-X"} <= {tag for one in tags for tag in one}
+    (tmp_path / "dev.conll").write_text(
+        "\n\n".join(
+            "\n".join(map(" ".join, zip(t.split(), g, strict=True))) for t, g in zip(TEXTS, tags, strict=True)
+        )
+    )
+    scored = evaluate(bert_jax.load(directory), str(tmp_path / "dev.conll"))
+    assert scored.metrics == {"f1": 1, "precision": 1, "recall": 1, "accuracy": 1}
+    assert list(scored.by_kind) == ["X"] and scored.by_kind["X"]["spans"] > 3
+    shown = report(directory, str(tmp_path / "dev.conll"))
+    assert f"8 examples of {tmp_path}/dev.conll: tag" in shown and "\n  X" in shown
+
+
+def test_answers_of_a_directory_of_transformers(published, tmp_path):
+    directory, logits = published("BertForQuestionAnswering")
+    asked = []
+    for passage in TEXTS:
+        encoding, output = logits(("the cat ?", passage))
+        inside = encoding.spans[1]
+        start, end = (
+            scores[0, inside.start : inside.stop] for scores in (output.start_logits, output.end_logits)
+        )
+        likely = np.triu((start[:, None] + end[None, :]).numpy() + 1000)
+        a, b = np.unravel_index(likely.argmax(), likely.shape)
+        text = passage[encoding.offsets[inside[a]][0] : encoding.offsets[inside[b]][1]]
+        missing = output.start_logits[0, 0] + output.end_logits[0, 0] > likely.max() - 1000
+        asked.append(("the cat ?", passage, [text], bool(missing)))
+    scored = evaluate(bert_jax.load(directory), squad(tmp_path / "1.json", [each[:3] for each in asked]))
+    assert scored.metrics["exact"] == 1 and "must give one (SQuAD 1.1)" in scored.notes[0]
+    assert len({each[3] for each in asked}) == 2
+    asked = [(question, passage, [] if missing else text) for question, passage, text, missing in asked]
+    scored = evaluate(bert_jax.load(directory), squad(tmp_path / "2.json", asked))
+    assert set(scored.metrics.values()) == {1} and "may give none (SQuAD 2.0" in scored.notes[0]
+
+
+def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monkeypatch):
+    """A finder that knows what it looks for once it stands in one window whole."""
+    write(tmp_path / "model", heads=("answer",))
+    model = bert_jax.load(tmp_path / "model")
+    wanted = [WORDS.index(word) for word in ("sat", "cat", "##s", "mat")]  # as many tokens as windows share
+
+    def find(_, encodings, program):
+        for encoding in encodings:
+            logits = np.zeros((len(encoding.ids), 2), np.float32)
+            logits[0] = 5
+            for i in encoding.spans[1]:
+                if encoding.ids[i : i + 4] == wanted:
+                    logits[i, 0], logits[i + 3, 1], logits[0] = 9, 9, 0
+            yield logits
+
+    monkeypatch.setattr(type(model), "run", lambda *given: list(find(*given)))
+    passages = [
+        f"{'the ' * before}sat cats mat{' .' * after}" for before in (*range(13), 700) for after in (0, 9)
+    ]
+    asked = [("on ?", passage, ["sat cats mat"]) for passage in passages]
+    scored = evaluate(model, squad(tmp_path / "1.json", asked))
+    assert scored.metrics == {"exact": 1, "f1": 1}
+    scored = evaluate(model, squad(tmp_path / "2.json", [*asked, ("on ?", "the cat sat . " * 200, [])]))
+    assert scored.metrics["unanswerable"] == scored.metrics["answerable_exact"] == 1
+
+
+def test_two_classes_and_what_is_said_of_them(tmp_path):
+    write(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
+    model = bert_jax.load(tmp_path / "model")
+    texts = [*TEXTS, "the cat sat on the mat . " * 5]
+    with pytest.warns(UserWarning):
+        said = [found.label for found in model.classify(texts)]
+    truth = ["no", "yes"] * 4 + ["no"]
+    data = tmp_path / "dev.csv"
+    data.write_text(
+        "review,stars\n" + "".join(f'"{t}",{label.upper()}\n' for t, label in zip(texts, truth, strict=True))
+    )
+    columns = bert_jax.data.labelled.Columns(text="review", label="stars")
+    found = json.loads(report(tmp_path / "model", str(data), columns, as_json=True))
+    right = sum(a == b for a, b in zip(said, truth, strict=True))
+    both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))
+    assert found["metrics"]["accuracy"] == pytest.approx(right / 9)
+    assert found["metrics"]["f1"] == pytest.approx(2 * both / (said.count("yes") + 4))
+    names, cut, f1 = found["notes"]
+    assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
+    assert cut.startswith("1 of 9 texts are longer than 16 tokens and were cut, the longest by 21 tokens")
+    windows = evaluate(model, str(data), columns, long="windows")
+    assert len(windows.notes) == 2
+
+
+def test_several_labels_and_numbers(tmp_path):
+    write(tmp_path / "several", heads=("classify",), labels=("a", "b", "c"))
+    edit_config(tmp_path / "several", problem_type="multi_label_classification")
+    model = bert_jax.load(tmp_path / "several")
+    said = [[found.label for found in each] for each in model.classify(TEXTS)]
+    data = write_lines(
+        tmp_path / "1.jsonl", [{"text": t, "labels": s} for t, s in zip(TEXTS, said, strict=True)]
+    )
+    scored = evaluate(model, data)
+    assert (
+        scored.metrics["accuracy"] == scored.metrics["f1_micro"] == 1 and scored.task == "classify (labels)"
+    )
+
+    write(tmp_path / "number", heads=("classify",), labels=("LABEL_0",))
+    model = bert_jax.load(tmp_path / "number")
+    rows = [{"sentence1": t, "sentence2": t, "score": 2 * model.classify((t, t)) + 1} for t in TEXTS[:4]]
+    scored = evaluate(model, write_lines(tmp_path / "2.jsonl", rows))
+    assert scored.metrics["pearson"] == pytest.approx(1) and scored.metrics["spearman"] == 1
+
+
+def examples(*labels):
+    return [Example("text", label, f"dev.csv row {i}") for i, label in enumerate(labels, 2)]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "known", "expected"),
+    [
+        (("no",), ("no", "yes"), (), {"no": "no"}),
+        (("1", "0"), ("LABEL_0", "LABEL_1"), (), {"0": "LABEL_0", "1": "LABEL_1"}),
+        (("b",), ("LABEL_0", "LABEL_1"), ("b", "a"), {"b": "LABEL_0"}),
+        (("Negative",), ("NEGATIVE", "POSITIVE"), (), {"Negative": "NEGATIVE"}),
+        (("0", "1"), ("negative", "positive"), (), None),
+        (("0", "2"), ("LABEL_0", "LABEL_1"), (), None),
+        (("b", "a"), ("LABEL_0", "LABEL_1"), (), None),
+        (("b", "a"), ("LABEL_0", "LABEL_1"), ("a", "b", "c"), None),
+        (("x",), ("X", "x ", "y"), (), {"x": "X"}),
+        (("Ab",), ("aB", "AB"), (), None),
+    ],
+)
+def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected):
+    if expected is None:
+        with pytest.raises(BertJaxError, match="row .: the data's labels are .* and the model's .* id2label"):
+            read_as(examples(*theirs), ours, known)
+    else:
+        found, notes = read_as(examples(*theirs), ours, known)
+        assert found == expected and bool(notes) == any(a != b for a, b in expected.items())
+
+
+def test_a_label_the_model_does_not_know_is_named_with_its_row():
+    with pytest.raises(
+        BertJaxError, match="dev.csv row 3: the data's labels are maybe, no and the model's no, yes"
+    ):
+        read_as(examples("no", "maybe"), ("no", "yes"))
+
+
+def test_a_model_that_gives_no_labels(tmp_path):
+    write(tmp_path)
+    with pytest.raises(BertJaxError, match="its heads are: mlm, nsp. Train one"):
+        evaluate(bert_jax.load(tmp_path), "dev.csv")
