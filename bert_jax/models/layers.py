@@ -6,9 +6,10 @@ import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import gelu, normalize
 
 ACTIVATIONS = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu": gelu,
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
@@ -26,9 +27,21 @@ def dense(
     return nn.DenseGeneral(features, axis=axis, dtype=config.dtype, kernel_init=initial(config), name=name)
 
 
-def norm(config: EncoderConfig, name: str = "norm"):
-    # The fast variance, E[x^2] - E[x]^2, is off by 1e-3 on inputs with an offset.
-    return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False, name=name)
+class Norm(nn.Module):
+    """LayerNorm, with Flax's names."""
+
+    epsilon: float
+    dtype: str
+
+    @nn.compact
+    def __call__(self, x):
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        return normalize(x, scale, bias, self.epsilon, self.dtype)
+
+
+def norm(config: EncoderConfig, name: str | None = "norm"):
+    return Norm(config.norm_epsilon, config.dtype, name=name)
 
 
 class Embeddings(nn.Module):

@@ -1,0 +1,61 @@
+"""LayerNorm and GELU with backward passes of our own, against Flax's and JAX's."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.models.dropout import draw
+from bert_jax.models.elementwise import gelu, normalize
+
+ROWS, WIDTH = 6, 40
+
+
+def difference(ours, theirs) -> float:
+    return max(float(jnp.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    keys = jax.random.split(jax.random.key(0), 4)
+    # With an offset, where a variance from squares would be off.
+    x = 30 + 3 * jax.random.normal(keys[0], (ROWS, WIDTH))
+    return (x, *(jax.random.normal(key, (WIDTH,)) for key in keys[1:3])), jax.random.normal(keys[3], x.shape)
+
+
+def test_layer_norm_and_its_gradients_are_flax_s(inputs):
+    arguments, gradient = inputs
+
+    def theirs(x, scale, bias):
+        module = nn.LayerNorm(epsilon=1e-12, use_fast_variance=False)
+        return module.apply({"params": {"scale": scale, "bias": bias}}, x)
+
+    expected, backward = jax.vjp(theirs, *arguments)
+    found, own_backward = jax.vjp(lambda *a: normalize(*a, 1e-12, "float32"), *arguments)
+    assert difference([found], [expected]) < 1e-5
+    assert difference(own_backward(gradient), backward(gradient)) < 2e-5
+
+
+def test_gelu_and_its_gradient_are_jax_s():
+    x = jnp.linspace(-6, 6, 1001)
+    expected, backward = jax.vjp(lambda x: jax.nn.gelu(x, approximate=False), x)
+    found, own_backward = jax.vjp(gelu, x)
+    assert difference([found], [expected]) < 1e-6
+    assert difference(own_backward(jnp.ones_like(x)), backward(jnp.ones_like(x))) < 1e-6
+
+
+@pytest.mark.parametrize("function", [gelu, lambda x: normalize(x, 1.0, 0.0, 1e-12, "bfloat16")])
+def test_what_is_kept_for_the_backward_pass_is_the_input_and_little_else(function):
+    x = jnp.ones((64, 256), jnp.bfloat16)
+    kept = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(function, x)[1], x))
+    assert sum(leaf.size * leaf.dtype.itemsize for leaf in kept) < 1.1 * x.size * 2
+
+
+@pytest.mark.parametrize("last", [7, 64])
+def test_a_draw_is_true_with_its_probability_and_halves_of_a_number_are_independent(last):
+    found = draw(jax.random.key(3), 0.9, (4000, last))
+    assert found.shape == (4000, last)
+    assert float(found.mean()) == pytest.approx(0.9, abs=0.005)
+    half = -(-last // 2)
+    both = (found[:, : last - half] & found[:, half:]).mean()
+    assert float(both) == pytest.approx(0.81, abs=0.01)
