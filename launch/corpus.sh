@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Brings the corpus of settings.sh to ./corpus on all hosts: copied from a bucket, or mounted from a disk.
+#
+#   launch/corpus.sh [--dry-run] [--keep] [--settings FILE]
+#
+# What is there already is not copied again. If it fails the slice is deleted, unless `--keep` or keep=yes.
+set -euo pipefail
+# shellcheck source=launch/slice.sh
+source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
+
+[ -n "$corpus" ] || die "$settings leaves corpus empty; fill it in"
+if ! ask_all corpus "$corpus"; then
+  for index in $failed; do
+    say "host $index did not get the corpus: $(last_line "$logs/corpus-$index.log") ($logs/corpus-$index.log)"
+  done
+  give_up "$corpus did not reach $(wc -w <<<"$failed" | tr -d ' ') of $hosts hosts"
+fi
+[ -n "$dry_run" ] || say "$corpus is on $hosts hosts"

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Creates the slice of settings.sh and waits until it is ready; one that is ready already is left as it is.
+#
+#   launch/create.sh [--dry-run] [--settings FILE]
+#
+# If that fails, or Ctrl-C ends the waiting, request and slice are deleted.
+set -euo pipefail
+# shellcheck source=launch/slice.sh
+source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
+
+refused() {
+  local said
+  said=$(grep -m 1 ERROR "$1" || last_line "$1")
+  case $said in
+    *[Qq]uota*) give_up "quota refused $type in $zone ($said); ask for more on the project's quota page, or take less" ;;
+    *capacity* | *RESOURCE_EXHAUSTED* | *"resources available"*)
+      give_up "no capacity for $type in $zone ($said); queue=yes waits for it, or take another zone"
+      ;;
+    *) give_up "$name could not be created ($said)" ;;
+  esac
+}
+
+wait_in_queue() {
+  local said='' now
+  while :; do
+    now=$(request_state)
+    case $now in
+      ACTIVE) return ;;
+      FAILED | SUSPENDING | SUSPENDED | NONE)
+        tpus queued-resources describe "$name" "--format=value(state.failedData.error.message)" >"$scratch/why" 2>&1 || true
+        [ -s "$scratch/why" ] || echo "the request is $now" >"$scratch/why"
+        refused "$scratch/why"
+        ;;
+    esac
+    [ "$now" = "$said" ] || say "$name: $now"
+    said=$now
+    sleep "$poll"
+  done
+}
+
+if [ -n "$dry_run" ]; then
+  slice_state
+else
+  now=$(slice_state)
+  case $now in
+    READY) say "$name is there already" && exit ;;
+    UNKNOWN) die "the state of $name cannot be found out: $(last_line "$scratch/described")" ;;
+    NONE | CREATING | STARTING) ;;
+    *) say "$name is $now: deleting what is left of it" && remove ;;
+  esac
+fi
+trap 'trap - INT TERM; give_up "interrupted"' INT TERM
+if [ "$queue" = yes ]; then
+  case $([ -n "$dry_run" ] || request_state) in
+    ACCEPTED | WAITING_FOR_RESOURCES | PROVISIONING) waits=yes ;;
+    ACTIVE) [ "$now" = NONE ] && remove || waits=yes ;;
+    FAILED | SUSPENDING | SUSPENDED) remove ;;
+  esac
+  if [ -z "${waits:-}" ]; then
+    tpus queued-resources create "$name" "--node-id=$name" "--accelerator-type=$type" "--runtime-version=$software" \
+      "--valid-until-duration=$patience" ${flags[@]+"${flags[@]}"} >"$scratch/create" 2>&1 || refused "$scratch/create"
+  fi
+  [ -n "$dry_run" ] && request_state && exit
+  wait_in_queue
+else
+  tpus tpu-vm create "$name" "--accelerator-type=$type" "--version=$software" ${flags[@]+"${flags[@]}"} \
+    >"$scratch/create" 2>&1 || refused "$scratch/create"
+  [ -z "$dry_run" ] || exit 0
+fi
+for ((look = 0; look < 60; look++)); do
+  now=$(slice_state)
+  case $now in
+    READY) say "$name is ready: $chips chips on $hosts hosts" && exit ;;
+    CREATING | STARTING | UNKNOWN) sleep "$poll" ;;
+    *) break ;;
+  esac
+done
+give_up "$name was created but is $now"

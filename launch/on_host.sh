@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# What is done on a host of a slice; the other scripts call it there, local_pod.sh calls it here.
+#
+#   on_host.sh setup RUNS        make the environment, mount RUNS as ./runs; what is done already is not done again
+#   on_host.sh corpus SOURCE     bring the corpus to ./corpus
+#   on_host.sh start DIR COORDINATOR COUNT INDEX VERB...
+#                                `bert-jax VERB...` in the background, as process INDEX of COUNT; DIR holds its traces
+#   on_host.sh look DIR BYTES    its state (running, stopped, ended CODE or none), then its output after so many bytes
+#   on_host.sh stop DIR          ask it to stop, and after a minute insist
+#   on_host.sh send WORKDIR      the result of a run, as a tar stream
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+setup() {
+  if ! command -v python3.11 python3.12 >/dev/null; then
+    install python3.11-venv
+  fi
+  # shellcheck source=launch/environment.sh
+  source "$here/environment.sh" tpu
+  mkdir -p runs
+  if mountpoint -q runs; then
+    return
+  fi
+  case $1 in
+    gs://*)
+      command -v gcsfuse >/dev/null || install gcsfuse
+      bucket=${1#gs://} folder=
+      [ "$bucket" = "${bucket%%/*}" ] || folder=--only-dir=${bucket#*/}
+      # Without caches: what one host writes, all must see. Checkpoints are written aside and renamed.
+      # shellcheck disable=SC2086
+      gcsfuse --implicit-dirs --metadata-cache-ttl-secs=0 --metadata-cache-negative-ttl-secs=0 --rename-dir-limit=100000 \
+        $folder "${bucket%%/*}" runs
+      ;;
+    *:/*)
+      command -v mount.nfs >/dev/null || install nfs-common
+      sudo mount -t nfs "$1" runs
+      [ -w runs ] || sudo chmod 1777 runs # a new share is root's
+      ;;
+    *) echo "runs=$1 is neither ADDRESS:/SHARE nor gs://BUCKET" >&2 && return 1 ;;
+  esac
+}
+
+install() {
+  # A host that has just started may be installing something itself.
+  sudo apt-get -qq -o DPkg::Lock::Timeout=300 update
+  sudo DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install "$1"
+}
+
+corpus() {
+  case $1 in
+    gs://*) mkdir -p corpus && gcloud storage rsync --recursive "$1" corpus ;;
+    *)
+      mountpoint -q corpus && return
+      mkdir -p corpus
+      for device in /dev/disk/by-id/google-persistent-disk-1 /dev/sdb /dev/nvme0n2; do
+        if [ -e "$device" ]; then
+          sudo mount -o ro,noload "$device" corpus
+          return
+        fi
+      done
+      echo "no second disk on this host; was the slice created with corpus=$1?" >&2
+      return 1
+      ;;
+  esac
+}
+
+start() {
+  local dir=$1 coordinator=$2 count=$3 index=$4
+  shift 4
+  if [ "$(state "$dir")" = running ]; then
+    return
+  fi
+  if [ "$1" = train ] && [ "$count" -gt 1 ]; then
+    set -- "$@" "--coordinator=$coordinator" "--processes=$count" "--process=$index"
+  fi
+  PATH=$PATH:$here/../.venv/bin
+  mkdir -p "$dir"
+  rm -f "$dir/pid" "$dir/exit"
+  set -m # a process group of its own: a Ctrl-C here is not for it
+  # The shell around it outlives the connection, and writes down how it ended.
+  # shellcheck disable=SC2016
+  nohup bash -c 'dir=$1; shift; bert-jax "$@" & echo $! >"$dir/pid"; wait $!; echo $? >"$dir/exit"' - "$dir" "$@" \
+    >"$dir/log" 2>&1 </dev/null &
+  until [ -s "$dir/pid" ]; do sleep 0.1; done
+}
+
+look() {
+  state "$1"
+  [ ! -f "$1/log" ] || tail -c "+$(($2 + 1))" "$1/log"
+}
+
+state() {
+  # By name too: after a restart of the host its number may be another's.
+  if [ ! -f "$1/exit" ] && [ -s "$1/pid" ]; then
+    if ps -p "$(cat "$1/pid")" -o command= | grep -q bert-jax; then
+      echo running
+      return
+    fi
+    sleep 1 # for its code to be written down
+  fi
+  if [ ! -f "$1/exit" ]; then
+    echo none
+  elif [ "$(cat "$1/exit")" = 0 ] && grep -q "the same command goes on from there" "$1/log"; then
+    echo stopped
+  else
+    echo "ended $(cat "$1/exit")"
+  fi
+}
+
+stop() {
+  for signal in TERM KILL; do
+    [ "$(state "$1")" = running ] || return 0
+    kill -s "$signal" "$(cat "$1/pid")"
+    for ((second = 0; second < 60; second++)); do
+      [ "$(state "$1")" = running ] || return 0
+      sleep 1
+    done
+  done
+}
+
+send() {
+  cd "$1"
+  found=()
+  for file in model run.json metrics.jsonl curves.png; do
+    [ ! -e "$file" ] || found+=("$file")
+  done
+  tar -cf - "${found[@]}"
+}
+
+case ${1:-} in
+  setup | corpus | start | look | stop | send) "$@" ;;
+  *) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" ;;
+esac

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Starts `bert-jax VERB ...` on all hosts, in the background; without a verb, what was started last.
+#
+#   launch/run.sh [--dry-run] [--keep] [--settings FILE] train --config configs/pretrain.py:base \
+#       --config.data.corpora=corpus --workdir runs/base
+#
+# Paths are those on the hosts: ./corpus is the corpus, ./runs outlives the slice. Where it runs already, nothing
+# happens. launch/watch.sh looks after it.
+set -euo pipefail
+# shellcheck source=launch/slice.sh
+source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
+
+if [ ${#words[@]} -gt 0 ]; then
+  [ -n "$dry_run" ] || printf '%q ' "${words[@]}" >"$state/command"
+elif [ -n "$dry_run" ] && [ ! -f "$state/command" ]; then
+  words=(VERB ...)
+else
+  [ -f "$state/command" ] || die "nothing was started on $name yet; say what (see $0 --help)"
+  eval "words=($(cat "$state/command"))"
+fi
+
+addresses=$(tpus tpu-vm describe "$name" "--format=value(networkEndpoints[].ipAddress)") ||
+  die "the hosts of $name cannot be found out; launch/status.sh says more"
+[ -z "$dry_run" ] || addresses=ADDRESS$(printf ';%.0s' $(seq 2 $hosts))
+found=$(tr -cd ';' <<<"$addresses" | wc -c)
+[ $((found + 1)) = "$hosts" ] || die "$name has $((found + 1)) hosts and not the $hosts of $type; delete it and create it"
+
+if ! start_all "${addresses%%;*}:8476" "${words[@]}"; then
+  for index in $failed; do
+    say "host $index did not start it: $(last_line "$logs/start-$index.log")"
+  done
+  give_up "it could not be started on $(wc -w <<<"$failed" | tr -d ' ') of $hosts hosts"
+fi
+[ -n "$dry_run" ] || say "started on $hosts hosts; launch/watch.sh looks after it"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Brings the code of this folder to all hosts, with the versions of constraints.txt, and mounts where runs live.
+#
+#   launch/setup.sh [--dry-run] [--keep] [--settings FILE]
+#
+# Again, it brings what has changed. If a host cannot be set up the slice is deleted, unless `--keep` or keep=yes.
+set -euo pipefail
+# shellcheck source=launch/slice.sh
+source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
+
+code=$scratch/bert-jax.tar.gz
+tar -czf "$code" -C "$launch/.." pyproject.toml README.md LICENSE bert_jax configs launch
+tpus tpu-vm scp "$code" "$name:" --worker=all >"$logs/scp.log" 2>&1 ||
+  give_up "the code could not be copied: $(last_line "$logs/scp.log")"
+
+unpack() {
+  local there="mkdir -p bert-jax && cd bert-jax && rm -rf bert_jax configs launch && tar -xzf ../bert-jax.tar.gz"
+  tpus tpu-vm ssh "$name" "--worker=$1" "--command=$there && launch/on_host.sh setup $(printf %q "$runs")" \
+    >"$logs/setup-$1.log" 2>&1
+}
+if ! at_once unpack; then
+  for index in $failed; do
+    say "host $index could not be set up: $(last_line "$logs/setup-$index.log") ($logs/setup-$index.log)"
+  done
+  give_up "$(wc -w <<<"$failed" | tr -d ' ') of $hosts hosts could not be set up"
+fi
+[ -n "$dry_run" ] || say "$hosts hosts are set up"

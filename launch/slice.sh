@@ -1,0 +1,119 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+# Sourced by the scripts that speak to Google Cloud: their flags, the settings, the slice and its hosts.
+launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=launch/hosts.sh
+source "$launch/hosts.sh"
+
+dry_run='' settings=$launch/settings.sh words=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --help | -h) usage && exit ;;
+    --dry-run) dry_run=yes ;;
+    --keep) keep_flag=yes ;;
+    --settings) settings=${2:?"--settings needs a file"} && shift ;;
+    --settings=*) settings=${1#*=} ;;
+    -*) die "unknown flag $1 (see $0 --help)" ;;
+    *) words=("$@") && break ;; # a verb of bert-jax and its own flags
+  esac
+  shift
+done
+
+[ -f "$settings" ] || die "no settings file $settings"
+# shellcheck source=launch/settings.sh
+source "$settings"
+keep=${keep_flag:-$keep}
+same=(--settings "$settings" ${dry_run:+--dry-run} ${keep_flag:+--keep}) # for the scripts that a script calls
+for setting in project zone name type runs; do
+  [ -n "${!setting}" ] || die "$settings leaves $setting empty; fill it in"
+done
+
+# Chips, and the hosts they are on: four a host, or all of the small slices that have one host.
+case $type in
+  v4-*) chips=$((${type#*-} / 2)) single=4 software=tpu-ubuntu2204-base ;;
+  v5litepod-*) chips=${type#*-} single=8 software=v2-alpha-tpuv5-lite ;;
+  v5p-*) chips=$((${type#*-} / 2)) single=4 software=v2-alpha-tpuv5 ;;
+  v6e-*) chips=${type#*-} single=8 software=v2-alpha-tpuv6e ;;
+  *) die "type=$type is not known; v4-N and v5p-N have N/2 chips, v5litepod-N and v6e-N have N" ;;
+esac
+hosts=$((chips <= single ? 1 : chips / 4))
+software=${version:-$software}
+case $capacity in
+  spot | reserved) flags=("--$capacity" ${flags[@]+"${flags[@]}"}) ;;
+  on-demand) ;;
+  *) die "capacity=$capacity is not known; spot, reserved or on-demand" ;;
+esac
+case $corpus in
+  projects/*) flags+=("--data-disk=source=$corpus,mode=read-only") ;;
+esac
+
+state=$(cd "$launch/.." && mkdir -p "$folder/logs" && cd "$folder" && pwd)
+logs=$state/logs traces=.process
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+tpus() {
+  local command=(gcloud compute tpus "$@" "--project=$project" "--zone=$zone" --quiet)
+  if [ -n "$dry_run" ]; then
+    shown "${command[@]}" >&3
+  else
+    "${command[@]}"
+  fi
+}
+exec 3>&1 # where --dry-run prints, also from within $(...)
+
+ask() { # INDEX WORD...
+  local index=$1
+  shift
+  tpus tpu-vm ssh "$name" "--worker=$index" "--command=cd bert-jax && launch/on_host.sh$(printf ' %q' "$@")"
+}
+
+# READY and the like; NONE if there is no slice, UNKNOWN if that cannot be found out.
+slice_state() {
+  described tpu-vm describe "$name" "--format=value(state)"
+}
+
+request_state() {
+  described queued-resources describe "$name" "--format=value(state.state)"
+}
+
+described() {
+  local answer
+  if [ -n "$dry_run" ]; then
+    tpus "$@"
+  elif answer=$(tpus "$@" 2>"$scratch/described"); then
+    echo "${answer:-UNKNOWN}"
+  elif grep -q NOT_FOUND "$scratch/described"; then
+    echo NONE
+  else
+    echo UNKNOWN
+  fi
+}
+
+# Deletes the slice and its request, and does not believe it until both are gone.
+remove() {
+  local try
+  for try in 1 2 3 4 5; do
+    [ "$queue" != yes ] || tpus queued-resources delete "$name" --force >"$logs/delete.log" 2>&1 || true
+    if [ "$(slice_state)" != NONE ]; then
+      tpus tpu-vm delete "$name" >>"$logs/delete.log" 2>&1 || true
+    fi
+    if [ -n "$dry_run" ]; then
+      return
+    fi
+    if [ "$(slice_state)" = NONE ] && { [ "$queue" != yes ] || [ "$(request_state)" = NONE ]; }; then
+      return
+    fi
+    [ "$try" = 5 ] || sleep "$poll"
+  done
+  die "$name COULD NOT BE DELETED and may go on costing: $(last_line "$logs/delete.log"); run launch/delete.sh again"
+}
+
+# The end after a failure: nothing is left that costs.
+give_up() {
+  if [ "$keep" = yes ]; then
+    die "$*; the slice is kept and goes on costing until launch/delete.sh"
+  fi
+  say "deleting $name"
+  remove
+  die "$*; the slice is deleted"
+}

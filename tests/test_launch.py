@@ -1,0 +1,408 @@
+"""The scripts of launch/ against a cloud that is not there (fake_gcloud.py), and several processes on this machine."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fake_gcloud
+import runs
+
+LAUNCH = runs.ROOT / "launch"
+SCRIPTS = ("create", "setup", "corpus", "run", "watch", "status", "fetch", "delete")
+TRAIN = (
+    "train --config configs/pretrain.py:base --config.data.corpora=corpus --workdir runs/base "
+    "--config.optimizer.rate=1e-4"
+)
+RUNNING, DONE = ["running", "step 10\n"], ["ended 0", "the model is in runs/base/model\n"]
+LOST = ["ended 1", "bert-jax: process 0 lost another of the 2 processes (Gloo); start all of them again\n"]
+
+
+class Cloud:
+    """What the scripts are run with: a gcloud, settings, and a folder for what they leave."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        shim = folder / "bin" / "gcloud"
+        shim.parent.mkdir()
+        shim.write_text(f'#!/bin/sh\nexec {sys.executable} -SE {fake_gcloud.__file__} "$@"\n')
+        shim.chmod(0o755)
+        self.environment = {
+            "PATH": f"{shim.parent}:/usr/bin:/bin",
+            "FAKE_CLOUD": str(folder),
+            # Should the real one ever be reached, it knows nobody.
+            "CLOUDSDK_CONFIG": str(folder / "nobody"),
+            "HOME": str(folder),
+        }
+        self.settings = {
+            "project": "p", "zone": "z", "name": "pod", "type": "v4-16", "runs": "10.0.0.9:/runs",
+            "corpus": "gs://b/corpus", "poll": "0", "folder": str(folder / "here"),
+        }  # fmt: skip
+
+    def script(self, *lives: dict) -> None:
+        (self.folder / "script.json").write_text(json.dumps(lives))
+
+    def start(self, name: str, *words: str) -> subprocess.Popen:
+        settings = (LAUNCH / "settings.sh").read_text()
+        settings += "\n".join(f"{key}={shlex.quote(value)}" for key, value in self.settings.items())
+        (self.folder / "settings.sh").write_text(settings)
+        command = [LAUNCH / f"{name}.sh", "--settings", self.folder / "settings.sh", *words]
+        return subprocess.Popen(
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, name: str, *words: str, code: int = 0) -> str:
+        process = self.start(name, *words)
+        output = process.communicate(timeout=60)[0]
+        assert process.returncode == code, output
+        return output
+
+    def calls(self) -> list[list[str]]:
+        path = self.folder / "calls"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def deeds(self) -> list[str]:
+        """The calls that change something, those of several hosts as one."""
+        found = []
+        for call in self.calls():
+            word = re.search(r"on_host\.sh (\w+)", " ".join(call))
+            deed = " ".join(call[2:4]) if call[3] != "ssh" else word[1]
+            if call[3] != "describe" and deed != "look" and found[-1:] != [deed]:
+                found.append(deed)
+        return found
+
+    def world(self) -> dict:
+        return json.loads((self.folder / "world.json").read_text())
+
+    def nothing_is_left(self) -> bool:
+        return not self.world()["node"] and not self.world()["request"]
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    return Cloud(tmp_path)
+
+
+CREATE = ["queued-resources create"]
+BEGIN = ["tpu-vm scp", "setup", "corpus", "start"]
+DELETE = ["queued-resources delete"]
+
+
+def begin(cloud: Cloud) -> None:
+    for name in ("create", "setup", "corpus"):
+        cloud.run(name)
+    cloud.run("run", *TRAIN.split())
+
+
+def test_a_run_from_nothing_to_its_result(cloud):
+    looks = {"0": [RUNNING, ["running", "step 20\n"], DONE], "1": [["running", ""], ["ended 0", "bye\n"]]}
+    request = ["ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
+    cloud.script({"request": request, "looks": looks})
+    said = cloud.run("create")
+    assert re.findall(r"pod: (\w+)", said) == request[:-1]
+    assert "pod is ready: 8 chips on 2 hosts" in said
+    assert "is there already" in cloud.run("create")
+    cloud.run("setup")
+    cloud.run("corpus")
+    cloud.run("run", *TRAIN.split())
+    assert "host 1: running" in cloud.run("status")
+    said = cloud.run("watch")
+    assert "the run has ended: the model is in runs/base/model" in said
+    assert cloud.deeds() == [*CREATE, *BEGIN, "send", *DELETE]
+    assert cloud.nothing_is_left()
+    here = cloud.folder / "here"
+    assert (here / "result/model/config.json").exists()
+    printed = "".join(text for _, text in looks["0"])
+    assert (here / "logs/0.log").read_text() == printed, "status, too, looked; nothing is missing or twice"
+    assert (here / "logs/1.log").read_text() == "bye\n"
+
+    create = next(call for call in cloud.calls() if "create" in call)
+    assert create[:5] == ["compute", "tpus", "queued-resources", "create", "pod"]
+    assert {"--node-id=pod", "--accelerator-type=v4-16", "--runtime-version=tpu-ubuntu2204-base", "--spot",
+            "--valid-until-duration=24h"} <= set(create)  # fmt: skip
+    assert all({"--project=p", "--zone=z", "--quiet"} <= set(call) for call in cloud.calls())
+    starts = [call for call in cloud.calls() if " start " in " ".join(call)]
+    assert sorted(call[5:7] for call in starts) == [
+        [
+            f"--worker={index}",
+            f"--command=cd bert-jax && launch/on_host.sh start .process 10.0.0.2:8476 2 {index} {TRAIN}",
+        ]
+        for index in range(2)
+    ]
+
+
+def test_a_slice_made_at_once_on_reserved_chips(cloud):
+    cloud.settings |= {
+        "queue": "no",
+        "capacity": "reserved",
+        "type": "v6e-8",
+        "corpus": "projects/p/zones/z/disks/d",
+    }
+    cloud.script({})
+    assert "pod is ready: 8 chips on 1 hosts" in cloud.run("create")
+    (create,) = (call for call in cloud.calls() if "create" in call)
+    assert create[2:4] == ["tpu-vm", "create"]
+    assert {"--reserved", "--version=v2-alpha-tpuv6e", "--accelerator-type=v6e-8",
+            "--data-disk=source=projects/p/zones/z/disks/d,mode=read-only"} <= set(create)  # fmt: skip
+    cloud.run("delete")
+    assert cloud.deeds() == ["tpu-vm create", "tpu-vm delete"]
+    assert cloud.nothing_is_left()
+
+
+def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
+    first = {"looks": {"0": [RUNNING, RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
+    second = {"looks": {"0": [["running", "going on at step 10\n"], DONE], "1": [["ended 0", ""]]}}
+    cloud.script(first, second)
+    begin(cloud)
+    said = cloud.run("watch")
+    assert "the slice was preempted; its last line: step 10" in said
+    assert "pod is PREEMPTED: deleting what is left of it" in said
+    assert cloud.deeds() == [*CREATE, *BEGIN, *DELETE, *CREATE, *BEGIN, "send", *DELETE]
+    starts = [call for call in cloud.calls() if " start " in " ".join(call)]
+    assert sorted(starts[:2]) == sorted(starts[2:]), "the same command goes on from the newest checkpoint"
+    assert cloud.nothing_is_left()
+    assert (cloud.folder / "here/logs/before/0.log").read_text() == "step 10\n" * 2
+    assert (cloud.folder / "here/logs/0.log").read_text().startswith("going on at step 10\n")
+
+
+def test_no_slice_is_left_when_the_new_one_is_refused(cloud):
+    first = {"looks": {"0": [RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
+    cloud.script(first, {"refused": "RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded. Limit: 0"})
+    begin(cloud)
+    said = cloud.run("watch", code=1)
+    assert "quota refused v4-16 in z" in said
+    assert "watch.sh: the slice could not be made anew" in said.splitlines()[-1]
+    assert cloud.nothing_is_left()
+
+
+@pytest.mark.parametrize("queue", ["yes", "no"])
+@pytest.mark.parametrize(
+    "error, line",
+    [
+        ("RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded. Limit: 0", "quota refused v4-16 in z ("),
+        ('There is no more capacity in the zone "z"', "no capacity for v4-16 in z ("),
+        ("PERMISSION_DENIED: the API is not enabled", "pod could not be created ("),
+    ],
+)
+def test_a_refusal_is_one_line_and_nothing_is_left(cloud, queue, error, line):
+    cloud.settings["queue"] = queue
+    cloud.script({"refused": error})
+    last = cloud.run("create", code=1).splitlines()[-1]
+    assert last.startswith(f"create.sh: {line}")
+    assert error in last and last.endswith("the slice is deleted")
+    assert cloud.nothing_is_left()
+
+
+def test_a_request_that_lapses_is_deleted(cloud):
+    error = "There is no more capacity in the zone"
+    cloud.script({"request": ["WAITING_FOR_RESOURCES", "FAILED"], "error": error})
+    last = cloud.run("create", code=1).splitlines()[-1]
+    assert last.startswith(f"create.sh: no capacity for v4-16 in z ({error})")
+    assert cloud.deeds() == [*CREATE, *DELETE]
+    assert cloud.nothing_is_left()
+
+
+def test_an_interrupted_wait_leaves_no_request(cloud):
+    cloud.script({"request": ["WAITING_FOR_RESOURCES"]})
+    process = cloud.start("create")
+    while "WAITING" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    assert "interrupted; the slice is deleted" in process.communicate(timeout=60)[0]
+    assert process.returncode == 1
+    assert cloud.nothing_is_left()
+
+
+def test_a_host_that_cannot_be_set_up(cloud):
+    cloud.script({"setup": {"1": "No space left on device"}})
+    cloud.run("create")
+    said = cloud.run("setup", "--keep", code=1)
+    assert re.search(r"host 1 could not be set up: ERROR: .* No space left on device \(.*setup-1.log\)", said)
+    assert "host 0" not in said
+    assert "1 of 2 hosts could not be set up; the slice is kept and goes on costing" in said
+    assert cloud.world()["node"]
+    assert "1 of 2 hosts could not be set up; the slice is deleted" in cloud.run("setup", code=1)
+    assert cloud.nothing_is_left()
+
+
+def test_a_lost_process_is_started_again_on_the_same_slice(cloud):
+    looks = {
+        "0": [RUNNING, LOST, ["running", ""], DONE],
+        "1": [RUNNING, ["ended 137", "Killed\n"], ["running", ""], ["ended 0", ""]],
+    }
+    cloud.script({"looks": looks})
+    begin(cloud)
+    said = cloud.run("watch", "--keep")
+    assert "host 1 failed (ended 137): Killed" in said, "not host 0, which lost it"
+    assert cloud.deeds() == [*CREATE, *BEGIN, "stop", "start", "send"]
+    assert cloud.world()["node"] and "pod is kept and goes on costing" in said
+
+
+def test_a_process_that_is_lost_again_and_again(cloud):
+    cloud.script({"looks": {"0": [LOST] * 4, "1": [["ended 137", "Killed\n"]] * 4}})
+    begin(cloud)
+    last = cloud.run("watch", code=1).splitlines()[-1]
+    assert "host 1 failed (ended 137)" in last
+    assert "it was started again 3 times" in last and "the slice is deleted" in last
+    assert cloud.deeds() == [*CREATE, *BEGIN, *["stop", "start"] * 3, "stop", *DELETE]
+    assert cloud.nothing_is_left()
+
+
+def test_an_error_in_the_command_is_not_tried_again(cloud):
+    error = ["ended 1", "bert-jax train: config has no key stepz; the nearest is steps\n"]
+    cloud.script({"looks": {"0": [error], "1": [error]}})
+    begin(cloud)
+    last = cloud.run("watch", code=1).splitlines()[-1]
+    assert "host 0 failed (ended 1): bert-jax train: config has no key stepz" in last
+    assert "the slice is deleted" in last
+    assert cloud.deeds() == [*CREATE, *BEGIN, "stop", *DELETE]
+
+
+def test_processes_told_to_stop_go_on_if_the_slice_stays(cloud):
+    stopped = ["stopped", "stopped at step 30; the same command goes on from there\n"]
+    cloud.script({"looks": {"0": [stopped, DONE], "1": [["ended 0", ""]]}})
+    begin(cloud)
+    assert "stopped at step 30" in cloud.run("watch")
+    assert cloud.deeds() == [*CREATE, *BEGIN, "send", *DELETE]
+    assert sum(" start " in " ".join(call) for call in cloud.calls()) == 2 * 2
+
+
+def test_a_cloud_that_does_not_answer_is_not_a_preemption(cloud):
+    cloud.script({"looks": {"0": [["running", ""], DONE], "1": [["ended 0", ""]]}, "request": ["ACTIVE"]})
+    begin(cloud)
+    (cloud.folder / "silent").touch()
+    before = cloud.deeds()
+    process = cloud.start("watch")
+    assert "cannot be found out; it is asked again" in process.stdout.readline()
+    (cloud.folder / "silent").unlink()
+    assert "the run has ended" in process.communicate(timeout=60)[0]
+    assert cloud.deeds() == [*before, "send", *DELETE]
+
+
+def test_a_slice_that_cannot_be_deleted_is_said_loudly(cloud):
+    cloud.script({"stuck": True})
+    cloud.run("create")
+    last = cloud.run("delete", code=1).splitlines()[-1]
+    assert "pod COULD NOT BE DELETED and may go on costing" in last
+
+
+def test_dry_run_prints_what_would_be_called_and_calls_nothing(cloud):
+    cloud.script({"looks": {"0": [DONE], "1": [["ended 0", ""]]}})
+
+    def dry(name, *words):
+        said = cloud.run(name, "--dry-run", *words).splitlines()
+        return [shlex.split(line)[1:] for line in said if line.startswith("gcloud ")]
+
+    printed = [*dry("create"), *dry("setup"), *dry("corpus"), *dry("run", *TRAIN.split())]
+    assert not cloud.calls()
+    begin(cloud)
+    called = len(cloud.calls())
+    printed += [*dry("watch"), *dry("status"), *dry("fetch"), *dry("delete")]
+    assert len(cloud.calls()) == called
+    cloud.run("watch")
+
+    def plain(calls):
+        text = json.dumps(calls).replace("10.0.0.2:8476", "ADDRESS:8476")
+        text = re.sub(r'"[^"]*/bert-jax.tar.gz"', '"bert-jax.tar.gz"', text)
+        return json.loads(text)
+
+    printed = plain(printed)
+    assert [call for call in plain(cloud.calls()) if call not in printed] == []
+
+
+@pytest.mark.parametrize(
+    "setting, value, line",
+    [
+        ("project", "", "leaves project empty; fill it in"),
+        ("type", "v5e-16", "type=v5e-16 is not known; v4-N and v5p-N have N/2 chips"),
+        ("capacity", "cheap", "capacity=cheap is not known; spot, reserved or on-demand"),
+    ],
+)
+def test_settings_that_cannot_be(cloud, setting, value, line):
+    cloud.script()
+    cloud.settings[setting] = value
+    assert line in cloud.run("create", code=1)
+    assert not cloud.calls()
+
+
+@pytest.mark.parametrize(
+    "kind, hosts", [("v4-32", 4), ("v5litepod-8", 1), ("v5litepod-16", 4), ("v5p-128", 16), ("v6e-256", 64)]
+)
+def test_the_hosts_of_a_type(cloud, kind, hosts):
+    cloud.settings["type"] = kind
+    assert cloud.run("corpus", "--dry-run").count("--worker=") == hosts
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, "local_pod", "on_host"])
+def test_help(cloud, name):
+    said = subprocess.run(
+        [LAUNCH / f"{name}.sh", "--help"], env=cloud.environment, capture_output=True, text=True
+    )
+    assert said.returncode == 0 and f"{name}.sh" in said.stdout and not said.stderr
+    assert "set -" not in said.stdout
+
+
+def test_shellcheck_finds_nothing():
+    shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    scripts = sorted(path.name for path in LAUNCH.glob("*.sh"))
+    assert len(scripts) > 12
+    found = subprocess.run(
+        [shellcheck, "-x", "-P", "..", *scripts], cwd=LAUNCH, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout
+
+
+BERT_JAX = """#!/bin/sh
+echo "$@"
+[ "$1" != info ] || exit 0
+[ "$1" = train ] || { echo "bert-jax: no verb $1"; exit 2; }
+trap 'echo "stopped at step 7; the same command goes on from there"; exit 0' TERM
+while :; do sleep 0.1; done
+"""
+
+
+@pytest.fixture
+def local_pod(tmp_path):
+    """Two processes on this machine; bert-jax does nothing here, in test_processes.py it trains."""
+    program = tmp_path / "bin" / "bert-jax"
+    program.parent.mkdir()
+    program.write_text(BERT_JAX)
+    program.chmod(0o755)
+    environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "LOCAL_POD": str(tmp_path / "pod")}
+
+    def start(*verb):
+        command = [LAUNCH / "local_pod.sh", "2", *verb]
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, env=environment, text=True, **out)
+
+    return start
+
+
+def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local_pod, tmp_path):
+    pod = local_pod("train", "--workdir", "a 'b")
+    assert "running on 2 hosts" in pod.stdout.readline()
+    pod.terminate()
+    said = pod.communicate(timeout=60)[0]
+    assert pod.returncode == 130 and "stopped at step 7; the same command goes on from there" in said
+    printed = [(tmp_path / f"pod/logs/{index}.log").read_text().splitlines()[0] for index in range(2)]
+    coordinator = re.search(r"--coordinator=localhost:\d+", printed[0])[0]
+    assert printed == [
+        f"train --workdir a 'b {coordinator} --processes=2 --process={index}" for index in range(2)
+    ]
+
+
+def test_a_local_pod_ends_with_its_processes(local_pod, tmp_path):
+    pod = local_pod("info", "DIR")
+    assert "the run has ended: info DIR\n" in pod.communicate(timeout=60)[0], "without train's own flags"
+    assert pod.returncode == 0
+    pod = local_pod("trian")
+    said = pod.communicate(timeout=60)[0]
+    assert pod.returncode == 1 and "started again" not in said
+    assert "local_pod.sh: host 0 failed (ended 2): bert-jax: no verb trian" in said
