@@ -1,7 +1,11 @@
 """Two processes on this machine, joined by gloo, stand in for two hosts."""
 
-import socket
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,44 +27,66 @@ def corpus(place):
     return runs.small_corpus(place)
 
 
-def pair(corpus, workdir, cache):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    return [
-        started(
-            command(
-                corpus, workdir, f"--coordinator={address}", "--processes=2", f"--process={index}", **SHORT
-            ),
-            cache,
+class Pod:
+    """launch/local_pod.sh with two processes, and what it leaves."""
+
+    def __init__(self, corpus: Path, workdir: Path, cache: Path):
+        self.workdir, self.folder = workdir, workdir.with_name(f"{workdir.name}.pod")
+        verb = command(corpus, workdir, **SHORT)[3:]  # without `python -m bert_jax`
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        script = runs.ROOT / "launch" / "local_pod.sh"
+        self.shell: subprocess.Popen = started(
+            [script, "2", *verb], cache, LOCAL_POD=str(self.folder), PATH=path
         )
-        for index in range(2)
-    ]
+
+    def send(self, number: signal.Signals, index: int, step: int) -> None:
+        """A signal to one of the two once the run is past a step."""
+        while last_step(self.workdir) < step:
+            assert self.shell.poll() is None, self.shell.communicate()[0][-3000:]
+            time.sleep(0.001)
+        os.kill(int((self.folder / str(index) / "pid").read_text()), number)
+
+    def wait_for(self, text: str) -> str:
+        said = ""
+        while text not in said:
+            line = self.shell.stdout.readline()
+            assert line, said
+            said += line
+        return said
+
+    def printed(self, index: int) -> str:
+        """By all its lives."""
+        logs = self.folder / "logs"
+        return (logs / "before" / f"{index}.log").read_text() + (logs / f"{index}.log").read_text()
 
 
-def test_two_processes_give_what_one_gives_also_when_one_was_lost(place, corpus):
+def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lost(place, corpus):
     one, two = place / "one", place / "two"
     finished(command(corpus, one, **SHORT), place / "cache")
 
-    first, second = pair(corpus, two, place / "cache")
-    while last_step(two) < 20:
-        assert first.poll() is None, first.communicate()[0][-3000:]
-        time.sleep(0.001)
-    second.kill()
-    lost_at = time.monotonic()
-    output = first.communicate(timeout=120)[0]
-    second.communicate()
-    assert first.returncode == 1, output
-    assert time.monotonic() - lost_at < 60
-    assert "process 0 lost another of the 2 processes" in output
-    assert "start all of them again: they go on from the newest checkpoint" in output
-    assert not (two / "model").exists()
+    pod = Pod(corpus, two, place / "cache")
+    pod.send(signal.SIGTERM, 1, step=12)
+    said = pod.wait_for("the same command goes on from there")
+    # A checkpoint is put together from what both have of a step, so both stopped at that one.
+    step = max(int(path.name) for path in (two / "checkpoints").iterdir())
+    assert f"stopped at step {step};" in said
+    assert 12 <= step < 90 and (two / f"checkpoints/{step}/manifest.json").exists()
+    assert [(pod.folder / f"{index}/exit").read_text() for index in range(2)] == ["0\n", "0\n"]
 
-    again = pair(corpus, two, place / "cache")
-    outputs = [process.communicate(timeout=200)[0] for process in again]
-    assert [process.returncode for process in again] == [0, 0], outputs
-    assert "going on at step" in outputs[0]
-    assert "going on at step" not in outputs[1], "one process speaks for all"
+    pod.send(signal.SIGKILL, 1, step=max(step, 40) + 3)
+    lost_at = time.monotonic()
+    assert "host 1 failed (ended 137)" in pod.wait_for("started again")
+    assert time.monotonic() - lost_at < 60
+    assert not (two / "model").exists()
+    said = pod.shell.communicate(timeout=200)[0]
+    assert pod.shell.returncode == 0, said
+    assert "the run has ended: the model is in" in said
+    printed = pod.printed(0)
+    assert "process 0 lost another of the 2 processes" in printed
+    assert "start all of them again: they go on from the newest checkpoint" in printed
+    assert f"going on at step {step}\n" in printed
+    assert printed.count("going on at step") == 2
+    assert "going on at step" not in pod.printed(1), "one process speaks for all"
 
     assert [(line["step"], line["kind"]) for line in lines(one)] == [
         (line["step"], line["kind"]) for line in lines(two)
