@@ -13,6 +13,7 @@ from bert_jax.train.feed import placed
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state, initial_state
 from bert_jax.train.step import make_evaluation, make_step
+from bert_jax.tasks.pretrain import Pretraining
 from tiny_training import Batches, tiny
 
 STEPS = 50
@@ -28,6 +29,13 @@ MORE_MESHES = {
     "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 4}),
     "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
 }
+
+
+class Telling(Pretraining):
+    """Pre-training that also keeps what it says of each row."""
+
+    def predictions(self, outputs, batch):
+        return outputs["nsp"]
 
 
 def loss(measured) -> float:
@@ -49,6 +57,7 @@ def params_of_one():
 @functools.cache
 def compiled(devices, changes):
     task, config = tiny(STEPS, layers=2, **dict(changes))
+    task = Telling(**vars(task))
     mesh = make_mesh(config.mesh, jax.devices()[:devices])
     return task, config, mesh, make_step(task, config, mesh), make_evaluation(task, config, mesh)
 
@@ -63,8 +72,8 @@ def steps_on(devices, changes, state=None, first=0, stop=STEPS):
         state, measured = step(state, batch)
         losses.append(loss(measured))
     batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
-    heldout, _ = jax.device_get(evaluation(state.params, batch))
-    return losses, [float(x) for x in jax.tree.leaves(heldout)], state
+    heldout, predicted = jax.device_get(evaluation(state.params, batch))
+    return losses, [float(x) for x in jax.tree.leaves(heldout)], predicted.tolist(), state
 
 
 def across_counts():
@@ -77,7 +86,7 @@ def across_counts():
             (4, 35, {"fsdp": 2, "accumulate": 2}),
             (8, STEPS, {"fsdp": 8}),
         ):
-            some, _, state = steps_on(devices, changes, restore, first, stop)
+            some, _, _, state = steps_on(devices, changes, restore, first, stop)
             losses += some
             _, config = tiny()
             checkpoints = Checkpoints(directory, config.checkpoints)
@@ -95,12 +104,12 @@ def main() -> None:
     found = {}
     meshes = MESHES if sys.argv[1] == "some" else {"one device": MESHES["one device"]} | MORE_MESHES
     for name, (devices, changes) in meshes.items():
-        losses, heldout, state = steps_on(devices, changes)
+        losses, heldout, predicted, state = steps_on(devices, changes)
         assert np.isfinite(losses).all()
         if name == "fsdp 8":
             kernel = state.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
             found["share"] = kernel.addressable_shards[0].data.size / kernel.size
-        found[name] = {"losses": losses, "heldout": heldout}
+        found[name] = {"losses": losses, "heldout": heldout, "predicted": predicted}
     if sys.argv[1] == "some":
         found["8, 4, 8 devices"] = {"losses": across_counts()}
     json.dump(found, sys.stdout)

@@ -44,6 +44,8 @@ def some():
 def test_meshes_and_accumulation_give_the_same_losses(some, mesh):
     assert_same(some["one device"], some[mesh])
     np.testing.assert_allclose(some[mesh]["heldout"], some["one device"]["heldout"], rtol=1e-5)
+    # Of each row, in the order of the rows.
+    np.testing.assert_allclose(some[mesh]["predicted"], some["one device"]["predicted"], atol=1e-4)
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ import numpy as np
 from bert_jax.text.tokenizer import Encoding
 
 Manner = Literal["packed", "bucketed", "padded"]
-MOST_LENGTHS = 3  # each is a program to compile
-WORTH_A_PROGRAM = 0.97  # of the cost without one more
+MOST_LENGTHS = 3  # each is a program
+A_PROGRAM = 20  # steps take about as long as to compile it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +119,17 @@ def spent(steps, rows: int, batch: int, width: int, multiple: int) -> float:
 def few_lengths(needed: Sequence[int], width: int) -> tuple[int, ...]:
     """Lengths such that each of `needed` fits in one: few, because each is a program, and close, against padding.
 
-    >>> few_lengths([64] * 50 + [72] * 2 + [128] * 9, width=256)
+    >>> few_lengths([64] * 500 + [72] * 20 + [128] * 90, width=256)
     (64, 128)
     """
     distinct, counts = np.unique(needed, return_counts=True)
     *below, most = distinct.tolist()
-    best = (most,)
-    for more in range(1, MOST_LENGTHS):
-        choices = [(*some, most) for some in combinations(below, more)]
-        if not choices:
-            break
-        found = min(choices, key=lambda lengths: cost(lengths, distinct, counts, width))
-        if cost(found, distinct, counts, width) > WORTH_A_PROGRAM * cost(best, distinct, counts, width):
-            break
-        best = found
-    return best
+    step = cost((most,), distinct, counts, width) / len(needed)
+    choices = [(*some, most) for more in range(MOST_LENGTHS) for some in combinations(below, more)]
+    return min(
+        choices,
+        key=lambda lengths: cost(lengths, distinct, counts, width) + len(lengths) * A_PROGRAM * step,
+    )
 
 
 def cost(lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray, width: int) -> float:

@@ -28,11 +28,12 @@ class Epochs:
         steps: int,
         seed: int,
         manner: Manner,
+        each_token: bool,
         **arranging,
     ):
-        """`examples` a step; `arranging` is what `arrange` takes beside."""
+        """`examples` a step; predictions are of `each_token`, or of each piece. `arranging`: what `arrange` takes."""
         self.train, self.held, self.targets, self.judge = train, heldout, targets, judge
-        self.tokenizer, self.examples, self.seed = tokenizer, examples, seed
+        self.tokenizer, self.each_token = tokenizer, each_token
         self.chosen = shuffled(len(train), steps * examples, seed).reshape(steps, examples)
         sizes = np.array([len(piece) for piece in train])
         self.arrangement = arrange(sizes[self.chosen].tolist(), manner, examples, **arranging)
@@ -82,7 +83,6 @@ class Epochs:
     def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
         """`predicted`: of the held-out batches so far, what the model says of each pack, or of each token."""
         found: list = [None] * len(self.held)
-        each_token = any(target.each_token for target in self.targets.values())
         packed = self.held_arrangement.packs > 1
         for step, logits in enumerate(predicted):
             for row, places in enumerate(self.held_arrangement.steps[step]):
@@ -90,7 +90,7 @@ class Epochs:
                 for pack, place in enumerate(places):
                     piece = self.held_steps[step][place]
                     end = begin + len(self.held[piece])
-                    where = (row, slice(begin, end)) if each_token else (row, pack) if packed else row
+                    where = (row, slice(begin, end)) if self.each_token else (row, pack) if packed else row
                     found[piece] = logits[where]
                     begin = end
         return self.judge(found)

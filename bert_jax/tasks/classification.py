@@ -53,7 +53,8 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
         return labelled.classification(spec, columns, config.kind, most)
 
     train, heldout = parted(config, read)
-    names = labelled.label_names(train, config.kind, config.labels)
+    known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
+    names = labelled.label_names(train, config.kind, known)
     labelled.check(train, names, config.kind)
     labelled.check(heldout, names, config.kind)
     tokenizer = tokenizer_of(config)

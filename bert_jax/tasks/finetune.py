@@ -15,6 +15,7 @@ from bert_jax.data.labelled import Columns, Example, split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.models.cost import layer_flops
+from bert_jax.models.heads import HEADS
 from bert_jax.tasks.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
 from bert_jax.tasks.contract import Features, Task
 from bert_jax.text.directory import open_tokenizer
@@ -24,7 +25,7 @@ from bert_jax.text.tokenizer import Encoding, Tokenizer
 @dataclass(frozen=True)
 class ExamplesConfig:
     train: str = ""  # a file, or tfds:NAME/CONFIG:SPLIT
-    heldout: str = ""  # likewise; "": a share of train's documents
+    heldout: str = ""  # likewise; "" holds out a share of train, by document
     heldout_share: float = 0.1
     columns: Columns = field(default_factory=Columns)
     most: int = 0  # examples of train that are used, from its first; 0: all
@@ -95,10 +96,10 @@ class FinetuneConfig(RunConfig):
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        if self.steps:
-            super().__post_init__()
-        elif self.epochs <= 0:
+        if self.epochs <= 0:
             raise BertJaxError(f"epochs must be more than 0, not {self.epochs}")
+        if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
+            super().__post_init__()
 
     def resolved(self, examples: int, best: str) -> "FinetuneConfig":
         """With what is left to the data."""
@@ -181,7 +182,8 @@ def in_epochs(
     mesh = config.mesh
     data = Epochs(
         train, heldout, task.targets, judge, tokenizer, examples=config.data.batch, steps=config.steps,
-        seed=config.seed, manner=config.data.rows, width=task.layout.config.hidden_size,
+        seed=config.seed, manner=config.data.rows,
+        each_token=not HEADS[task.layout.heads[0]].pooled, width=task.layout.config.hidden_size,
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
         multiple=128 if jax.default_backend() == "tpu" else 8,
         shares=jax.device_count() // mesh.tensor * mesh.accumulate, longest=config.data.max_length,

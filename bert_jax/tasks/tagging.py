@@ -42,7 +42,8 @@ class Config(FinetuneConfig):
 
 def open(config: Config) -> tuple["Tagging", Epochs, Config]:
     train, heldout = parted(config, labelled.tagging)
-    names = labelled.label_names(train, "tags", config.labels)
+    known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
+    names = labelled.label_names(train, "tags", known)
     labelled.check(train, names, "tags")
     labelled.check(heldout, names, "tags")
     tokenizer = tokenizer_of(config)

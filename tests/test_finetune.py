@@ -1,0 +1,405 @@
+"""Fine-tuning: what the arrangement of rows must not change, and whole runs on small files."""
+
+import csv
+import dataclasses
+import json
+import random
+
+import jax
+import numpy as np
+import pytest
+
+import corpora
+from bert_jax import run
+from bert_jax.api import load
+from bert_jax.data.arrange import arrange, fill, in_rows
+from bert_jax.data.epochs import Epochs
+from bert_jax.data.labelled import Example
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks import answering, classification, tagging
+from bert_jax.tasks.answering import Answering
+from bert_jax.tasks.classification import Classification, targets_of
+from bert_jax.tasks.config import RunConfig
+from bert_jax.tasks.tagging import Tagging
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.text.words import encode_words
+from bert_jax.train.log import read
+from bert_jax.train.state import fresh_params
+
+ENCODER = EncoderConfig(
+    vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
+)
+TOKENIZER = WordPiece.from_vocabulary(corpora.ENTRIES)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model directory with initial values."""
+    directory = tmp_path_factory.mktemp("model")
+    layout = hub.Layout(ENCODER, heads=("mlm", "nsp"))
+    params = fresh_params(classification.Finetuning(layout), RunConfig())
+    hub.save(directory, layout, jax.device_get(params), TOKENIZER)
+    return directory
+
+
+def texts(count: int, words: tuple[int, int] = (2, 12), seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(corpora.WORDS[20:], k=rng.randint(*words))) for _ in range(count)]
+
+
+def classify_pieces(kind):
+    rng = random.Random(1)
+    names = ("a", "b", "c")
+    label = {
+        "classes": lambda: rng.choice(names),
+        "labels": lambda: tuple(rng.sample(names, rng.randint(0, 3))),
+        "number": rng.random,
+    }[kind]
+    examples = [Example(text, label(), "") for text in texts(12)]
+    windows = [[encoding] for encoding in TOKENIZER.encode([e.text for e in examples])]
+    layout = hub.Layout(ENCODER, heads=("classify",), labels=names if kind != "number" else ("LABEL_0",))
+    task = Classification(layout, targets_of(kind, names), kind, 0.1 * (kind == "classes"))
+    return task, classification.pieces_of(examples, names, kind, windows)
+
+
+def tag_pieces(kind):
+    rng = random.Random(2)
+    names = ("O", "B", "I")
+    examples = [Example(tuple(t.split()), tuple(rng.choices(names, k=len(t.split()))), "") for t in texts(12)]
+    windows = encode_words(TOKENIZER, [e.text for e in examples], max_length=16, overlap=4)
+    task = Tagging(hub.Layout(ENCODER, heads=("tag",), labels=names, pooler=False), tagging.TARGETS)
+    return task, tagging.pieces_of(examples, names, windows)
+
+
+def answer_pieces(kind):
+    rng = random.Random(3)
+    pieces = []
+    for i, text in enumerate(texts(12, (4, 12))):
+        words = text.split()
+        first = rng.randrange(len(words))
+        start = len(" ".join(words[:first])) + bool(first)
+        label = ((start, words[first]),) if i % 3 else ()
+        example = Example(("w1 w2", text), label, "")
+        (window,) = TOKENIZER.windows([example.text], max_length=64, overlap=8)[0]
+        pieces.append(answering.Piece(window, i, answering.span_in(example, window) | {"weight": 1.0}))
+    return Answering(hub.Layout(ENCODER, heads=("answer",), pooler=False), answering.TARGETS), pieces
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (classify_pieces, "classes"),
+        (classify_pieces, "labels"),
+        (classify_pieces, "number"),
+        (tag_pieces, ""),
+        (answer_pieces, ""),
+    ],
+)
+def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
+    task, pieces = make(kind)
+    params = fresh_params(task, RunConfig())
+    sizes = [len(piece) for piece in pieces]
+
+    def gradient(manner):
+        found = arrange(
+            [sizes], manner, 12, width=32, multiple=8, shares=1, longest=48, rows=3 * (manner == "packed")
+        )
+        batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.targets)
+
+        def loss(params):
+            return sum(loss.mean for loss in task.losses(task.outputs(params, batch, False), batch).values())
+
+        return batch["tokens"].shape, jax.jit(jax.value_and_grad(loss))(params)
+
+    shape, padded = gradient("padded")
+    assert shape == (12, 48)
+    scale = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(padded[1]))
+    for manner in ("bucketed", "packed"):
+        other_shape, other = gradient(manner)
+        assert np.prod(other_shape) < np.prod(shape)
+        np.testing.assert_allclose(other[0], padded[0], rtol=1e-5)
+        for ours, theirs in zip(jax.tree.leaves(other[1]), jax.tree.leaves(padded[1]), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5 * scale, rtol=1e-5)
+
+
+def test_rows_hold_every_piece_once_and_no_more_than_their_packs():
+    sizes = [random.Random(5).randint(3, 40) for _ in range(33)]
+    rows = in_rows(sizes, 8, 5)
+    assert sorted(place for row in rows for place in row) == list(range(33))
+    assert max(map(len, rows)) <= 5
+    assert max(sum(sizes[i] for i in row) for row in rows) < 1.5 * sum(sizes) / 8
+
+
+def epochs(**changes):
+    task, pieces = classify_pieces("classes")
+    given = {"examples": 4, "steps": 9, "seed": 0, "manner": "packed"} | changes
+    seen = []
+    data = Epochs(
+        pieces, pieces[:7], task.targets, lambda found: seen.append(found) or {}, TOKENIZER,
+        each_token=False, width=32, multiple=8, shares=1, longest=48, **given,
+    )  # fmt: skip
+    return data, pieces, seen
+
+
+def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
+    data, pieces, _ = epochs()
+    whole = list(data.batches(0, 9, 0, 1))
+    tokens = [sum(int((batch["mask"]).sum()) for batch in whole[i : i + 3]) for i in (0, 3, 6)]
+    assert tokens == [sum(len(piece) for piece in pieces)] * 3
+    assert {sum(int((b["weight"] > 0).sum()) for b in whole[i : i + 3]) for i in (0, 3, 6)} == {12}
+    assert not np.array_equal(data.chosen[:3].ravel(), data.chosen[3:6].ravel())
+    for batch, again in zip(whole[5:], epochs()[0].batches(5, 9, 0, 1), strict=True):
+        assert all(np.array_equal(batch[name], again[name]) for name in batch)
+
+
+def test_hosts_make_their_own_rows_of_one_batch():
+    data, _, _ = epochs(manner="bucketed")
+    whole = next(data.batches(2, 3, 0, 1))
+    halves = [next(data.batches(2, 3, host, 2)) for host in (0, 1)]
+    for name in whole:
+        np.testing.assert_array_equal(np.concatenate([half[name] for half in halves]), whole[name])
+
+
+@pytest.mark.parametrize("manner", ["packed", "bucketed"])
+def test_what_is_predicted_of_held_out_rows_comes_back_in_order(manner):
+    data, pieces, seen = epochs(manner=manner)
+    predicted = []
+    for batch in data.heldout(0, 0, 1):
+        # A "prediction" by which each piece can be known again: its own second token.
+        first = batch["cls_positions"] if "packs" in batch else np.zeros((len(batch["tokens"]), 1), int)
+        ids = np.take_along_axis(batch["tokens"], first + 1, axis=1)[..., None]
+        predicted.append(ids if "packs" in batch else ids[:, 0])
+    data.metrics(predicted)
+    assert [int(found[0]) for found in seen[0]] == [piece.encoding.ids[1] for piece in pieces[:7]]
+
+
+# Whole runs
+
+
+def finetune(task: str, model, workdir, **changes):
+    """A run of `configs/TASK.py` on a small scale; gives the metrics of its last evaluation."""
+    values = {
+        "init": model, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32, "data.batch": 8,
+        "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded",
+    } | changes  # fmt: skip
+    run.start(f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir))
+    return [line for line in read(workdir / "metrics.jsonl") if line["kind"] == "heldout"]
+
+
+def outputs(model, encoding) -> dict:
+    values = {"tokens": encoding.ids, "segments": encoding.segments, "mask": [1] * len(encoding.ids)}
+    batch = {name: np.array([value], np.int32) for name, value in values.items()}
+    return model.module.apply({"params": model.params}, batch)
+
+
+def table(path, rows, header=("text", "label")):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def marked(count: int, seed: int) -> list[tuple[str, str]]:
+    """Texts that hold w0 are good and those that hold w1 are bad."""
+    rng = random.Random(seed)
+    rows = []
+    for text in texts(count, seed=seed):
+        label = rng.choice(["bad", "good"])
+        words = text.split()
+        words.insert(rng.randrange(len(words)), "w0" if label == "good" else "w1")
+        rows.append((" ".join(words), label))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def classified(tmp_path_factory, model):
+    root = tmp_path_factory.mktemp("classify")
+    train = table(root / "train.csv", marked(160, 0))
+    heldout = table(root / "dev.csv", marked(40, 1))
+    lines = finetune(
+        "classify",
+        model,
+        root / "run",
+        **{"data.train": train, "data.heldout": heldout, "data.rows": "packed"},
+    )
+    return root, lines
+
+
+@pytest.mark.slow
+def test_a_classifier_learns_and_transformers_gives_the_same_logits(classified):
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    root, lines = classified
+    assert lines[0]["step"] == 20, "an evaluation an epoch"
+    assert max(line["accuracy"] for line in lines) > 0.95
+    ours = load(root / "run" / "model")
+    assert ours.labels == ("bad", "good")
+    theirs = AutoModelForSequenceClassification.from_pretrained(root / "run" / "model").eval()
+    assert theirs.config.id2label == {0: "bad", 1: "good"}
+    tokenizer = AutoTokenizer.from_pretrained(root / "run" / "model")
+    given = [text for text, _ in marked(8, 2)]
+    with torch.no_grad():
+        logits = theirs(**tokenizer(given, padding=True, return_tensors="pt")).logits.numpy()
+    found = [ours.classify(text, scores=True) for text in given]
+    likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose([[f["bad"], f["good"]] for f in found], likely, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_model_is_that_of_the_best_evaluation(classified):
+    root, lines = classified
+    best = max(lines, key=lambda line: (line["accuracy"], -line["step"]))
+    model = load(root / "run" / "model")
+    right = [model.classify(text).label == label for text, label in marked(40, 1)]
+    assert np.mean(right) == pytest.approx(best["accuracy"])
+
+
+@pytest.mark.slow
+def test_a_run_that_lost_patience_stays_ended(tmp_path, model):
+    rows = [(text, random.Random(text).choice(["x", "y"])) for text in texts(64)]  # nothing to learn
+    given = {
+        "data.train": table(tmp_path / "t.csv", rows), "patience": 2, "epochs": 50, "optimizer.rate": 1e-12,
+    }  # fmt: skip
+    lines = finetune("classify", model, tmp_path / "run", **given)
+    assert [line["step"] for line in lines] == [8, 16, 24]
+    written = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
+    assert finetune("classify", model, tmp_path / "run", **given) == lines
+    assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns > written
+
+
+@pytest.mark.slow
+def test_several_labels_and_numbers_are_learnt(tmp_path, model):
+    rng = random.Random(4)
+    several, numbers = [], []
+    for text in texts(160):
+        has = [name for name in ("w2", "w3") if rng.random() < 0.5]
+        several.append({"text": " ".join([*has, text]), "labels": has})
+        numbers.append({"text": " ".join([*has, text]), "label": len(has) / 2})
+    for name, rows, kind, metric in (
+        ("several", several, "labels", "f1_micro"),
+        ("numbers", numbers, "number", "spearman"),
+    ):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        given = {"data.train": path, "data.heldout_share": 0.2, "kind": kind, "epochs": 16}
+        lines = finetune("classify", model, tmp_path / name, **given)
+        assert max(line[metric] for line in lines) > 0.85
+    config = json.loads((tmp_path / "numbers" / "model" / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+    assert isinstance(load(tmp_path / "numbers" / "model").classify("w2 w9"), float)
+    assert [x.label for x in load(tmp_path / "several" / "model").classify("w3 w2 w40")] != []
+
+
+@pytest.mark.slow
+def test_a_tagger_learns_and_transformers_gives_the_same_logits(tmp_path, model):
+    import torch
+    from transformers import AutoModelForTokenClassification
+
+    rng = random.Random(6)
+    lines = []
+    for text in texts(160, (4, 30)):
+        for word in text.split():
+            lines.append(f"{word} O")
+            if rng.random() < 0.2:
+                lines += ["w5 B-PER", "w6 I-PER"]
+        lines.append("")
+    (tmp_path / "train.conll").write_text("\n".join(lines))
+    found = finetune(
+        "tag", model, tmp_path / "run", **{"data.train": tmp_path / "train.conll", "data.overlap": 8}
+    )
+    assert max(line["f1"] for line in found) > 0.95
+    ours = load(tmp_path / "run" / "model")
+    theirs = AutoModelForTokenClassification.from_pretrained(tmp_path / "run" / "model").eval()
+    (encoding,) = ours.encode(["w9 w5 w6 w7"])
+    with torch.no_grad():
+        logits = theirs(torch.tensor([encoding.ids])).logits[0].numpy()
+    np.testing.assert_allclose(outputs(ours, encoding)["tag"][0], logits, atol=1e-5)
+    assert [span.label for span in ours.tag("w9 w5 w6 w7")] == ["PER"]
+
+
+@pytest.mark.slow
+def test_an_answer_finder_learns_and_transformers_gives_the_same_logits(tmp_path, model):
+    import torch
+    from transformers import AutoModelForQuestionAnswering
+
+    rng = random.Random(7)
+    articles = []
+    for n, text in enumerate(texts(240, (4, 40))):
+        words = text.split()
+        asked = {"id": str(n), "question": "w10", "answers": []}
+        if n % 4:
+            at = rng.randrange(len(words))
+            words[at:at] = ["w11", "w12"]
+            asked["answers"] = [{"answer_start": len(" ".join(words[:at])) + bool(at), "text": "w11 w12"}]
+        asked["is_impossible"] = not asked["answers"]
+        articles.append({"title": str(n), "paragraphs": [{"context": " ".join(words), "qas": [asked]}]})
+    (tmp_path / "train.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
+    found = finetune(
+        "answer", model, tmp_path / "run", epochs=10,
+        **{"data.train": tmp_path / "train.json", "data.overlap": 8, "data.rows": "packed"},
+    )  # fmt: skip
+    assert max(line["f1"] for line in found) > 0.9
+    ours = load(tmp_path / "run" / "model")
+    theirs = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "run" / "model").eval()
+    (encoding,) = ours.encode([("w10", "w50 w51 w11 w12 w52")])
+    with torch.no_grad():
+        out = theirs(torch.tensor([encoding.ids]), token_type_ids=torch.tensor([encoding.segments]))
+    logits = outputs(ours, encoding)["answer"][0]
+    np.testing.assert_allclose(logits, np.stack([out.start_logits[0], out.end_logits[0]], -1), atol=1e-5)
+    assert ours.answer("w10", "w50 w51 w11 w12 w52", may_be_missing=True).text == "w11 w12"
+
+
+def test_the_answer_is_where_the_file_says_or_at_cls():
+    text = " ".join(corpora.WORDS[:90])
+    start = text.index("w60 ")
+    example = Example(("w1", text), ((start, "w60 w61"),), "")
+    windows = TOKENIZER.windows([example.text], max_length=40, overlap=10)[0]
+    spans = [answering.span_in(example, window) for window in windows]
+    assert [span for span in spans if span["starts"]]
+    for span, window in zip(spans, windows, strict=True):
+        said = TOKENIZER.tokens(window.ids[span["starts"] : span["ends"] + 1])
+        assert said in (["w60", "w61"], ["[CLS]"])
+    # Cut by a window's edge it is in neither half.
+    cut = Example(("w1", text), ((text.index("w35 "), "w35 w36 w37"),), "")
+    edges = [
+        answering.span_in(cut, window)
+        for window in TOKENIZER.windows([cut.text], max_length=40, overlap=1)[0]
+    ]
+    assert edges[0] == {"starts": 0, "ends": 0}
+
+
+def test_class_weights_and_windows_weigh_as_they_should():
+    task, pieces = classify_pieces("classes")
+    examples = [Example("", label, "") for label in "aaab"]
+    assert classification.balanced(examples, ("a", "b")) == pytest.approx((2 / 3, 2))
+    weighted = dataclasses.replace(task, class_weights=(1.0, 2.0, 5.0))
+    batch = {"labels": np.array([0, 1, 2]), "weight": np.array([1.0, 1.0, 0.5])}
+    loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
+    assert float(loss.weight) == 1 + 2 + 2.5
+    windows = [TOKENIZER.windows([text], max_length=16, overlap=4)[0] for text in texts(3, (20, 60))]
+    made = classification.pieces_of(examples[:3], ("a", "b"), "classes", windows)
+    for i in range(3):
+        assert sum(float(piece.targets["weight"]) for piece in made if piece.example == i) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"init": ""}, "config key init is missing"),
+        ({"data.train": ""}, "data.train is missing"),
+        ({"data.max_length": 100}, "set --config.data.max_length=64"),
+        ({"kind": "number", "class_weights": "balanced"}, "for one class a text"),
+        ({"checkpoints.best": "f2"}, 'nothing held out measures "f2"; known'),
+        ({"epochs": 0}, "epochs must be more than 0"),
+        ({"data.columns.label": "labl"}, "labl"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(changes, said, tmp_path, model):
+    given = {"data.train": table(tmp_path / "t.csv", marked(24, 0)), "steps": 1 * ("epochs" not in changes)}
+    with pytest.raises(BertJaxError) as raised:
+        finetune("classify", model, tmp_path / "run", **{**given, **changes})
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
