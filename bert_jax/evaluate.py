@@ -166,11 +166,9 @@ def read_as(
     else:
         found = {}
     if len(found) < len(theirs):
-        odd = next(
-            e
-            for e in examples
-            if any(label not in found and label not in ours for label in labelled.labels_of(e))
-        )
+        unread = set(theirs) - set(found)
+        unread = unread - set(ours) or unread
+        odd = next(example for example in examples if unread & set(labelled.labels_of(example)))
         raise BertJaxError(
             f"{odd.where}: the data's labels are {shortened(theirs)} and the model's {shortened(ours)}, and nothing "
             "says which is which; name the model's in the id2label of its config.json"

@@ -1,6 +1,7 @@
 """The verb `evaluate`: directories of ours and of transformers', scored on files."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import bert_jax
 from bert_jax.data.labelled import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.evaluate import evaluate, read_as, report
+from bert_jax.tasks.classify import kind_of
 from bert_jax.text.wordpiece import WordPiece
 from test_hub import WORDS, edit_config, write
 
@@ -183,7 +185,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
 
 
 def test_several_labels_and_numbers(tmp_path):
-    write(tmp_path / "several", heads=("classify",), labels=("a", "b", "c"))
+    write(tmp_path / "several", heads=("classify",), labels=tuple("abcdef"))
     edit_config(tmp_path / "several", problem_type="multi_label_classification")
     model = bert_jax.load(tmp_path / "several")
     said = [[found.label for found in each] for each in model.classify(TEXTS)]
@@ -202,6 +204,19 @@ def test_several_labels_and_numbers(tmp_path):
     assert scored.metrics["pearson"] == pytest.approx(1) and scored.metrics["spearman"] == 1
 
 
+def test_what_a_classifier_gives_is_its_problem_type():
+    def kind(problem, *labels):
+        return kind_of(
+            SimpleNamespace(labels=labels, layout=SimpleNamespace(published={"problem_type": problem}))
+        )
+
+    assert kind(None, "a", "b") == kind("single_label_classification", "a", "b") == "classes"
+    assert kind(None, "a") == kind("regression", "a") == "number"
+    assert kind("multi_label_classification", "a") == "labels"
+    with pytest.raises(BertJaxError, match="gives 2 numbers at once"):
+        kind("regression", "a", "b")
+
+
 def examples(*labels):
     return [Example("text", label, f"dev.csv row {i}") for i, label in enumerate(labels, 2)]
 
@@ -215,6 +230,7 @@ def examples(*labels):
         (("Negative",), ("NEGATIVE", "POSITIVE"), (), {"Negative": "NEGATIVE"}),
         (("0", "1"), ("negative", "positive"), (), None),
         (("0", "2"), ("LABEL_0", "LABEL_1"), (), None),
+        (("0", "LABEL_1"), ("LABEL_0", "LABEL_1"), (), None),
         (("b", "a"), ("LABEL_0", "LABEL_1"), (), None),
         (("b", "a"), ("LABEL_0", "LABEL_1"), ("a", "b", "c"), None),
         (("x",), ("X", "x ", "y"), (), {"x": "X"}),
