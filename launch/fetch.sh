@@ -8,14 +8,8 @@ set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
-workdir=
 [ ! -f "$state/command" ] || eval "words=($(cat "$state/command"))"
-for ((index = 0; index < ${#words[@]}; index++)); do
-  case ${words[index]} in
-    --workdir) workdir=${words[index + 1]} ;;
-    --workdir=*) workdir=${words[index]#*=} ;;
-  esac
-done
+workdir=$(workdir_of ${words[@]+"${words[@]}"})
 [ -z "$dry_run" ] || workdir=${workdir:-runs/WORKDIR}
 [ -n "$workdir" ] || die "what was started on $name has no --workdir, so no result"
 mkdir -p "$state/result"

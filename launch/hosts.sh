@@ -22,7 +22,7 @@ shown() {
   echo "$line"
 }
 
-usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+usage() { sed -nE '2,/^[^#]/s/^#( |$)//p' "${1:-$0}"; }
 
 # Runs `FUNCTION INDEX WORD...` for all hosts at once; those where it failed are left in `failed`.
 at_once() {
@@ -76,6 +76,16 @@ look_all() {
         tail -n +2 "$logs/look-$index" >>"$logs/$index.log"
         ;;
     esac
+  done
+}
+
+workdir_of() { # VERB...
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --workdir) echo "${2:-}" ;;
+      --workdir=*) echo "${1#*=}" ;;
+    esac
+    shift
   done
 }
 

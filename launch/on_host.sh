@@ -129,5 +129,5 @@ send() {
 
 case ${1:-} in
   setup | corpus | start | look | stop | send) "$@" ;;
-  *) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" ;;
+  *) sed -nE '2,/^[^#]/s/^#( |$)//p' "$0" ;;
 esac

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import fake_gcloud
 import runs
@@ -340,7 +341,7 @@ def test_the_hosts_of_a_type(cloud, kind, hosts):
     assert cloud.run("corpus", "--dry-run").count("--worker=") == hosts
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, "local_pod", "on_host"])
+@pytest.mark.parametrize("name", [*SCRIPTS, "local_pod", "on_host", "slurm"])
 def test_help(cloud, name):
     said = subprocess.run(
         [LAUNCH / f"{name}.sh", "--help"], env=cloud.environment, capture_output=True, text=True
@@ -360,22 +361,27 @@ def test_shellcheck_finds_nothing():
 
 
 BERT_JAX = """#!/bin/sh
+trap 'echo "stopped at step 7; the same command goes on from there"; exit 0' TERM
 echo "$@"
 [ "$1" != info ] || exit 0
 [ "$1" = train ] || { echo "bert-jax: no verb $1"; exit 2; }
-trap 'echo "stopped at step 7; the same command goes on from there"; exit 0' TERM
 while :; do sleep 0.1; done
 """
+
+
+def programs(folder: Path, **texts: str) -> str:
+    """Shell scripts in place of programs, and the PATH that has them first."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name.replace("_", "-")).write_text(text)
+        (folder / name.replace("_", "-")).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 @pytest.fixture
 def local_pod(tmp_path):
     """Two processes on this machine; bert-jax does nothing here, in test_processes.py it trains."""
-    program = tmp_path / "bin" / "bert-jax"
-    program.parent.mkdir()
-    program.write_text(BERT_JAX)
-    program.chmod(0o755)
-    environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "LOCAL_POD": str(tmp_path / "pod")}
+    environment = {"PATH": programs(tmp_path / "bin", bert_jax=BERT_JAX), "LOCAL_POD": str(tmp_path / "pod")}
 
     def start(*verb):
         command = [LAUNCH / "local_pod.sh", "2", *verb]
@@ -391,10 +397,12 @@ def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local
     pod.terminate()
     said = pod.communicate(timeout=60)[0]
     assert pod.returncode == 130 and "stopped at step 7; the same command goes on from there" in said
-    printed = [(tmp_path / f"pod/logs/{index}.log").read_text().splitlines()[0] for index in range(2)]
+    printed = [(tmp_path / f"pod/logs/{index}.log").read_text() for index in range(2)]
     coordinator = re.search(r"--coordinator=localhost:\d+", printed[0])[0]
     assert printed == [
-        f"train --workdir a 'b {coordinator} --processes=2 --process={index}" for index in range(2)
+        f"train --workdir a 'b {coordinator} --processes=2 --process={index}\n"
+        "stopped at step 7; the same command goes on from there\n"
+        for index in range(2)
     ]
 
 
@@ -406,3 +414,46 @@ def test_a_local_pod_ends_with_its_processes(local_pod, tmp_path):
     said = pod.communicate(timeout=60)[0]
     assert pod.returncode == 1 and "started again" not in said
     assert "local_pod.sh: host 0 failed (ended 2): bert-jax: no verb trian" in said
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_slurm_job_queues_again_until_there_is_a_model(tmp_path, ends):
+    path = programs(
+        tmp_path / "bin",
+        srun=f"#!/bin/sh\necho srun $@\n{'mkdir -p $WORKDIR/model' if ends else ''}\n",
+        scontrol="#!/bin/sh\necho scontrol $@\n",
+    )
+    workdir = tmp_path / "run"
+    environment = {
+        "PATH": path,
+        "SLURM_JOB_ID": "7",
+        "SLURM_SUBMIT_DIR": str(runs.ROOT),
+        "WORKDIR": str(workdir),
+    }
+    copy = shutil.copy(LAUNCH / "slurm.sh", tmp_path)  # as Slurm does
+    ran = subprocess.run(
+        [copy, "train", f"--workdir={workdir}"], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert f"srun --kill-on-bad-exit=1 bert-jax train --workdir={workdir}" in ran.stdout
+    assert ("scontrol requeue 7" in ran.stdout) is not ends
+
+
+@pytest.mark.parametrize(
+    "index, told_to_stop, code", [(0, False, 0), (0, True, 1), (1, True, 0), (1, False, 0)]
+)
+def test_a_job_set_starts_again_until_there_is_a_model(tmp_path, index, told_to_stop, code):
+    job_set = yaml.safe_load((LAUNCH / "jobset.yaml").read_text())
+    job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+    pod = job["template"]["spec"]
+    assert job["parallelism"] == job["completions"] == 4, "the hosts of 4x4 chips"
+    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x4"
+    path = programs(tmp_path / "bin", bert_jax=BERT_JAX if told_to_stop else "#!/bin/sh\nmkdir -p $6/model\n")
+    environment = {"PATH": path, "JOB_COMPLETION_INDEX": str(index)}
+    command = pod["containers"][0]["command"]
+    process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    if told_to_stop:
+        assert process.stdout.readline().startswith("train --config configs/pretrain.py:base")
+        process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == code

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# An example for Slurm: a process for each GPU of two nodes with eight of them; the processes find each other.
+#
+#   sbatch launch/slurm.sh train --config configs/pretrain.py:base --config.data.corpora=corpus --workdir runs/base
+#   launch/slurm.sh --dry-run train ...
+#
+# Submit it from this repository's folder, on a file system that all nodes see, with .venv made there by
+# `source launch/environment.sh cuda`. Before the time is up the run is told to save, and the job queues again.
+#SBATCH --job-name=bert
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=12
+#SBATCH --time=24:00:00
+#SBATCH --signal=TERM@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+set -euo pipefail
+cd "${SLURM_SUBMIT_DIR:-$(dirname "$0")/..}" # Slurm runs a copy of this file from elsewhere
+# shellcheck source=launch/hosts.sh
+source launch/hosts.sh
+
+dry_run=
+[ "${1:-}" != --dry-run ] || { dry_run=yes && shift; }
+if [ $# = 0 ] || [ "$1" = --help ] || [ "${SLURM_JOB_ID:-$dry_run}" = "" ]; then
+  usage launch/slurm.sh
+  exit
+fi
+PATH=$PATH:$PWD/.venv/bin
+workdir=$(workdir_of "$@")
+if [ -n "$dry_run" ]; then
+  shown srun --kill-on-bad-exit=1 bert-jax "$@"
+  echo "# and if $workdir has no model then:"
+  shown scontrol requeue JOB
+  exit
+fi
+srun --kill-on-bad-exit=1 bert-jax "$@"
+if [ "$1" = train ] && [ ! -d "$workdir/model" ]; then
+  say "not at its end; queued again"
+  scontrol requeue "$SLURM_JOB_ID"
+fi
