@@ -17,7 +17,7 @@ from bert_jax.data.arrange import Piece, Target
 from bert_jax.data.epochs import Epochs
 from bert_jax.data.labelled import Example
 from bert_jax.losses import Loss, span_cross_entropy, weigh
-from bert_jax.tasks.answer import LONGEST, OVERLAP, best
+from bert_jax.tasks.answer import LONGEST, MAY_BE_MISSING, OVERLAP, best
 from bert_jax.tasks.finetune import (
     ExamplesConfig,
     FinetuneConfig,
@@ -47,8 +47,9 @@ class Config(FinetuneConfig):
 
 def open(config: Config) -> tuple["Answering", Epochs, Config]:
     train, heldout = parted(config, labelled.answering)
+    may_be_missing = any(not example.label for example in train)
     tokenizer = tokenizer_of(config)
-    task = Answering(headed(config, "answer", ()), TARGETS)
+    task = Answering(headed(config, "answer", (), **{MAY_BE_MISSING: may_be_missing}), TARGETS)
     windows = [
         in_windows([example.text for example in examples], tokenizer, config.data, what)
         for examples, what in ((train, "training"), (heldout, "held-out"))
@@ -61,7 +62,6 @@ def open(config: Config) -> tuple["Answering", Epochs, Config]:
         ]
         for examples, each in zip((train, heldout), windows, strict=True)
     ]
-    may_be_missing = any(not example.label for example in train)
     return in_epochs(config, task, *pieces, Judge(heldout, windows[1], may_be_missing), "f1", tokenizer)
 
 

@@ -22,7 +22,7 @@ from bert_jax.tasks.finetune import (
     parted,
     tokenizer_of,
 )
-from bert_jax.tasks.tag import OUTSIDE
+from bert_jax.tasks.tag import tags_of
 from bert_jax.text.words import Windowed, encode_words
 
 TARGETS = {"labels": Target("int32", each_token=True), "weight": Target("float32", each_token=True)}
@@ -107,14 +107,3 @@ class Judge:
                 found.append(tags_of(len(example.text), windows, parts, self.names))
                 truth.append(example.label)
         return metrics.spans(found, truth)
-
-
-def tags_of(
-    words: int, windows: Sequence[Windowed], logits: Sequence[np.ndarray], names: Sequence[str]
-) -> list[str]:
-    """A tag for each word; one of which the tokenizer made nothing stands outside of everything."""
-    tags = [OUTSIDE if OUTSIDE in names else names[0]] * words
-    for window, scores in zip(windows, logits, strict=True):
-        for position, word in window.words:
-            tags[word] = names[int(scores[position].argmax())]
-    return tags
