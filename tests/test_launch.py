@@ -114,14 +114,15 @@ def test_a_run_from_nothing_to_its_result(cloud):
     cloud.run("corpus")
     cloud.run("run", *TRAIN.split())
     assert "host 1: running" in cloud.run("status")
+    here = cloud.folder / "here"
+    assert (here / "logs/0.log").read_text() == "", "what is printed is gathered by watch alone"
     said = cloud.run("watch")
     assert "the run has ended: the model is in runs/base/model" in said
     assert cloud.deeds() == [*CREATE, *BEGIN, "send", *DELETE]
     assert cloud.nothing_is_left()
-    here = cloud.folder / "here"
     assert (here / "result/model/config.json").exists()
     printed = "".join(text for _, text in looks["0"])
-    assert (here / "logs/0.log").read_text() == printed, "status, too, looked; nothing is missing or twice"
+    assert (here / "logs/0.log").read_text() == printed, "nothing is missing or twice"
     assert (here / "logs/1.log").read_text() == "bye\n"
 
     create = next(call for call in cloud.calls() if "create" in call)
@@ -233,15 +234,22 @@ def test_a_host_that_cannot_be_set_up(cloud):
     assert cloud.nothing_is_left()
 
 
-def test_a_lost_process_is_started_again_on_the_same_slice(cloud):
+@pytest.mark.parametrize(
+    "lost, line",
+    [
+        (["ended 137", "Killed\n"], "host 1 failed (ended 137): Killed"),  # not host 0, which lost it
+        (LOST, "host 1 failed (ended 1): bert-jax: process 0 lost another"),
+    ],
+)
+def test_a_lost_process_is_started_again_on_the_same_slice(cloud, lost, line):
     looks = {
         "0": [RUNNING, LOST, ["running", ""], DONE],
-        "1": [RUNNING, ["ended 137", "Killed\n"], ["running", ""], ["ended 0", ""]],
+        "1": [RUNNING, lost, ["running", ""], ["ended 0", ""]],
     }
     cloud.script({"looks": looks})
     begin(cloud)
     said = cloud.run("watch", "--keep")
-    assert "host 1 failed (ended 137): Killed" in said, "not host 0, which lost it"
+    assert line in said
     assert cloud.deeds() == [*CREATE, *BEGIN, "stop", "start", "send"]
     assert cloud.world()["node"] and "pod is kept and goes on costing" in said
 
