@@ -39,7 +39,7 @@ def model(tmp_path_factory):
     """A model directory with initial values."""
     directory = tmp_path_factory.mktemp("model")
     layout = hub.Layout(ENCODER, heads=("mlm", "nsp"))
-    params = fresh_params(classification.Finetuning(layout), RunConfig())
+    params = jax.jit(lambda: fresh_params(classification.Finetuning(layout), RunConfig()))()
     hub.save(directory, layout, jax.device_get(params), TOKENIZER)
     return directory
 
@@ -100,7 +100,7 @@ def answer_pieces(kind):
 )
 def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     task, pieces = make(kind)
-    params = fresh_params(task, RunConfig())
+    params = jax.jit(lambda: fresh_params(task, RunConfig()))()
     sizes = [len(piece) for piece in pieces]
 
     def gradient(manner):

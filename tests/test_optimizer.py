@@ -35,6 +35,47 @@ def test_schedules():
     np.testing.assert_allclose(stable[80:], 2 * np.arange(20, -1, -1) / 20, atol=1e-6)
 
 
+def test_a_share_of_the_steps_warms_up():
+    np.testing.assert_allclose(rates(50, warmup=0, warmup_share=0.1), rates(50, warmup=5))
+
+
+def first_update(**changes):
+    """What a first step of Adam subtracts, per parameter, where every gradient is 1."""
+    shapes = jax.eval_shape(lambda: fresh_params(*tiny(layers=3)))
+    params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
+    optimizer = direction(OptimizerConfig(weight_decay=0.0, **changes))
+    updates, _ = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params))(params)
+    return {name: np.asarray(update) for name, update in named(updates).items()}
+
+
+def test_layers_further_down_learn_slower():
+    plain, decayed = first_update(), first_update(layer_decay=0.5)
+    for name, update in decayed.items():
+        ratio = update / plain[name]
+        if name.startswith("encoder/embeddings"):
+            np.testing.assert_allclose(ratio, 1 / 16, rtol=1e-5)
+        elif name.startswith("encoder/layers"):
+            for layer, expected in enumerate((1 / 8, 1 / 4, 1 / 2)):
+                np.testing.assert_allclose(ratio[layer], expected, rtol=1e-5)
+        else:
+            np.testing.assert_allclose(ratio, 1, rtol=1e-5)
+
+
+def test_frozen_layers_keep_their_values_and_do_not_count_for_clipping():
+    frozen = first_update(frozen_layers=1, clip=1e-3, epsilon=1.0)
+    params = named(jax.eval_shape(lambda: fresh_params(*tiny(layers=3))))
+    free = 0
+    for name, update in frozen.items():
+        kept = update.size if "/embeddings/" in name else update.size // 3 if "/layers/" in name else 0
+        assert np.count_nonzero(update) == update.size - kept, name
+        if "/layers/" in name:
+            assert not update[0].any() and update[1:].all()
+        free += params[name].size - kept
+    # With an epsilon of 1 an update is the clipped gradient itself: 1e-3 / sqrt(free) each.
+    each = 1e-3 / free**0.5
+    np.testing.assert_allclose(frozen["mlm/bias"], each / (1 + each), rtol=1e-3)
+
+
 def test_the_rate_equals_that_of_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
