@@ -14,11 +14,7 @@ def draw(metrics: Path, picture: Path) -> None:
     from matplotlib.figure import Figure
 
     lines = {kind: [line for line in read(metrics) if line["kind"] == kind] for kind in ("train", "heldout")}
-    names = [name for line in (*lines["train"][:1], *lines["heldout"][:1]) for name in line]
-    panels = [
-        name for name in dict.fromkeys(names) if name.endswith(("loss", "accuracy", "perplexity", "rate"))
-    ]
-    panels = panels or ["loss"]
+    panels = panels_of(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.2 * columns, 3.0 * rows), facecolor="white", layout="constrained")
@@ -27,10 +23,7 @@ def draw(metrics: Path, picture: Path) -> None:
         axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
         axes.set_title(name.replace("_", " "), fontsize=10)
         axes.grid(color="0.9")
-        for kind, style in (
-            ("train", {"color": "tab:blue"}),
-            ("heldout", {"color": "tab:orange", "marker": "o", "ms": 3}),
-        ):
+        for kind, style in STYLES.items():
             points = [(line["step"], line[name]) for line in lines[kind] if name in line]
             if points:
                 axes.plot(
@@ -44,3 +37,16 @@ def draw(metrics: Path, picture: Path) -> None:
         axes.tick_params(labelsize=8)
     with replacing(picture) as path:
         figure.savefig(path, format="png", dpi=110)
+
+
+def panels_of(train: dict, heldout: dict) -> list[str]:
+    """What is drawn of a line of each kind: losses, scores and the rate, and all that is measured on what is held out.
+
+    >>> panels_of({"loss": 1.0, "tag_loss": 1.0, "rate": 0.1, "tokens": 7}, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
+    ['tag_loss', 'rate', 'f1']
+    """
+    losses = [name for name in train if name.endswith("_loss")]
+    shown = [name for name in train if name.endswith(("loss", "accuracy", "perplexity", "rate"))]
+    shown += [name for name in heldout if name not in ("step", "kind", "time")]
+    # The sum of one loss is that loss.
+    return [name for name in dict.fromkeys(shown) if name != "loss" or len(losses) != 1]
