@@ -36,7 +36,7 @@ slice_state() { echo READY; }
 renew() { false; }
 again() {
   # A port of its own each time: the one before may not be free yet.
-  start_all "localhost:$((20000 + (RANDOM * 32768 + RANDOM) % 20000))" "${verb[@]}" ||
+  start_all "localhost:$((20000 + RANDOM % 12000))" "${verb[@]}" ||
     die "it could not be started: $(last_line "$logs/start-0.log")"
 }
 

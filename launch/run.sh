@@ -21,9 +21,9 @@ fi
 
 addresses=$(tpus tpu-vm describe "$name" "--format=value(networkEndpoints[].ipAddress)") ||
   die "the hosts of $name cannot be found out; launch/status.sh says more"
-[ -z "$dry_run" ] || addresses=ADDRESS$(printf ';%.0s' $(seq 2 $hosts))
-found=$(tr -cd ';' <<<"$addresses" | wc -c)
-[ $((found + 1)) = "$hosts" ] || die "$name has $((found + 1)) hosts and not the $hosts of $type; delete it and create it"
+found=$(($(tr -cd ';' <<<"$addresses" | wc -c) + 1))
+[ -z "$dry_run" ] || addresses=ADDRESS found=$hosts
+[ "$found" = "$hosts" ] || die "$name has $found hosts and not the $hosts of $type; delete it and create it"
 
 if ! start_all "${addresses%%;*}:8476" "${words[@]}"; then
   for index in $failed; do

@@ -110,6 +110,7 @@ remove() {
 
 # The end after a failure: nothing is left that costs.
 give_up() {
+  [ -z "${watched:-}" ] || die "$*" # watch.sh sees to the rest
   if [ "$keep" = yes ]; then
     die "$*; the slice is kept and goes on costing until launch/delete.sh"
   fi

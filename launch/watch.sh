@@ -10,10 +10,16 @@ set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
-again() { "$launch/run.sh" "${same[@]}"; }
+# What fails because the slice was preempted meanwhile has not failed: it is made anew once more.
+again() { watched=yes "$launch/run.sh" "${same[@]}" || [ "$(slice_state)" != READY ]; }
 renew() {
-  "$launch/create.sh" "${same[@]}" && "$launch/setup.sh" "${same[@]}" &&
-    { [ -z "$corpus" ] || "$launch/corpus.sh" "${same[@]}"; } && again
+  "$launch/create.sh" "${same[@]}" || return
+  if watched=yes "$launch/setup.sh" "${same[@]}" &&
+    { [ -z "$corpus" ] || watched=yes "$launch/corpus.sh" "${same[@]}"; }; then
+    again
+  else
+    [ "$(slice_state)" != READY ]
+  fi
 }
 
 if [ -n "$dry_run" ]; then

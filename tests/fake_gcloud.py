@@ -6,6 +6,7 @@
     request   states of the queued resource, one for each time it is asked for; the last one stays
     error     what a failed request says
     setup     host -> what it fails to be set up with
+    taken     true: preempted while it is set up
     looks     host -> [state, printed] for each time it is looked at; the last one stays
     then      the state of the slice once host 0 was looked at so often (default READY)
     stuck     true: it cannot be deleted
@@ -38,7 +39,7 @@ def answer(words: list[str], world: dict, lives: list[dict]) -> bytes | str:
     if verb == "create":
         if world["node"] or world["request"]:
             raise Fails("ALREADY_EXISTS")
-        world.update(life=world["life"] + 1, asked=0, looked={}, started=[])
+        world.update(life=world["life"] + 1, asked=0, looked={}, started=[], taken=False)
         life = lives[world["life"]]
         if "refused" in life:
             raise Fails(life["refused"])
@@ -64,11 +65,11 @@ def answer(words: list[str], world: dict, lives: list[dict]) -> bytes | str:
     if not world["node"]:
         raise Fails(GONE)
     looks = life.get("looks", {})
-    over = "then" in life and world["looked"].get("0", 0) >= len(looks["0"])
+    over = world["taken"] or "then" in life and world["looked"].get("0", 0) >= len(looks["0"])
     if verb == "describe":
         if "ipAddress" in flags["format"]:
             return ADDRESSES
-        return life["then"] if over else "READY"
+        return life.get("then", "PREEMPTED") if over else "READY"
     if over:
         raise Fails("the TPU is in a state in which it cannot be reached")
     if verb == "scp":
@@ -77,6 +78,9 @@ def answer(words: list[str], world: dict, lives: list[dict]) -> bytes | str:
     word, *rest = re.search(r"on_host\.sh (.*)", flags["command"])[1].split()
     if word == "setup" and host in life.get("setup", {}):
         raise Fails(life["setup"][host])
+    if word == "setup" and life.get("taken"):
+        world["taken"] = True
+        raise Fails("the connection was closed")
     if word == "start":
         world["printed"][host] = ""
         world["started"].append(host)

@@ -161,12 +161,13 @@ def test_a_slice_made_at_once_on_reserved_chips(cloud):
 def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     first = {"looks": {"0": [RUNNING, RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
     second = {"looks": {"0": [["running", "going on at step 10\n"], DONE], "1": [["ended 0", ""]]}}
-    cloud.script(first, second)
+    cloud.script(first, {"taken": True}, second)
     begin(cloud)
     said = cloud.run("watch")
     assert "the slice was preempted; its last line: step 10" in said
     assert "pod is PREEMPTED: deleting what is left of it" in said
-    assert cloud.deeds() == [*CREATE, *BEGIN, *DELETE, *CREATE, *BEGIN, "send", *DELETE]
+    once_more = [*DELETE, *CREATE, "tpu-vm scp", "setup"]
+    assert cloud.deeds() == [*CREATE, *BEGIN, *once_more, *DELETE, *CREATE, *BEGIN, "send", *DELETE]
     starts = [call for call in cloud.calls() if " start " in " ".join(call)]
     assert sorted(starts[:2]) == sorted(starts[2:]), "the same command goes on from the newest checkpoint"
     assert cloud.nothing_is_left()
@@ -346,6 +347,7 @@ def test_settings_that_cannot_be(cloud, setting, value, line):
 )
 def test_the_hosts_of_a_type(cloud, kind, hosts):
     cloud.settings["type"] = kind
+    assert cloud.run("run", "--dry-run", "info").count("--worker=") == hosts
     assert cloud.run("corpus", "--dry-run").count("--worker=") == hosts
 
 
