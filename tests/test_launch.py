@@ -175,12 +175,23 @@ def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     assert (cloud.folder / "here/logs/0.log").read_text().startswith("going on at step 10\n")
 
 
-def test_no_slice_is_left_when_the_new_one_is_refused(cloud):
+@pytest.mark.parametrize(
+    "second, line",
+    [
+        (
+            {"refused": "RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded"},
+            "quota refused v4-16 in z",
+        ),
+        ({"setup": {"1": "No space left on device"}}, "1 of 2 hosts could not be set up"),
+    ],
+)
+def test_no_slice_is_left_when_the_new_one_fails(cloud, second, line):
     first = {"looks": {"0": [RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
-    cloud.script(first, {"refused": "RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded. Limit: 0"})
+    cloud.script(first, second, {})
     begin(cloud)
     said = cloud.run("watch", code=1)
-    assert "quota refused v4-16 in z" in said
+    assert line in said
+    assert cloud.deeds().count(*CREATE) == 2
     assert "watch.sh: the slice could not be made anew" in said.splitlines()[-1]
     assert cloud.nothing_is_left()
 
