@@ -96,11 +96,9 @@ def inspect(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--rows", type=int, default=4, help="examples shown (default 4)")
 
     def run(args):
-        from bert_jax.config import load
-        from bert_jax.data.inspect import report
-        from bert_jax.tasks.pretrain import Config
+        from bert_jax.run import inspect
 
-        print(report(load(args.config, args.overrides, Config), args.step, args.rows))
+        print(inspect(args.config, args.overrides, args.step, args.rows))
 
     return run
 

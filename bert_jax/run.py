@@ -44,6 +44,12 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     return finished
 
 
+def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
+    """`bert-jax inspect`: the examples of a step as text."""
+    module, config = load(spec, overrides)
+    return module.inspect(config, step, rows)
+
+
 def export(path: str, directory: str, step: int | None = None) -> int:
     """`bert-jax export`: writes the model of a checkpoint, by default the newest, and returns its step."""
     workdir = Workdir(path)

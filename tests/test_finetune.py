@@ -403,3 +403,24 @@ def test_what_is_wrong_is_said_in_a_line(changes, said, tmp_path, model):
         finetune("classify", model, tmp_path / "run", **{**given, **changes})
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_inspect_shows_what_is_learnt(tmp_path, model):
+    def shown(task, path):
+        given = [
+            f"init={model}",
+            f"data.train={path}",
+            f"data.heldout={path}",
+            "data.batch=8",
+            "data.max_length=48",
+        ]
+        return run.inspect(f"configs/{task}.py", given, 0, 8)
+
+    rows = [("w1 w2", "bad"), ("w3", "good"), ("w4 w5y7", "bad"), ("w6 w7", "good")]
+    assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", table(tmp_path / "t.csv", rows * 2))
+    (tmp_path / "t.conll").write_text("w1 O\nw5y7 B-PER\nw6 I-PER\n\nw9 O\n\n" * 4)
+    assert "[CLS] w1 w5/B-PERy7 w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")
+    answers = {"text": ["w3 w4"], "answer_start": [3]}
+    asked = [{"question": f"w{n}", "context": "w2 w3 w4 w5", "answers": answers} for n in range(8)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    assert "w2 w3/answer w4/answer w5 [SEP]" in shown("answer", tmp_path / "t.jsonl")

@@ -56,6 +56,10 @@ class Epochs:
     def length(self, step: int) -> int:
         return self.arrangement.lengths[step]
 
+    def rows_of(self, step: int) -> list[list[Piece]]:
+        pieces = [self.train[i] for i in self.chosen[step]]
+        return [[pieces[place] for place in row] for row in self.arrangement.steps[step]]
+
     def batches(
         self, start: int, stop: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from bert_jax import config as configs
 from bert_jax.errors import BertJaxError, nearest
 
-# Config key `task` -> its module, which has `Config` and `open(config) -> (Task, Data, config)`: what the config leaves
-# to the data, such as the steps of an epoch, is in the one that comes back.
+# Config key `task` -> its module, which has `Config`, `open(config) -> (Task, Data, config)` and `inspect(config, step,
+# rows)`. What a config leaves to the data, such as the steps of an epoch, is in the one that `open` gives back.
 TASKS = {
     "pretrain": "bert_jax.tasks.pretrain",
     "classify": "bert_jax.tasks.classification",

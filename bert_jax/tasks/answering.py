@@ -28,6 +28,7 @@ from bert_jax.tasks.finetune import (
     parted,
     tokenizer_of,
 )
+from bert_jax.tasks.inspect import report
 from bert_jax.text.tokenizer import Encoding
 
 TARGETS = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
@@ -65,6 +66,11 @@ def open(config: Config) -> tuple["Answering", Epochs, Config]:
     return in_epochs(config, task, *pieces, Judge(heldout, windows[1], may_be_missing), "f1", tokenizer)
 
 
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return report(task, data, step, rows)
+
+
 def span_in(example: Example, window: Encoding) -> dict[str, int]:
     """The first and last token of the answer, or [CLS] for both where the window does not hold all of it."""
     if example.label:
@@ -84,6 +90,10 @@ def span_in(example: Example, window: Encoding) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Answering(Finetuning):
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        start, end = piece.targets["starts"], piece.targets["ends"]
+        return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
+
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         logits, mask, starts, ends = in_packs(outputs["answer"], batch)
         return {"answer_loss": span_cross_entropy(logits, starts, ends, batch["weight"], mask)}

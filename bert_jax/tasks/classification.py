@@ -23,6 +23,7 @@ from bert_jax.tasks.finetune import (
     parted,
     tokenizer_of,
 )
+from bert_jax.tasks.inspect import report
 
 Kind = Literal["classes", "labels", "number"]
 PROBLEMS = {
@@ -73,6 +74,11 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
     return in_epochs(config, task, *pieces, judge, BEST[config.kind], tokenizer)
 
 
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return report(task, data, step, rows)
+
+
 def targets_of(kind: Kind, names: Sequence[str]) -> dict[str, Target]:
     labels = {
         "classes": Target("int32"),
@@ -106,6 +112,13 @@ class Classification(Finetuning):
     kind: Kind = "classes"
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = field(default=())
+
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        label = piece.targets["labels"]
+        if self.kind == "number":
+            return f"{label:g}", {}
+        names = self.layout.labels
+        return names[label] if self.kind == "classes" else " ".join(np.array(names)[label]) or "none", {}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         logits, labels, weight = outputs["classify"], batch["labels"], batch["weight"]

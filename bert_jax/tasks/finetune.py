@@ -124,6 +124,10 @@ class Finetuning(Task):
 
     targets: dict[str, Target] = field(default_factory=dict)
 
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        """What a person sees of its targets: of the whole, and of tokens by their places."""
+        raise NotImplementedError
+
     def features(self, rows: int, length: int) -> Features:
         found = {name: ((rows, length), np.dtype(np.int32)) for name in ("tokens", "segments", "mask")}
         for name, target in self.targets.items():

@@ -40,6 +40,12 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     return task, data, config
 
 
+def inspect(config: Config, step: int, rows: int) -> str:
+    from bert_jax.data.inspect import report
+
+    return report(config, step, rows)
+
+
 def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
     """The model with embeddings for as many entries as the corpus' tokenizer has, unless told otherwise."""
     if model.vocab_size not in (vocabulary, EncoderConfig.vocab_size):

@@ -22,7 +22,8 @@ from bert_jax.tasks.finetune import (
     parted,
     tokenizer_of,
 )
-from bert_jax.tasks.tag import tags_of
+from bert_jax.tasks.inspect import report
+from bert_jax.tasks.tag import OUTSIDE, tags_of
 from bert_jax.text.words import Windowed, encode_words
 
 TARGETS = {"labels": Target("int32", each_token=True), "weight": Target("float32", each_token=True)}
@@ -61,6 +62,11 @@ def open(config: Config) -> tuple["Tagging", Epochs, Config]:
     return in_epochs(config, task, *pieces, Judge(heldout, windows[1], names), "f1", tokenizer)
 
 
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return report(task, data, step, rows)
+
+
 def pieces_of(
     examples: Sequence[Example], names: Sequence[str], windows: list[list[Windowed]]
 ) -> list[Piece]:
@@ -78,6 +84,11 @@ def pieces_of(
 @dataclass(frozen=True)
 class Tagging(Finetuning):
     smoothing: float = 0.0
+
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        labels, weight = piece.targets["labels"], piece.targets["weight"]
+        names = {place: self.layout.labels[int(labels[place])] for place in np.flatnonzero(weight)}
+        return "", {place: name for place, name in names.items() if name != OUTSIDE}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         return {"tag_loss": cross_entropy(outputs["tag"], batch["labels"], batch["weight"], self.smoothing)}

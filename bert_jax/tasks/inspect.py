@@ -1,0 +1,36 @@
+"""`bert-jax inspect` of a fine-tuning: the examples of a step as text, and what is learnt from them."""
+
+import os
+import sys
+
+from bert_jax.data.arrange import Piece
+from bert_jax.data.epochs import Epochs
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.text.tokenizer import Tokenizer
+
+MARK, PLAIN = "\x1b[33m", "\x1b[0m"
+
+
+def report(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
+    if colour is None:
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    lines = []
+    for row, pieces in enumerate(data.rows_of(step)[:rows]):
+        tokens = sum(map(len, pieces))
+        lines.append(f"step {step} row {row}: {len(pieces)} examples, {tokens} of {data.length(step)} tokens")
+        lines += [f"  {shown(task, piece, data.tokenizer, colour)}" for piece in pieces]
+    return "\n".join(lines)
+
+
+def shown(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool) -> str:
+    label, marks = task.learnt(piece)
+    text, end = "", -1
+    for position, name in enumerate(tokenizer.tokens(piece.encoding.ids)):
+        start, stop = piece.encoding.offsets[position]
+        continues = start == end and stop > start
+        bare = name.removeprefix("##").lstrip("▁Ġ") if stop > start else name
+        if mark := marks.get(position):
+            bare = f"{MARK}{bare}/{mark}{PLAIN}" if colour else f"{bare}/{mark}"
+        text += bare if continues else f" {bare}"
+        end = stop if stop > start else -1
+    return f"{label}:{text}" if label else text.strip()
