@@ -412,6 +412,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, model):
             f"data.train={path}",
             f"data.heldout={path}",
             "data.batch=8",
+            "data.overlap=8",
             "data.max_length=48",
         ]
         return run.inspect(f"configs/{task}.py", given, 0, 8)
