@@ -46,7 +46,7 @@ else
     READY) say "$name is there already" && exit ;;
     UNKNOWN) die "the state of $name cannot be found out: $(last_line "$scratch/described")" ;;
     NONE | CREATING | STARTING) ;;
-    *) say "$name is $now: deleting what is left of it" && remove ;;
+    *) say "$name is $now: deleting what is left of it" && remove && now=NONE ;;
   esac
 fi
 trap 'trap - INT TERM; give_up "interrupted"' INT TERM
@@ -63,8 +63,10 @@ if [ "$queue" = yes ]; then
   [ -n "$dry_run" ] && request_state && exit
   wait_in_queue
 else
-  tpus tpu-vm create "$name" "--accelerator-type=$type" "--version=$software" ${flags[@]+"${flags[@]}"} \
-    >"$scratch/create" 2>&1 || refused "$scratch/create"
+  if [ "${now:-NONE}" = NONE ]; then
+    tpus tpu-vm create "$name" "--accelerator-type=$type" "--version=$software" ${flags[@]+"${flags[@]}"} \
+      >"$scratch/create" 2>&1 || refused "$scratch/create"
+  fi
   [ -z "$dry_run" ] || exit 0
 fi
 for ((look = 0; look < 60; look++)); do
