@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import random
+import shutil
 
 import jax
 import numpy as np
@@ -268,6 +269,27 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, model):
     written = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
     assert finetune("classify", model, tmp_path / "run", **given) == lines
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns > written
+
+
+@pytest.mark.slow
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, model):
+    given = {
+        "data.train": table(tmp_path / "t.csv", marked(48, 0)), "epochs": 4, "model.dropout": 0.1,
+        "checkpoints.every": 3, "checkpoints.keep": 20,
+    }  # fmt: skip
+    whole = finetune("classify", model, tmp_path / "whole", **given)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    for checkpoint in (tmp_path / "cut" / "checkpoints").iterdir():
+        if int(checkpoint.name) > 9:
+            shutil.rmtree(checkpoint)
+    shutil.rmtree(tmp_path / "cut" / "model")
+    again = finetune("classify", model, tmp_path / "cut", **given)
+    assert len(whole) == 4
+    for line in (*whole, *again):
+        del line["time"]
+    assert again == whole
+    weights = [tmp_path / run / "model" / "model.safetensors" for run in ("whole", "cut")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 @pytest.mark.slow
