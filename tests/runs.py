@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -89,6 +91,15 @@ def finished(arguments: list[str], cache: Path, code: int = 0, **changes) -> str
     output = process.communicate(timeout=300)[0]
     assert process.returncode == code, output[-3000:]
     return output
+
+
+def end(pod: subprocess.Popen, folder: Path) -> None:
+    """Nothing of launch/local_pod.sh goes on, also when its test has failed."""
+    pod.kill()
+    for process in folder.glob("*/pid"):
+        if not process.with_name("exit").exists():
+            with suppress(ProcessLookupError):
+                os.kill(int(process.read_text()), signal.SIGKILL)
 
 
 def lines(workdir: Path) -> list[dict]:

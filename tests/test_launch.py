@@ -30,7 +30,7 @@ class Cloud:
     """What the scripts are run with: a gcloud, settings, and a folder for what they leave."""
 
     def __init__(self, folder: Path):
-        self.folder = folder
+        self.folder, self.started = folder, []
         shim = folder / "bin" / "gcloud"
         shim.parent.mkdir()
         shim.write_text(f'#!/bin/sh\nexec {sys.executable} -SE {fake_gcloud.__file__} "$@"\n')
@@ -55,9 +55,9 @@ class Cloud:
         settings += "\n".join(f"{key}={shlex.quote(value)}" for key, value in self.settings.items())
         (self.folder / "settings.sh").write_text(settings)
         command = [LAUNCH / f"{name}.sh", "--settings", self.folder / "settings.sh", *words]
-        return subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.started.append(subprocess.Popen(command, env=self.environment, **out))
+        return self.started[-1]
 
     def run(self, name: str, *words: str, code: int = 0) -> str:
         process = self.start(name, *words)
@@ -88,7 +88,10 @@ class Cloud:
 
 @pytest.fixture
 def cloud(tmp_path):
-    return Cloud(tmp_path)
+    cloud = Cloud(tmp_path)
+    yield cloud
+    for process in cloud.started:
+        process.kill()
 
 
 CREATE = ["queued-resources create"]
@@ -404,12 +407,17 @@ def local_pod(tmp_path):
     """Two processes on this machine; bert-jax does nothing here, in test_processes.py it trains."""
     environment = {"PATH": programs(tmp_path / "bin", bert_jax=BERT_JAX), "LOCAL_POD": str(tmp_path / "pod")}
 
+    started = []
+
     def start(*verb):
         command = [LAUNCH / "local_pod.sh", "2", *verb]
-        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(command, env=environment, text=True, **out)
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        started.append(subprocess.Popen(command, env=environment, **out))
+        return started[-1]
 
-    return start
+    yield start
+    for process in started:
+        runs.end(process, tmp_path / "pod")
 
 
 def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local_pod, tmp_path):

@@ -27,6 +27,13 @@ def corpus(place):
     return runs.small_corpus(place)
 
 
+@pytest.fixture(scope="module")
+def whole(place, corpus):
+    """By one process, uninterrupted."""
+    finished(command(corpus, place / "one", **SHORT), place / "cache")
+    return place / "one"
+
+
 class Pod:
     """launch/local_pod.sh with two processes, and what it leaves."""
 
@@ -60,11 +67,15 @@ class Pod:
         return (logs / "before" / f"{index}.log").read_text() + (logs / f"{index}.log").read_text()
 
 
-def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lost(place, corpus):
-    one, two = place / "one", place / "two"
-    finished(command(corpus, one, **SHORT), place / "cache")
+@pytest.fixture
+def pod(place, corpus):
+    found = Pod(corpus, place / "two", place / "cache")
+    yield found
+    runs.end(found.shell, found.folder)
 
-    pod = Pod(corpus, two, place / "cache")
+
+def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lost(place, corpus, whole, pod):
+    one, two = whole, pod.workdir
     pod.send(signal.SIGTERM, 1, step=12)
     said = pod.wait_for("the same command goes on from there")
     # A checkpoint is put together from what both have of a step, so both stopped at that one.
