@@ -28,6 +28,8 @@ def report(spec: str, overrides: Sequence[str], seeds: int, against: str | None,
         module, config = load(spec, [*overrides, f"seed={seed}"])
         if not isinstance(config, FinetuneConfig):
             raise BertJaxError(f"{spec} is no fine-tuning; `bert-jax bench train` measures pre-training")
+        if against and config.scratch:
+            raise BertJaxError("scratch=True has nothing in common with transformers' own; leave --against away")
         task, data, config = module.open(config)
         best = config.checkpoints.best
         runs["bert_jax"].append(ours(task, data, config))
@@ -59,9 +61,8 @@ def ours(task, data, config: FinetuneConfig) -> dict[str, float]:
         checkpoints=dataclasses.replace(config.checkpoints, every=config.steps),
     )
     with tempfile.TemporaryDirectory() as directory:
-        train(
-            task, data, config, directory, lambda: warm_start.read(config.init, task.layout, config.seed)[0]
-        )
+        begin = None if config.scratch else lambda: warm_start.read(config.init, task.layout, config.seed)[0]
+        train(task, data, config, directory, begin)
         lines = read(Path(directory) / "metrics.jsonl")
     seconds = np.array([each["time"]["seconds"] for each in lines if each["kind"] == "train"])
     usual = np.median(seconds)
