@@ -29,7 +29,9 @@ def report(spec: str, overrides: Sequence[str], seeds: int, against: str | None,
         if not isinstance(config, FinetuneConfig):
             raise BertJaxError(f"{spec} is no fine-tuning; `bert-jax bench train` measures pre-training")
         if against and config.scratch:
-            raise BertJaxError("scratch=True has nothing in common with transformers' own; leave --against away")
+            raise BertJaxError(
+                "scratch=True has nothing in common with transformers' own; leave --against away"
+            )
         task, data, config = module.open(config)
         best = config.checkpoints.best
         runs["bert_jax"].append(ours(task, data, config))
