@@ -125,6 +125,37 @@ def input_flags(parser: argparse.ArgumentParser) -> None:
 
 
 @verb(
+    "check a run on a TPU slice that is not here: memory, time, cost",
+    "bert-jax preflight --config configs/pretrain.py:large,tpu --topology v5e:8x8 --price 1.2",
+)
+def preflight(parser: argparse.ArgumentParser) -> Run:
+    config_flags(parser)
+    parser.add_argument(
+        "--topology", required=True, metavar="CHIP:SIDES", help="v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4"
+    )
+    parser.add_argument("--price", type=float, metavar="P", help="of a chip for an hour, in any currency")
+    parser.add_argument("--workdir", metavar="DIR", help="of the run: is there room for its checkpoints?")
+    parser.add_argument("--sweep", action="store_true", help="try batch, remat and mesh: the fastest that fits")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.pod import preflight
+
+        if args.sweep:
+            from bert_jax.pod.sweep import sweep
+
+            print(sweep(args.config, args.overrides, args.topology, args.json))
+            return
+        print(
+            preflight.preflight(
+                args.config, args.overrides, args.topology, args.price, args.workdir, args.json
+            )
+        )
+
+    return run
+
+
+@verb(
     "train a model, or go on with a run",
     "bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus",
 )
@@ -136,7 +167,7 @@ def train(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
         "--coordinator",
         metavar="HOST:PORT",
-        help="of several processes; TPU slices, Slurm and GKE say it themselves",
+        help="of several processes; Slurm and GKE say it themselves, launch/run.sh says it on a TPU slice",
     )
     parser.add_argument("--processes", type=int, help="how many there are")
     parser.add_argument("--process", type=int, help="which this one is, from 0")

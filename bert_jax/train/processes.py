@@ -1,4 +1,4 @@
-"""Several processes as one: found in the environment of a TPU slice, Slurm or GKE, or told by flags."""
+"""Several processes as one: found in the environment of Slurm or GKE, or told by flags."""
 
 import os
 import sys
