@@ -428,7 +428,7 @@ def test_what_is_wrong_is_said_in_a_line(changes, said, tmp_path, model):
 
 
 def test_inspect_shows_what_is_learnt(tmp_path, model):
-    def shown(task, path):
+    def shown(task, path, step=0):
         given = [
             f"init={model}",
             f"data.train={path}",
@@ -437,10 +437,12 @@ def test_inspect_shows_what_is_learnt(tmp_path, model):
             "data.overlap=8",
             "data.max_length=48",
         ]
-        return run.inspect(f"configs/{task}.py", given, 0, 8)
+        return run.inspect(f"configs/{task}.py", given, step, 8)
 
     rows = [("w1 w2", "bad"), ("w3", "good"), ("w4 w5y7", "bad"), ("w6 w7", "good")]
     assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", table(tmp_path / "t.csv", rows * 2))
+    with pytest.raises(BertJaxError, match="--step must be from 0 to 2"):
+        shown("classify", tmp_path / "t.csv", 3)
     (tmp_path / "t.conll").write_text("w1 O\nw5y7 B-PER\nw6 I-PER\n\nw9 O\n\n" * 4)
     assert "[CLS] w1 w5/B-PERy7 w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")
     answers = {"text": ["w3 w4"], "answer_start": [3]}

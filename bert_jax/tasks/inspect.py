@@ -5,6 +5,7 @@ import sys
 
 from bert_jax.data.arrange import Piece
 from bert_jax.data.epochs import Epochs
+from bert_jax.errors import BertJaxError
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -14,6 +15,10 @@ MARK, PLAIN = "\x1b[33m", "\x1b[0m"
 def report(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if not 0 <= step < len(data.chosen):
+        raise BertJaxError(
+            f"the run has {len(data.chosen):,} steps; --step must be from 0 to {len(data.chosen) - 1}"
+        )
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = sum(map(len, pieces))
