@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import BertJaxError
-from bert_jax.models import attention
+from bert_jax.models import attention, short_attention
 from bert_jax.models.attention import KERNELS, Request, allowed, attend, choose
 from bert_jax.models.dropout import drop
 
 L, H, K = 256, 2, 64
 RANDOM = np.random.RandomState(0)
 Q, KEY, V, TARGET = (jnp.asarray(RANDOM.standard_normal((3, L, H, K)), jnp.float32) for _ in range(4))
+QKV = jnp.stack([Q, KEY, V], axis=2).reshape(3, L, 3, H * K)
 MASK = jnp.asarray(np.arange(L) < np.array([L, 100, 0])[:, None], jnp.int32)  # full, short and dead rows
 PACKS = jnp.asarray(
     np.repeat([[1, 1, 2, 3, 3, 3, 0, 0], [1, 2, 2, 0, 0, 0, 0, 0], [0] * 8], L // 8, axis=1), jnp.int32
@@ -47,7 +48,8 @@ def test_xla_is_the_definition(packed, window):
     q, k, v = (np.asarray(x[:, small], np.float64) for x in (Q, KEY, V))
     mask = np.array([[1] * 12, [1] * 5 + [0] * 7, [0] * 12])
     packs = np.array([[1] * 4 + [2] * 6 + [0] * 2, [1] * 2 + [2] * 3 + [0] * 7, [0] * 12]) if packed else None
-    ours = attend(*(x[:, small] for x in (Q, KEY, V)), mask, packs, window=window, kernel="xla")
+    ours = attend(QKV[:, small], mask, packs, heads=H, window=window, kernel="xla")
+    ours = ours.reshape(q.shape)
     np.testing.assert_allclose(ours, by_hand(q, k, v, mask, packs, window), atol=1e-5)
 
 
@@ -70,6 +72,47 @@ CASES = {
     "window": (None, 40),
     "packs and window": (PACKS, 40),
 }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_short_is_the_definition_forward_and_gradient(case, rate):
+    packs, window = CASES[case]
+    mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
+    segments, seeds = (
+        attention.segments_of(mask, packs),
+        jax.random.bits(jax.random.key(0), (3, H), jnp.uint32),
+    )
+
+    def ours(qkv):
+        together = qkv.transpose(0, 2, 1, 3)
+        return attention.short(together, segments, seeds, size=K, window=window, dropout=rate, interpret=True)
+
+    def plain(qkv):
+        q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
+        allow = allowed(mask, packs, window)
+        scores = jnp.einsum("blhk,bmhk->bhlm", q * K**-0.5, k)
+        weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
+        survives = jax.vmap(jax.vmap(lambda seed: short_attention.kept(L, seed[None, None], rate)))(seeds)
+        weights = jnp.where(survives, weights / (1 - rate), 0)
+        out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
+        return jnp.where(segments[..., None] > 0, out, 0)
+
+    (found, backward), (expected, plain_backward) = (jax.vjp(jax.jit(run), QKV) for run in (ours, plain))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    target = TARGET.reshape(found.shape)
+    np.testing.assert_allclose(backward(target)[0], plain_backward(target)[0], atol=1e-4)
+    assert (found[2] == 0).all(), "a row with no real token yields exact zeros"
+
+
+def test_short_s_draws_are_fair_and_of_each_seed_its_own():
+    one, two = (short_attention.kept(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
+    for drawn in (one, two, one.reshape(2, -1)[0], one[:, :8], one[:8]):
+        assert float(drawn.mean()) == pytest.approx(0.9, abs=0.012)
+    assert float((one & two).mean()) == pytest.approx(0.81, abs=0.01)
+    assert float((one[: L // 2] & one[L // 2 :]).mean()) == pytest.approx(0.81, abs=0.01)
+    assert float((one[:, 1:] & one[:, :-1]).mean()) == pytest.approx(0.81, abs=0.01)
 
 
 @pytest.mark.slow
@@ -97,9 +140,9 @@ def test_splash_equals_xla_forward_and_gradient(case):
 
 
 def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
-    out, gradient = jax.value_and_grad(lambda q: attend(q, KEY, V, MASK, kernel="xla")[2].sum())(Q)
+    out, gradient = jax.value_and_grad(lambda qkv: attend(qkv, MASK, heads=H, kernel="xla")[2].sum())(QKV)
     assert out == 0
-    assert (attend(Q, KEY, V, MASK, PACKS, kernel="xla")[0, 192:] == 0).all()
+    assert (attend(QKV, MASK, PACKS, heads=H, kernel="xla")[0, 192:] == 0).all()
     assert np.isfinite(gradient).all()
 
 
@@ -119,18 +162,21 @@ def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
     one, two = (
-        attend(Q, KEY, V, MASK, dropout=0.5, dropout_key=jax.random.key(s), kernel="xla") for s in (0, 1)
+        attend(QKV, MASK, heads=H, dropout=0.5, dropout_key=jax.random.key(s), kernel="xla") for s in (0, 1)
     )
     assert (one != two).any()
 
 
-TPU = Request("tpu", 512, 64, "bfloat16", packed=True, window=None, dropout=0.0)
+TPU = Request("tpu", 512, 12, 64, "bfloat16", packed=True, window=None, dropout=0.0)
 GPU = replace(TPU, platform="gpu")
 
 
 @pytest.mark.parametrize(
     ("kernel", "request_", "said"),
     [
+        ("short", replace(TPU, platform="cpu"), "needs a TPU, and this program is for cpu"),
+        ("short", replace(TPU, length=640), "multiples of 128 up to 512, not 640"),
+        ("short", replace(TPU, heads=3), "heads that fill 128 lanes together, not 3 of 64 a chip"),
         ("splash", replace(TPU, platform="cpu"), "needs a TPU, and this program is for cpu"),
         ("splash", replace(TPU, length=500), "multiples of 128, not 500"),
         ("splash", replace(TPU, dropout=0.1), "set attention_dropout=0"),
@@ -150,36 +196,43 @@ def test_what_a_kernel_cannot_do_it_refuses_and_auto_falls_back(kernel, request_
 
 
 def test_auto_takes_the_kernel_of_the_platform():
-    assert choose("auto", TPU) == "splash"
+    assert choose("auto", TPU) == choose("auto", replace(TPU, dropout=0.1)) == "short"
+    assert choose("auto", replace(TPU, length=1024)) == "splash"
+    assert choose("auto", replace(TPU, length=1024, dropout=0.1)) == "xla"
     assert choose("auto", GPU) == "cudnn"
     assert choose("auto", replace(GPU, dtype="float32")) == "xla"
     assert choose("auto", replace(TPU, platform="cpu")) == "xla"
-    assert set(KERNELS) == {"splash", "cudnn", "xla"}
+    assert set(KERNELS) == {"short", "splash", "cudnn", "xla"}
 
 
 def test_refusal_reaches_the_person_who_configured_it():
     with pytest.raises(BertJaxError, match='attention "splash" needs a TPU'):
-        attend(Q, KEY, V, MASK, kernel="splash")
+        attend(QKV, MASK, heads=H, kernel="splash")
 
 
 COMPILE_FOR_TPU = """
+import sys
 import jax, jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 from bert_jax.models.attention import attend
+KERNEL, RATE = sys.argv[1], float(sys.argv[2])
 device = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[0]
 def shape(dtype, *dims):
     return jax.ShapeDtypeStruct(dims, dtype, sharding=SingleDeviceSharding(device))
-def loss(q, k, v, mask, packs):
-    return attend(q, k, v, mask, packs, kernel="auto", platform="tpu").astype("float32").sum()
-tensors = [shape("bfloat16", 4, 512, 12, 64)] * 3 + [shape("int32", 4, 512)] * 2
-text = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*tensors).compile().as_text()
+def loss(qkv, mask, packs):
+    dropout = {"dropout": RATE, "dropout_key": jax.random.key(0)} if RATE else {}
+    out = attend(qkv, mask, packs, heads=12, kernel=KERNEL, platform="tpu", **dropout)
+    return out.astype("float32").sum()
+arguments = [shape("bfloat16", 4, 512, 3, 768)] + [shape("int32", 4, 512)] * 2
+text = jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile().as_text()
 print("MOSAIC", text.count("tpu_custom_call"))
 """
 
 
 @pytest.mark.slow
-def test_splash_compiles_for_a_tpu():
+@pytest.mark.parametrize(("kernel", "rate"), [("short", 0.1), ("splash", 0.0)])
+def test_kernels_compile_for_a_tpu(kernel, rate):
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
     environment = os.environ | {
         "TPU_SKIP_MDS_QUERY": "1",
@@ -188,7 +241,8 @@ def test_splash_compiles_for_a_tpu():
         "JAX_PLATFORMS": "cpu",
     }
     ran = subprocess.run(
-        [sys.executable, "-c", COMPILE_FOR_TPU], env=environment, capture_output=True, text=True
-    )
+        [sys.executable, "-c", COMPILE_FOR_TPU, kernel, str(rate)],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert int(ran.stdout.split("MOSAIC")[1]) >= 2, "a forward and a backward kernel"

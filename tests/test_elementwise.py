@@ -1,4 +1,4 @@
-"""LayerNorm and GELU with backward passes of our own, against Flax's and JAX's."""
+"""LayerNorm, softmax and GELU with backward passes of our own, against Flax's and JAX's."""
 
 import flax.linen as nn
 import jax
@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from bert_jax.models.dropout import draw
-from bert_jax.models.elementwise import gelu, normalize
+from bert_jax.models.elementwise import gelu, normalize, softmax
 
 ROWS, WIDTH = 6, 40
 
@@ -42,6 +42,18 @@ def test_gelu_and_its_gradient_are_jax_s():
     found, own_backward = jax.vjp(gelu, x)
     assert difference([found], [expected]) < 1e-6
     assert difference(own_backward(jnp.ones_like(x)), backward(jnp.ones_like(x))) < 1e-6
+
+
+def test_softmax_and_its_gradient_are_jax_s():
+    keys = jax.random.split(jax.random.key(1))
+    scores = jnp.where(
+        jnp.arange(WIDTH) < 30, jax.random.normal(keys[0], (ROWS, WIDTH)), jnp.finfo(jnp.float32).min
+    )
+    gradient = jax.random.normal(keys[1], scores.shape)
+    expected, backward = jax.vjp(jax.nn.softmax, scores)
+    found, own_backward = jax.vjp(softmax, scores)
+    assert difference([found], [expected]) == 0
+    assert difference(own_backward(gradient), backward(gradient)) < 1e-6
 
 
 @pytest.mark.parametrize("function", [gelu, lambda x: normalize(x, 1.0, 0.0, 1e-12, "bfloat16")])

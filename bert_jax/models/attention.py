@@ -1,6 +1,7 @@
 """Attention: one entry, several kernels, and a table of what each can do.
 
-Shapes: B rows, L tokens, H heads, K numbers a head. `mask [B, L]` is 1 on real tokens; `packs [B, L]`, where several
+Shapes: B rows, L tokens, H heads, K numbers a head. Queries, keys and values are one array `qkv [B, L, 3, H x K]`, as
+one product makes them. `mask [B, L]` is 1 on real tokens; `packs [B, L]`, where several
 sequences share a row, is 1..P inside each and 0 on padding. A query attends to the real tokens of its own pack, and,
 with a `window`, only to those at most that many places away. A query that may attend to nothing gets exact zeros.
 Kernels agree where `mask` is 1; what stands on padding is theirs.
@@ -15,7 +16,9 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.models.dropout import drop
+from bert_jax.models import short_attention
+from bert_jax.models.dropout import by_row, drop
+from bert_jax.models.elementwise import KEPT, softmax
 
 LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
 
@@ -26,6 +29,7 @@ class Request:
 
     platform: str
     length: int
+    heads: int  # on a device
     head_size: int
     dtype: str
     packed: bool
@@ -38,45 +42,73 @@ class Kernel:
     run: Callable
     refusal: Callable[[Request], str | None]  # why it can't serve a request; None where it can
     splits: bool = True  # the compiler can split it over a mesh
+    together: bool = False  # takes qkv as it is, and not apart
 
 
 def attend(
-    q, k, v, mask, packs=None, *, window: int | None = None, dropout: float = 0.0, dropout_key=None,
+    qkv, mask, packs=None, *, heads: int, window: int | None = None, dropout: float = 0.0, dropout_key=None,
     rows=None, kernel: str = "auto", platform: str | None = None,
 ):  # fmt: skip
-    """q, k, v [B, L, H, K] -> [B, L, H, K]; `platform` is what the program will run on, by default the mesh's in
+    """qkv [B, L, 3, H x K] -> [B, L, H x K]; `platform` is what the program will run on, by default the mesh's in
     context or this process's. `rows [B]` are what dropout follows."""
     mesh = jax.sharding.get_abstract_mesh()
     here = mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
+    B, L, _, width = qkv.shape
     request = Request(
         platform or here,
-        q.shape[1],
-        q.shape[3],
-        str(q.dtype),
+        L,
+        heads // (1 if mesh.empty else mesh.shape["tensor"]),
+        width // heads,
+        str(qkv.dtype),
         packs is not None,
         window,
         dropout,
     )
     chosen = KERNELS[choose(kernel, request)]
+    if chosen.together:
+        seeds = row_seeds(dropout_key if dropout else None, B, heads, rows)
+        whole = PartitionSpec("fsdp", None, None, "tensor"), PartitionSpec("fsdp", "tensor")
+        run = partial(chosen.run, size=width // heads, window=window, dropout=dropout)
+        run = on_each_device(run, mesh, (whole[0], TOKENS, whole[1]), PartitionSpec("fsdp", None, "tensor"))
+        return run(qkv.transpose(0, 2, 1, 3), segments_of(mask, packs), seeds)
+    q, k, v = (qkv[:, :, part].reshape(B, L, heads, -1) for part in range(3))
     if chosen.splits:
-        return chosen.run(
+        out = chosen.run(
             q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key, rows=rows
         )
-    return on_each_device(partial(chosen.run, window=window), mesh)(q, k, v, mask, packs)
+    else:
+        states = PartitionSpec("fsdp", None, "tensor", None)
+        run = on_each_device(
+            partial(chosen.run, window=window), mesh, (states, states, states, TOKENS, TOKENS), states
+        )
+        out = run(q, k, v, mask, packs)
+    return out.reshape(B, L, width)
 
 
-def on_each_device(run: Callable, mesh) -> Callable:
+TOKENS = PartitionSpec("fsdp", None)
+
+
+def on_each_device(run: Callable, mesh, in_specs, out_specs) -> Callable:
     """`run` on every device's own rows and heads, for a kernel that the compiler cannot split over `mesh`."""
     if mesh.empty:
         return run
     # The step maps over `data`, so a row here is one of a share's.
-    states, tokens = PartitionSpec("fsdp", None, "tensor", None), PartitionSpec("fsdp", None)
-    return jax.shard_map(
-        run,
-        in_specs=(states, states, states, tokens, tokens),
-        out_specs=states,
-        check_vma=False,  # Pallas kernels do not say over which axes their outputs vary
-    )
+    # Pallas kernels do not say over which axes their outputs vary.
+    return jax.shard_map(run, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+
+def row_seeds(key, count: int, heads: int, rows):
+    """A number for each row and head [B, H], which follows the row; zeros without a key."""
+    if key is None:
+        return jnp.zeros((count, heads), jnp.uint32)
+    if rows is None:
+        return jax.random.bits(key, (count, heads), jnp.uint32)
+    return by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
+
+
+def segments_of(mask, packs):
+    """Padding and packs as one idea: tokens attend within their own segment, and padding is segment 0."""
+    return (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
 
 
 def choose(kernel: str, request: Request) -> str:
@@ -108,7 +140,7 @@ def allowed(mask, packs, window):
 def xla(q, k, v, mask, packs, *, window, dropout, dropout_key, rows=None):
     allow = allowed(mask, packs, window)
     scores = jnp.einsum("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, preferred_element_type=jnp.float32)
-    weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
+    weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if dropout:
         weights = drop(weights, dropout, dropout_key, rows)
     out = jnp.einsum("bhlm,bmhk->blhk", weights.astype(v.dtype), v)
@@ -167,10 +199,10 @@ def splash(q, k, v, mask, packs, *, window, interpret: bool = False, **_):
         ),  # fmt: skip
         head_shards=1,
         q_seq_shards=1,
+        residual_checkpoint_name=KEPT,
         interpret=interpret,
     )
-    # Splash knows padding and packs as one idea: tokens attend within their own segment. Padding is segment 0.
-    segments = (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
+    segments = segments_of(mask, packs)
     heads_first = [x.transpose(0, 2, 1, 3) for x in (q * K**-0.5, k, v)]
     ids = splash_attention_kernel.SegmentIds(q=segments, kv=segments)
     out = jax.vmap(kernel)(*heads_first, segment_ids=ids).transpose(0, 2, 1, 3)
@@ -187,8 +219,25 @@ def splash_refusal(request: Request) -> str | None:
     return None
 
 
+def short(qkv, segments, seeds, *, size, window, dropout, interpret: bool = False):
+    return short_attention.attention(qkv, segments, seeds, size, window, dropout, interpret)
+
+
+def short_refusal(request: Request) -> str | None:
+    if request.platform != "tpu":
+        return f"needs a TPU, and this program is for {request.platform}"
+    if request.length % LANES or request.length > short_attention.LONGEST:
+        return f"takes lengths that are multiples of {LANES} up to {short_attention.LONGEST}, not {request.length}"
+    if not short_attention.heads_together(request.heads, request.head_size):
+        return (
+            f"takes heads that fill {LANES} lanes together, not {request.heads} of {request.head_size} a chip"
+        )
+    return None
+
+
 # In the order in which "auto" asks; XLA serves every request.
 KERNELS = {
+    "short": Kernel(short, short_refusal, splits=False, together=True),
     "splash": Kernel(splash, splash_refusal, splits=False),
     "cudnn": Kernel(cudnn, cudnn_refusal, splits=False),
     "xla": Kernel(xla, lambda request: None),

@@ -1,11 +1,16 @@
 """Blocks: one layer of an encoder. A block maps hidden states to hidden states; config.block names it."""
 
+import math
+
 import flax.linen as nn
+import jax
+from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.layers import ACTIVATIONS, dense, norm
+from bert_jax.models.elementwise import KEPT
+from bert_jax.models.layers import ACTIVATIONS, dense, initial, norm
 
 
 class SelfAttention(nn.Module):
@@ -15,13 +20,38 @@ class SelfAttention(nn.Module):
     def __call__(self, hidden, mask, packs, rows, train: bool):
         c = self.config
         # One product for query, key and value reads the activations once instead of three times.
-        qkv = dense(c, (3, c.heads, c.head_size), "qkv")(hidden)  # [B, L, 3, H, K]
+        qkv = Product(c, (c.hidden_size,), (3, c.heads, c.head_size), name="qkv")(hidden)
+        qkv = checkpoint_name(qkv, KEPT)
         rate = c.attention_dropout if train else 0.0
+        # Initial values are made with a row of one token, on whatever is at hand.
+        kernel = "xla" if self.is_initializing() else c.attention
         out = attention.attend(
-            qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], mask, packs,
-            dropout=rate, dropout_key=self.make_rng("dropout") if rate else None, rows=rows, kernel=c.attention,
+            qkv, mask, packs, heads=c.heads,
+            dropout=rate, dropout_key=self.make_rng("dropout") if rate else None, rows=rows, kernel=kernel,
         )  # fmt: skip
-        return dense(c, c.hidden_size, "out", axis=(-2, -1))(out)
+        out = checkpoint_name(out, KEPT)
+        return Product(c, (c.heads, c.head_size), (c.hidden_size,), name="out")(out)
+
+
+class Product(nn.Module):
+    """A dense layer whose parameters tell heads apart while the states keep them side by side.
+
+    [B, L, in] -> [B, L, out], or [B, L, 3, out]. A TPU pads a last axis of 64 to 128: states are not given one.
+    """
+
+    config: EncoderConfig
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, states):
+        c = self.config
+        kernel = self.param("kernel", initial(c), self.inputs + self.outputs)
+        bias = self.param("bias", nn.initializers.zeros, self.outputs)
+        together = (*self.outputs[:-2], math.prod(self.outputs[-2:]))
+        kernel = kernel.reshape(math.prod(self.inputs), *together).astype(c.dtype)
+        out = jax.lax.dot_general(states.astype(c.dtype), kernel, (((2,), (0,)), ((), ())))
+        return out + bias.reshape(together).astype(c.dtype)
 
 
 class FeedForward(nn.Module):
@@ -30,7 +60,7 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, hidden):
         c = self.config
-        inner = ACTIVATIONS[c.activation](dense(c, c.feed_forward, "in")(hidden))
+        inner = ACTIVATIONS[c.activation](checkpoint_name(dense(c, c.feed_forward, "in")(hidden), KEPT))
         return dense(c, c.hidden_size, "out")(inner)
 
 
@@ -43,13 +73,10 @@ class PostNorm(nn.Module):
     def __call__(self, hidden, mask, packs, rows, train: bool):
         c = self.config
         dropout = Dropout(c.dropout)
-        hidden = norm(c, "attention_norm")(
-            hidden
-            + dropout(SelfAttention(c, name="attention")(hidden, mask, packs, rows, train), rows, train)
-        )
-        return norm(c, "feed_forward_norm")(
-            hidden + dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
-        )
+        attended = dropout(SelfAttention(c, name="attention")(hidden, mask, packs, rows, train), rows, train)
+        hidden = norm(c, "attention_norm")(checkpoint_name(hidden + attended, KEPT))
+        fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
+        return norm(c, "feed_forward_norm")(checkpoint_name(hidden + fed, KEPT))
 
 
 BLOCKS = {"post_norm": PostNorm}

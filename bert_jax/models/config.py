@@ -9,7 +9,7 @@ from bert_jax.errors import BertJaxError, nearest
 CHOICES = {
     "block": ("post_norm",),
     "activation": ("gelu", "gelu_tanh", "relu", "silu"),
-    "attention": ("auto", "xla", "cudnn", "splash"),
+    "attention": ("auto", "short", "splash", "cudnn", "xla"),
     "dtype": ("float32", "bfloat16"),
     "remat": ("none", "dots", "full"),
 }
@@ -43,7 +43,8 @@ class EncoderConfig:
     # How it is computed; none of these changes what is saved.
     attention: str = "auto"
     dtype: str = "float32"  # of the computation; parameters, softmax, LayerNorm and losses are float32
-    remat: str = "none"  # what the backward pass computes again: nothing, all but matrix products, all
+    # What the backward pass computes again: only LayerNorm and activations, all but matrix products, all.
+    remat: str = "none"
     vocab_multiple: int = (
         1  # word embeddings are padded to this; 128 fills a TPU's lanes and divides over chips
     )

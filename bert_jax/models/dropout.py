@@ -7,27 +7,36 @@ device and in whichever microbatch it is computed, so a run goes on alike on ano
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
+
+from bert_jax.models.elementwise import KEPT
 
 
 def drop(x, rate: float, key, rows=None):
     """x [B, ...] with a share `rate` of its numbers zero and the others scaled up; draws follow `rows` if given."""
-    return jnp.where(kept(key, 1 - rate, x.shape, rows), x * (1 / (1 - rate)), 0)
+    survives = checkpoint_name(kept(key, 1 - rate, x.shape, rows), KEPT)
+    return jnp.where(survives, x * (1 / (1 - rate)), 0)
 
 
 def kept(key, share: float, shape, rows):
     if rows is None:
         return draw(key, share, shape)
+    return by_row(lambda key: draw(key, share, shape[1:]), key, rows)
 
-    def draw_rows(key, rows):
+
+def by_row(draw_one, key, rows):
+    """`draw_one` with a key for each row, [B, ...]."""
+
+    def draw_all(key, rows):
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
-        return jax.vmap(lambda key: draw(key, share, shape[1:]))(keys)
+        return jax.vmap(draw_one)(keys)
 
     if not jax.sharding.get_abstract_mesh().empty:
         # Every device draws for its own rows alone; of the hardware's generator the compiler would make each draw all.
         specs = (PartitionSpec(), PartitionSpec("fsdp"))
-        draw_rows = jax.shard_map(draw_rows, in_specs=specs, out_specs=specs[1], check_vma=False)
-    return draw_rows(key, rows)
+        draw_all = jax.shard_map(draw_all, in_specs=specs, out_specs=specs[1], check_vma=False)
+    return draw_all(key, rows)
 
 
 def draw(key, share: float, shape):

@@ -1,4 +1,4 @@
-"""LayerNorm and the exact GELU, which keep for the backward pass what it needs and no more.
+"""LayerNorm, softmax and the exact GELU, which keep for the backward pass what it needs and no more.
 
 What JAX would keep by itself, several float32 arrays as large as the activations, costs more to store and load than
 all the arithmetic: a step is bound by memory long before it is by such sums.
@@ -8,6 +8,9 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+KEPT = "kept"  # what a layer keeps for its backward pass, unless remat says otherwise; the rest is cheap to make again
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -54,3 +57,22 @@ def gelu_backward(x, gradient):
 
 
 gelu.defvjp(lambda x: (gelu(x), x), gelu_backward)
+
+
+@jax.custom_vjp
+def softmax(scores):
+    """Over the last axis. The backward pass takes the weights that the layer keeps, and no scores."""
+    return jax.nn.softmax(scores)
+
+
+def softmax_forward(scores):
+    weights = checkpoint_name(softmax(scores), KEPT)
+    return weights, weights
+
+
+def softmax_backward(weights, gradient):
+    weighted = weights * gradient
+    return (weighted - weights * weighted.sum(-1, keepdims=True),)
+
+
+softmax.defvjp(softmax_forward, softmax_backward)

@@ -5,9 +5,19 @@ import jax
 
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.elementwise import KEPT
 from bert_jax.models.layers import Embeddings
 
+
+def of_cudnn(primitive, *_, **__) -> bool:
+    """What cuDNN's attention gives cannot be named from outside."""
+    return primitive.name.startswith("dot_product_attention_fwd")
+
+
 REMAT = {
+    "none": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.save_only_these_names(KEPT), of_cudnn
+    ),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "full": jax.checkpoint_policies.nothing_saveable,
 }
@@ -21,9 +31,7 @@ class Encoder(nn.Module):
     def setup(self):
         c = self.config
         self.embeddings = Embeddings(c)
-        layer = Layer if c.remat == "none" else nn.remat(
-            Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(5,)
-        )  # fmt: skip
+        layer = nn.remat(Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(5,))
         # One traced layer, scanned: a 24-layer model compiles as fast as a 1-layer one. Parameters are [N, ...].
         self.layers = nn.scan(
             layer,

@@ -67,7 +67,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings):
         return gradients, measured
 
     def gradient(params, batch, key):
-        weights = loss_weights(task, params, batch)
+        weights = loss_weights(task, params, batch, mesh)
         parts = microbatches(with_rows(batch), config.mesh.accumulate, mesh)
 
         def of(part):
@@ -139,9 +139,10 @@ def microbatches(batch: dict, count: int, mesh: Mesh) -> dict:
     return jax.tree.map(split, batch)
 
 
-def loss_weights(task: Task, params, batch) -> dict:
+def loss_weights(task: Task, params, batch, mesh: Mesh) -> dict:
     """The losses' weights over the whole batch, before any output is there: they are the batch's alone."""
-    shapes = jax.eval_shape(lambda params: task.outputs(params, batch, False), params)
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        shapes = jax.eval_shape(lambda params: task.outputs(params, batch, False), params)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return {name: loss.weight for name, loss in task.losses(nothing, batch).items()}
 
