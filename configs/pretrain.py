@@ -3,7 +3,7 @@
     bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus
 
 Names: tiny, mini, small, medium, base, large; `base,roberta` takes RoBERTa's recipe instead of BERT's,
-`base,lamb` the one for batches of 32,768.
+`base,lamb` the one for batches of 32,768; `base,tpu` (`large,roberta,tpu`) computes as a TPU likes it.
 What a step sees: `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0`.
 """
 
@@ -59,4 +59,10 @@ def lamb(config: ConfigDict) -> None:
     config.optimizer = ConfigDict({"name": "lamb", "rate": 5e-3, "warmup": 3_125})
 
 
-RECIPES = {"roberta": roberta, "lamb": lamb}
+def tpu(config: ConfigDict) -> None:
+    """What a slice is fast with; the model and what it learns stay the same."""
+    config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
+    config.random = "rbg"
+
+
+RECIPES = {"roberta": roberta, "lamb": lamb, "tpu": tpu}

@@ -1,15 +1,41 @@
-"""What the chips can do: dense bfloat16 peaks as their makers publish them, in FLOP/s.
+"""What the chips can do, as their makers publish it.
 
-TPUs: the "System architecture" pages of the Cloud TPU documentation, per chip. NVIDIA: the data sheets' dense figures
-of the SXM boards (they print twice as much, for sparse matrices).
+TPUs: the "System architecture" tables of the Cloud TPU documentation (docs.cloud.google.com/tpu/docs/v4, v5e, v5p and
+v6e), per chip. A link's speed is one way: the published all-reduce bandwidth of a pod (v4, v5e, v6e) or interconnect
+bandwidth of a chip (v5p), by its chips and their ports. Usable memory is what the TPU compiler itself leaves to a
+program. NVIDIA: the data sheets' dense figures of the SXM boards (they print twice as much, for sparse matrices).
 """
 
+from dataclasses import dataclass
+
+from bert_jax.errors import BertJaxError, nearest
+
+
+@dataclass(frozen=True)
+class Chip:
+    name: str
+    kind: str  # what JAX calls the device
+    flops: float  # a second, dense, bfloat16
+    memory: float  # bytes that a program may use
+    memory_speed: float  # bytes a second
+    link: float  # bytes a second, one way
+    axes: int  # of the torus that the chips stand in; two ports each
+    wraps_at: int  # chips along an axis from which its ends are joined; also at each multiple
+
+
+GiB = 2**30
+TPUS = {
+    chip.name: chip
+    for chip in (
+        Chip("v4", "TPU v4", 275e12, 30.75 * GiB, 1200e9, 45e9, 3, 4),
+        Chip("v5e", "TPU v5 lite", 197e12, 15.75 * GiB, 819e9, 50e9, 2, 16),
+        Chip("v5p", "TPU v5", 459e12, 95.74 * GiB, 2765e9, 100e9, 3, 4),
+        Chip("v6e", "TPU v6 lite", 918e12, 31.25 * GiB, 1638e9, 100e9, 2, 16),
+    )
+}
+
 # The kind that JAX reports for a device -> peak.
-PEAKS = {
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
-    "TPU v6 lite": 918e12,
+PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
     "NVIDIA A100-SXM4-40GB": 312e12,
     "NVIDIA A100-SXM4-80GB": 312e12,
     "NVIDIA H100 80GB HBM3": 989e12,
@@ -20,3 +46,9 @@ PEAKS = {
 def peak_of(device_kind: str) -> float | None:
     """A device's peak in bfloat16; None for what is not in the table, a CPU among others."""
     return PEAKS.get(device_kind)
+
+
+def tpu(name: str) -> Chip:
+    if name not in TPUS:
+        raise BertJaxError(f'no figures of a chip "{name}"; {nearest(name, TPUS)}')
+    return TPUS[name]

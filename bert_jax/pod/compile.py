@@ -1,0 +1,103 @@
+"""Run in a process of its own: the step of a config compiled for a slice that is not here, as JSON.
+
+`python -m bert_jax.pod.compile JSON`, an object of config, overrides, topology, length and vocabulary (or null).
+"""
+
+import dataclasses
+import json
+import math
+import re
+import sys
+
+import jax
+
+from bert_jax.config import load
+from bert_jax.errors import BertJaxError
+from bert_jax.pod import flops, program
+from bert_jax.pod.roofline import roofline
+from bert_jax.pod.topology import Slice, slice_of
+from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_batch, abstract_state
+from bert_jax.train.step import make_step
+
+TOO_MUCH = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def traced_for(config: Config, where: Slice, length: int, vocabulary: int | None):
+    """The task, the mesh, what the step takes, and the step traced for the slice."""
+    if vocabulary:
+        config = dataclasses.replace(config, model=config.model.replace(vocab_size=vocabulary))
+    task, mesh = Pretraining.of(config), make_mesh(config.mesh, where.devices())
+    state = abstract_state(task, config, mesh)
+    batch = abstract_batch(task, config, mesh, config.data.batch, length)
+    return task, mesh, state, batch, make_step(task, config, mesh).trace(state, batch)
+
+
+def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | None) -> dict:
+    task, mesh, state, batch, traced = traced_for(config, where, length, vocabulary)
+    executed, kernels = flops.count(traced.jaxpr)
+    found = {
+        "mesh": dict(mesh.shape),
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
+        "state": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
+        "flops": executed,
+        "model_flops": task.flops(config.data.batch, length),
+        "memory": {
+            "parameters": held(state.params),
+            "optimizer": held(state.optimizer),
+            "batch": held(batch),
+        },
+    }
+    try:
+        compiled = traced.lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        too_much = TOO_MUCH.search(str(error))
+        if not too_much:
+            raise
+        used, _ = (float(too_much[n]) * UNITS[too_much[n + 1]] for n in (1, 3))
+        found["memory"]["temporaries"] = used - sum(found["memory"].values())
+        return found
+    memory = compiled.memory_analysis()
+    found["memory"]["temporaries"] = memory.temp_size_in_bytes
+    found["memory"]["program"] = memory.generated_code_size_in_bytes
+    read = program.read(compiled.as_text())
+    each = {name: total / mesh.size for name, total in kernels.items()}
+    bounds = roofline(read, executed / mesh.size, each, where)
+    return found | {
+        "kernels": sorted({one.name.rpartition(".")[0] for one in read.operations if one.kernel}),
+        "traffic": read.traffic,
+        "products": sum(one.flops * one.trips for one in read.operations),
+        "collectives": [
+            dataclasses.asdict(one) | {"axes": axes(one.members, mesh)} for one in read.collectives
+        ],
+        "seconds": dataclasses.asdict(bounds),
+    }
+
+
+def held(tree) -> int:
+    """Bytes of it on one device."""
+    leaves = jax.tree.leaves(tree)
+    return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def axes(members: int, mesh) -> str:
+    """The axes of the mesh that so many devices span."""
+    if members in (0, mesh.size):
+        return " x ".join(axis for axis, size in mesh.shape.items() if size > 1) or "none"
+    return " or ".join(axis for axis, size in mesh.shape.items() if size == members) or f"{members} devices"
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    try:
+        config = load(asked["config"], asked["overrides"], Config)
+        found = compiled_for(config, slice_of(asked["topology"]), asked["length"], asked["vocabulary"])
+    except BertJaxError as error:
+        found = {"error": str(error)}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

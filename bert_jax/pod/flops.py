@@ -1,0 +1,56 @@
+"""Floating-point operations of a traced program: its matrix products, a scan's body times its length.
+
+What the TPU compiler counts leaves those factors out, and a Pallas kernel altogether.
+"""
+
+import math
+from collections import defaultdict
+
+from jax.extend.core import jaxprs_in_params
+
+# Whose outputs are those of the one program within.
+CALLS = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call"}
+
+
+def count(jaxpr) -> tuple[float, dict[str, float]]:
+    """Of all devices together, two operations a multiply-add; and what of it is in each Pallas kernel."""
+    kernels = defaultdict(float)
+    return walk(jaxpr, 1, kernels), dict(kernels)
+
+
+def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None = None) -> float:
+    """Of what the wanted outputs, by default all, depend on: the compiler leaves the rest out, too."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    needed = {
+        id(v) for v, want in zip(jaxpr.outvars, wanted or [True] * len(jaxpr.outvars), strict=True) if want
+    }
+    total = 0.0
+    for equation in reversed(jaxpr.eqns):
+        used = [id(v) in needed for v in equation.outvars]
+        if any(used) or equation.effects:
+            total += of(equation, times, kernels, used)
+            needed |= {id(v) for v in equation.invars}
+    return total
+
+
+def of(equation, times: int, kernels: dict[str, float], used: list[bool]) -> float:
+    name, params = equation.primitive.name, equation.params
+    if name == "dot_general":
+        (contracted, _), _ = params["dimension_numbers"]
+        left, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+        return 2.0 * times * math.prod(out) * math.prod(left[axis] for axis in contracted)
+    if name == "scan":
+        return walk(params["jaxpr"], times * params["length"], kernels)
+    if name == "cond":
+        return max(walk(branch, times, kernels) for branch in params["branches"])
+    if name == "shard_map":
+        # Shapes within are one device's.
+        devices = math.prod(params["mesh"].shape[axis] for axis in params["newly_manual_axes"])
+        return walk(params["jaxpr"], times * devices, kernels, used)
+    if name == "pallas_call":
+        found = walk(params["jaxpr"], times * math.prod(params["grid_mapping"].grid), kernels)
+        kernels[params["name"]] += found
+        return found
+    if name in CALLS:
+        return sum(walk(inner, times, kernels, used) for inner in jaxprs_in_params(params))
+    return sum(walk(inner, times, kernels) for inner in jaxprs_in_params(params))

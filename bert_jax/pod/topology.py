@@ -1,0 +1,71 @@
+"""A slice of TPU chips by its name, as in v5e:4x4, without one at hand."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from bert_jax.errors import BertJaxError
+from bert_jax.pod.chips import Chip, tpu
+
+CHIPS_ON_A_HOST = 4  # as slices of several hosts have them
+
+
+@dataclass(frozen=True)
+class Slice:
+    chip: Chip
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
+
+    @property
+    def chips(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def hosts(self) -> int:
+        return -(-self.chips // CHIPS_ON_A_HOST)
+
+    @property
+    def reduce_speed(self) -> float:
+        """Bytes a second that the worst placed chip can send, all its ports together.
+
+        The ends of an axis are joined only in whole cubes or rows of a pod; elsewhere a corner has one port an axis.
+        """
+        joined = [size % self.chip.wraps_at == 0 for size in self.shape]
+        if self.chip.axes == 3:
+            joined = [all(joined)] * 3  # cubes of 4 x 4 x 4 are joined as a whole, or not at all
+        ports = sum((size > 1) * (1 + wraps) for size, wraps in zip(self.shape, joined, strict=True))
+        return max(ports, 1) * self.chip.link
+
+    def devices(self) -> list:
+        """Devices to compile for. Needs libtpu."""
+        from jax.experimental import topologies
+
+        # A v4 chip is two cores, which programs see as one.
+        more = {"chip_config_name": "megacore"} if self.chip.name == "v4" else {}
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=str(self), **more).devices)
+
+
+def slice_of(name: str) -> Slice:
+    """
+    >>> slice_of("v5e:4x4").hosts
+    4
+    >>> slice_of("v5p:64")
+    Traceback (most recent call last):
+    bert_jax.errors.BertJaxError: --topology v5p:64: a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4
+    """
+    kind, _, sides = name.partition(":")
+    chip = tpu(kind.partition("-")[0])
+    example = f"{chip.name}:{'4x4' if chip.axes == 2 else '2x2x4'}"
+    shape = tuple(int(side) for side in sides.split("x")) if re.fullmatch(r"\d+(x\d+)+", sides) else ()
+    if "-" in kind or len(shape) != chip.axes or 0 in shape:
+        raise BertJaxError(
+            f"--topology {name}: a {chip.name} slice is named by its {chip.axes} sides in chips, as in {example}"
+        )
+    whole = all(side % 2 == 0 for side in shape[:2]) or math.prod(shape) == 1
+    if not whole:
+        raise BertJaxError(
+            f"--topology {name}: hosts hold 2x2 chips, so the first two sides must be even, as in {example}"
+        )
+    return Slice(chip, shape)

@@ -1,0 +1,351 @@
+# ruff: noqa: E501  (XLA's lines are as long as they are)
+"""What preflight counts, against counts by hand; what it refuses, and what it tells to do. Nothing is compiled here."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import runs
+from bert_jax import config as configs
+from bert_jax.cli import main
+from bert_jax.errors import BertJaxError
+from bert_jax.models import short_attention
+from bert_jax.pod import checks, flops, preflight, program, sweep
+from bert_jax.pod.chips import GiB, tpu
+from bert_jax.pod.compile import held
+from bert_jax.pod.roofline import roofline
+from bert_jax.pod.topology import slice_of
+from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_batch, abstract_state
+from bert_jax.train.step import make_step
+
+CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
+HERE = slice_of("v5e:4x4")
+
+
+def settings(*overrides: str, name: str = "base") -> Config:
+    return configs.load(f"{CONFIG}:{name}", overrides, Config)
+
+
+# Parameters: words, positions and segments; of each layer 4 D^2 + 2 D F, their biases 4 D + F + D and two norms; the
+# embeddings' norm; pooler; the masked LM's transform, norm and bias; next sentence.
+PARAMETERS = {"base": 110_106_428, "large": 336_226_108}
+# A step of 256 x 512 with 77 targets, times 3 for the backward pass: each layer's 2 (4 D^2 + 2 D F) a token and its
+# scores' 4 L D, then the heads.
+#   base:  12 x 131,072 x (14,155,776 + 1,572,864) = 24.7397e12; heads 0.9471e12
+#   large: 24 x 131,072 x (25,165,824 + 2,097,152) = 85.7622e12; heads 1.2738e12
+STEP = {"base": 3 * (24.7397e12 + 0.9471e12), "large": 3 * (85.7622e12 + 1.2738e12)}
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_flops_and_bytes_are_those_by_hand(size):
+    config = settings("model.attention=xla", name=size)
+    task, mesh = Pretraining.of(config), make_mesh(config.mesh)
+    state, batch = abstract_state(task, config, mesh), abstract_batch(task, config, mesh, 256, 512)
+    assert held(state.params) == 4 * PARAMETERS[size]
+    assert held(state.optimizer) == pytest.approx(8 * PARAMETERS[size], rel=1e-6)
+    # tokens, segments and mask; positions, words and weights of 77 targets; a label and its weight
+    assert held(batch) == 256 * 4 * (3 * 512 + 3 * 77 + 2)
+    counted, kernels = flops.count(make_step(task, config, mesh).trace(state, batch).jaxpr)
+    assert counted == pytest.approx(STEP[size], rel=0.001)
+    assert kernels == {}
+
+
+def test_a_kernel_s_flops_are_its_formula():
+    B, L, H, K = 2, 256, 4, 64
+    shapes = [((B, 3, L, H * K), "bfloat16"), ((B, L), "int32"), ((B, H), "uint32")]
+    arguments = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
+
+    def loss(qkv, segments, seeds):
+        return short_attention.attention(qkv, segments, seeds, K, None, 0.1, False).astype("float32").sum()
+
+    traced = jax.make_jaxpr(jax.value_and_grad(loss))(*arguments)
+    _, kernels = flops.count(traced)
+    # A product of all pairs is 2 B H L^2 K: scores and mixing forward; backward the scores again and four gradients.
+    assert kernels == {
+        "short_attention": 4 * B * H * L * L * K,
+        "short_attention_backward": 10 * B * H * L * L * K,
+    }
+
+
+def test_what_nobody_needs_does_not_count():
+    """As the products of a forward pass that is made again for the sake of others in it."""
+
+    @jax.jit
+    def both(x):
+        return x @ x, x @ x @ x
+
+    assert flops.count(jax.make_jaxpr(lambda x: both(x)[0])(jnp.ones((8, 8))))[0] == 2 * 8**3
+
+
+def test_loops_count_as_often_as_they_run():
+    def twelve_layers(x):
+        return jax.lax.scan(lambda x, _: (x @ x, None), x, None, length=12)[0]
+
+    assert flops.count(jax.make_jaxpr(twelve_layers)(jnp.ones((8, 8))))[0] == 12 * 2 * 8**3
+
+
+# A loop of 12 trips: a product that reads a slice of a stack in HBM and writes one of another, with its input on the
+# chip; a reduction over 16 chips in two groups; a buffer that is only made room for.
+TEXT = """HloModule jit_step, is_scheduled=true
+
+%summed (a.1: f32[], b.1: f32[]) -> f32[] {
+  %a.1 = f32[] parameter(0)
+  %b.1 = f32[] parameter(1)
+  ROOT %add.1 = f32[] add(%a.1, %b.1)
+}
+
+%fused (p0: f32[12,256,256], p1: s32[], p2: bf16[512,256], p3: bf16[12,256,256]) -> f32[12,256,256] {
+  %p0 = f32[12,256,256]{2,1,0:T(8,128)} parameter(0)
+  %p1 = s32[]{:T(128)S(6)} parameter(1)
+  %p2 = bf16[512,256]{1,0:T(8,128)(2,1)S(1)} parameter(2)
+  %p3 = bf16[12,256,256]{2,1,0:T(8,128)(2,1)} parameter(3)
+  %zero = s32[]{:T(128)} constant(0)
+  %taken = bf16[1,256,256]{2,1,0:T(8,128)(2,1)} dynamic-slice(%p3, %p1, %zero, %zero), dynamic_slice_sizes={1,256,256}
+  %flat = bf16[256,256]{1,0:T(8,128)(2,1)} bitcast(%taken)
+  %product = f32[512,256]{1,0:T(8,128)} convolution(%p2, %flat), dim_labels=bf_io->bf
+  %part = f32[1,256,256]{2,1,0:T(8,128)} bitcast(%product)
+  ROOT %put = f32[12,256,256]{2,1,0:T(8,128)} dynamic-update-slice(%p0, %part, %p1, %zero, %zero)
+}
+
+%body (state.1: (s32[], f32[12,256,256], bf16[12,256,256])) -> (s32[], f32[12,256,256], bf16[12,256,256]) {
+  %state.1 = (s32[]{:T(128)}, f32[12,256,256]{2,1,0:T(8,128)}, bf16[12,256,256]{2,1,0:T(8,128)(2,1)}) parameter(0)
+  %n.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
+  %out.1 = f32[12,256,256]{2,1,0:T(8,128)} get-tuple-element(%state.1), index=1
+  %in.1 = bf16[12,256,256]{2,1,0:T(8,128)(2,1)} get-tuple-element(%state.1), index=2
+  %chip = bf16[512,256]{1,0:T(8,128)(2,1)S(1)} custom-call(), custom_call_target="AllocateBuffer"
+  %done = f32[12,256,256]{2,1,0:T(8,128)} fusion(%out.1, %n.1, %chip, %in.1), kind=kOutput, calls=%fused, metadata={op_name="jit(step)/product"}
+  ROOT %next = (s32[]{:T(128)}, f32[12,256,256]{2,1,0:T(8,128)}, bf16[12,256,256]{2,1,0:T(8,128)(2,1)}) tuple(%n.1, %done, %in.1)
+}
+
+%condition (state.2: (s32[], f32[12,256,256], bf16[12,256,256])) -> pred[] {
+  %state.2 = (s32[]{:T(128)}, f32[12,256,256]{2,1,0:T(8,128)}, bf16[12,256,256]{2,1,0:T(8,128)(2,1)}) parameter(0)
+  %n.2 = s32[]{:T(128)} get-tuple-element(%state.2), index=0
+  %end = s32[]{:T(128)} constant(12)
+  ROOT %less = pred[]{:T(512)} compare(%n.2, %end), direction=LT
+}
+
+ENTRY %main (x: f32[12,256,256], y: bf16[12,256,256], z: f32[100,64]) -> f32[100,64] {
+  %x = f32[12,256,256]{2,1,0:T(8,128)} parameter(0)
+  %y = bf16[12,256,256]{2,1,0:T(8,128)(2,1)} parameter(1)
+  %z = f32[100,64]{1,0:T(8,128)} parameter(2)
+  %zero.1 = s32[]{:T(128)} constant(0)
+  %state = (s32[]{:T(128)}, f32[12,256,256]{2,1,0:T(8,128)}, bf16[12,256,256]{2,1,0:T(8,128)(2,1)}) tuple(%zero.1, %x, %y)
+  %loop = (s32[]{:T(128)}, f32[12,256,256]{2,1,0:T(8,128)}, bf16[12,256,256]{2,1,0:T(8,128)(2,1)}) while(%state), condition=%condition, body=%body
+  ROOT %all-reduce.1 = f32[100,64]{1,0:T(8,128)} all-reduce(%z), replica_groups=[2,8]<=[16], to_apply=%summed
+}
+"""
+
+
+def test_what_a_compiled_text_says():
+    found = program.read(TEXT)
+    # Each trip reads 256 x 256 of bfloat16 and its number, and writes as many of float32; what lies on the chip costs
+    # nothing.
+    loop = next(each for each in found.operations if each.name == "done")
+    assert loop.trips == 12
+    assert loop.traffic == 256 * 256 * 2 + 4 + 256 * 256 * 4
+    assert loop.flops == 2 * 512 * 256 * 256
+    (reduced,) = found.collectives
+    padded = 104 * 128 * 4  # 100 x 64 in tiles of 8 x 128
+    assert (reduced.kind, reduced.bytes, reduced.members, reduced.trips) == ("all-reduce", 100 * 64 * 4, 8, 1)
+    assert found.traffic == 12 * loop.traffic + 2 * padded
+
+
+def test_products_in_the_padding_of_a_window_do_not_count():
+    # As the TPU writes x[512, 256] @ w[256, 3, 12]: a convolution over the 3 whose window reaches over both ends.
+    assert program.pairs(left=1, window=3, out=3, before=2, stride=1, spread=1, reach=1) == 3
+    assert program.pairs(left=3, window=3, out=1, before=0, stride=1, spread=1, reach=1) == 3
+    assert program.pairs(left=4, window=2, out=3, before=0, stride=1, spread=1, reach=1) == 6
+
+
+def test_bounds_by_hand():
+    bounds = roofline(program.read(TEXT), flops=197e12 / 1000, kernel_flops={}, where=HERE)
+    assert bounds.compute == pytest.approx(1e-3)
+    assert bounds.memory == pytest.approx(program.read(TEXT).traffic / 819e9)
+    # 2 x 7/8 of the bytes over one link: 8 of the 16 chips.
+    assert bounds.links == pytest.approx(2 * 7 / 8 * 100 * 64 * 4 / 50e9)
+    assert bounds.serial == pytest.approx(bounds.compute + bounds.memory + bounds.links)
+    assert bounds.overlapped == bounds.compute
+    assert bounds.binds == "compute"
+    assert bounds.links < bounds.by_operation < bounds.serial
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("v7:4x4", 'no figures of a chip "v7"; known: v4, v5e, v5p, v6e'),
+        ("v5e-16", "a v5e slice is named by its 2 sides in chips, as in v5e:4x4"),
+        ("v5p:64", "a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4"),
+        ("v4:4x4", "a v4 slice is named by its 3 sides"),
+        ("v6e:3x4", "hosts hold 2x2 chips"),
+    ],
+)
+def test_a_slice_that_is_none_is_refused(name, said):
+    with pytest.raises(BertJaxError) as error:
+        slice_of(name)
+    assert said in str(error.value)
+
+
+def test_slices_of_the_four_kinds():
+    counts = {
+        "v5e:4x4": (16, 4),
+        "v5e:8x8": (64, 16),
+        "v4:2x2x4": (16, 4),
+        "v5p:4x4x4": (64, 16),
+        "v6e:1x1": (1, 1),
+    }
+    assert {name: (slice_of(name).chips, slice_of(name).hosts) for name in counts} == counts
+    # A corner of a slice of v5e has two links until its ends are joined; cubes of v5p have all six.
+    assert slice_of("v5e:8x8").reduce_speed == 2 * 50e9
+    assert slice_of("v5e:16x16").reduce_speed == 4 * 50e9
+    assert slice_of("v5p:4x4x4").reduce_speed == 6 * 100e9
+    assert slice_of("v4:2x2x4").reduce_speed == 3 * tpu("v4").link
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
+        (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
+        (["data.batch=250"], "a batch of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
+        (["task=tag"], "preflight knows pre-training, and the config's task is tag"),
+        (["data.corpora=nowhere"], "nowhere: no corpus there"),
+    ],
+)
+def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, said):
+    with pytest.raises(BertJaxError) as error:
+        checks.of(settings(*overrides), HERE)
+    assert said in str(error.value)
+
+
+def test_room_for_checkpoints(tmp_path):
+    config = settings("checkpoints.keep=4", "checkpoints.keep_every=100000", "steps=1000000")
+    line = checks.space(config, state=10**6, workdir=str(tmp_path / "not yet"))
+    assert "for 14 and the one being written" in line
+    with pytest.raises(BertJaxError, match="do not go into .* make room, or keep fewer"):
+        checks.space(config, state=10**18, workdir=str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return runs.small_corpus(tmp_path_factory.mktemp("preflight"))
+
+
+def test_a_corpus_is_checked_against_the_model(corpus):
+    lines, vocabulary = checks.of(settings(f"data.corpora={corpus}"), HERE)
+    assert vocabulary == 1000
+    assert any("of its lines stood there before" in line for line in lines)
+    with pytest.raises(BertJaxError, match="vocab_size is 77 and the tokenizer"):
+        checks.of(settings(f"data.corpora={corpus}", "model.vocab_size=77"), HERE)
+
+
+def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
+    """What pod/compile.py would find for base on 16 chips of v5e, in round numbers."""
+    memory = {"parameters": 0.4 * GiB, "optimizer": 0.8 * GiB, "batch": 0.0, "temporaries": temporaries * GiB}
+    seconds = {"compute": 0.025, "memory": 0.020, "links": 0.008, "by_operation": 0.040}
+    phase = {
+        "length": length, "mesh": {"data": 16, "fsdp": 1, "tensor": 1}, "parameters": 110_106_428, "state": 1.3e9,
+        "flops": 80e12, "model_flops": 77e12, "memory": memory, "kernels": ["short_attention"], "traffic": 16e9,
+        "products": 4e12, "seconds": seconds,
+        "collectives": [
+            {"kind": "all-reduce", "bytes": 440e6, "trips": 1, "members": 16, "asynchronous": False, "axes": "data"}
+        ],
+    }  # fmt: skip
+    return phase | changes
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """Stands for the compiler: what was asked, answered by a function that the test may replace."""
+    asked = []
+
+    def compiled(spec, overrides, where, length, vocabulary):
+        asked.append((tuple(overrides), length))
+        return compiled.answer(overrides, length)
+
+    compiled.answer, compiled.asked = lambda overrides, length: a_phase(length), asked
+    monkeypatch.setattr(preflight, "compiled", compiled)
+    return compiled
+
+
+def test_the_verb_prints_what_a_run_takes(compiles, capsys):
+    flags = ["--config", f"{CONFIG}:base", "--topology", "v5e:4x4", "--price", "2"]
+    assert main(["preflight", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "4.20 of 15.75 GiB a chip (parameters 0.40, optimizer 0.80" in said
+    assert "1 all-reduce over data, 440.0 MB" in said
+    assert "compute binds" in said
+    assert main(["preflight", *flags, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # A million steps of 53 ms one after the other, on 16 chips at 2 an hour.
+    assert found["hours"]["serial"] == pytest.approx(1e6 * 0.053 / 3600)
+    assert found["cost"]["serial"] == pytest.approx(1e6 * 0.053 / 3600 * 16 * 2)
+    assert [phase["length"] for phase in found["phases"]] == [128, 512]
+    assert found["phases"][1]["mfu"]["serial"] == pytest.approx(77e12 / 0.053 / 16 / 197e12)
+    assert found["phases"][1]["tokens_per_second"]["overlapped"] == pytest.approx(256 * 512 / 0.025)
+
+
+@pytest.mark.parametrize(
+    ("temporaries", "changes", "flags", "said"),
+    [
+        (
+            20.0,
+            {},
+            [],
+            "needs 21.2 GiB on each chip of v5e:4x4, which has 15.75; set --config.mesh.accumulate=2",
+        ),
+        (20.0, {}, ["data.batch=16"], "set --config.model.remat=full"),
+        (20.0, {}, ["data.batch=32", "model.remat=full", "mesh.accumulate=2"], "set --config.data.batch=16"),
+        (1.0, {"parameters": 8 * GiB, "optimizer": 16 * GiB}, [], "set --config.mesh.shard_optimizer=true"),
+        (1.0, {"parameters": 16 * GiB, "optimizer": 4 * GiB}, [], "set --config.mesh.fsdp=16"),
+    ],
+)
+def test_what_does_not_fit_ends_with_what_to_change(compiles, capsys, temporaries, changes, flags, said):
+    phase = a_phase(512, temporaries)
+    phase["memory"] |= changes
+    del phase["seconds"]
+    compiles.answer = lambda overrides, length: phase
+    overrides = [f"--config.{flag}" for flag in flags]
+    assert main(["preflight", "--config", f"{CONFIG}:base", "--topology", "v5e:4x4", *overrides]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):
+    def answer(overrides, length):
+        batch = int(next(each for each in overrides if each.startswith("data.batch=")).split("=")[1])
+        fits = batch < 1024 or "model.remat=full" in overrides
+        split = 1.0 if "mesh.fsdp=1" in overrides else 1.5
+        again = 1.3 if "model.remat=full" in overrides else 1.0
+        phase = a_phase(length, 4.0 if fits else 40.0)
+        # The links' share does not grow with the batch.
+        phase["seconds"]["by_operation"] = (0.008 + 0.032 * batch / 256) * split * again
+        return phase
+
+    compiles.answer = answer
+    flags = ["--config", f"{CONFIG}:base", "--topology", "v5e:4x4", "--sweep"]
+    assert main(["preflight", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "batch 1024, remat none, fsdp 1: does not fit" in said
+    assert "take --config.data.batch=512 --config.model.remat=none --config.mesh.fsdp=1" in said
+    assert {length for _, length in compiles.asked} == {512}, "at the longest rows"
+    tried = [overrides for overrides, _ in compiles.asked]
+    assert not any("model.remat=full" in each and "data.batch=256" in each for each in tried)
+    compiles.answer = lambda overrides, length: a_phase(length, 40.0)
+    assert main(["preflight", *flags]) == 1
+    assert "nothing that was tried fits on v5e:4x4" in capsys.readouterr().err
+
+
+def test_a_trial_that_is_refused_is_told_and_left(compiles, capsys):
+    def answer(overrides, length):
+        if "mesh.fsdp=16" in overrides:
+            raise BertJaxError("embeddings/words: 30522 does not divide")
+        return a_phase(length)
+
+    compiles.answer = answer
+    found = json.loads(sweep.sweep(f"{CONFIG}:base", [], "v5e:4x4", True))
+    assert found["best"]["fsdp"] == 1
+    assert any("does not divide" in each.get("said", "") for each in found["tried"])
