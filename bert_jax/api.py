@@ -8,7 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from bert_jax import calibration as calibrations
 from bert_jax.batching import batches
+from bert_jax.calibration import Calibration
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
@@ -54,7 +56,9 @@ def load(
     params = hub.read_params(layout, tensors, path, new_head=head)
     if head is not None:
         params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
-    return Model(layout, params, opened, sentence_transformers.read(hub.existing(path)))
+    existing = hub.existing(path)
+    calibration = calibrations.read(existing, layout.labels) if head is None else calibrations.NONE
+    return Model(layout, params, opened, sentence_transformers.read(existing), calibration)
 
 
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
@@ -82,13 +86,15 @@ class Model:
     answer = answer
 
     def __init__(
-        self, layout: hub.Layout, params: dict, tokenizer: Tokenizer | None, embedder: Embedder | None = None
-    ):
+        self, layout: hub.Layout, params: dict, tokenizer: Tokenizer | None, embedder: Embedder | None = None,
+        calibration: Calibration = calibrations.NONE,
+    ):  # fmt: skip
         self.layout = layout
         self.params = jax.device_put(params)
         self._tokenizer = tokenizer
         self.is_embedder = embedder is not None
         self.embedder = embedder or Embedder()
+        self.calibration = calibration
 
     @property
     def config(self) -> EncoderConfig:
@@ -131,6 +137,7 @@ class Model:
         if self.is_embedder:  # first, because it may refuse
             sentence_transformers.write(path, self.embedder, self.config.hidden_size)
         hub.save(Path(path), self.layout, self.params, self._tokenizer)
+        calibrations.save(path, self.calibration)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
         """Token ids, at most `config.max_positions` a text; what is cut is said in a warning."""

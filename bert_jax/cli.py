@@ -314,13 +314,19 @@ def predict(parser: argparse.ArgumentParser) -> Run:
         "--may-be-missing", action="store_true", default=None,
         help="an answer may not be there (default: as the model was trained)",
     )  # fmt: skip
+    parser.add_argument(
+        "--precision",
+        type=float,
+        metavar="P",
+        help="say of each answer whether a calibrated model abstains from it, for so many of the others to be right",
+    )
 
     def run(args):
         from bert_jax.data.labelled import Columns
         from bert_jax.predict import write
 
         columns = Columns(text=args.text, pair=args.pair, id=args.id)
-        write(args.model, args.input, args.output, columns, args.long, args.may_be_missing)
+        write(args.model, args.input, args.output, columns, args.long, args.may_be_missing, args.precision)
 
     return run
 

@@ -14,19 +14,19 @@ from bert_jax.api import Model, load
 from bert_jax.data import labelled, tables
 from bert_jax.data.labelled import Columns, Example, Located
 from bert_jax.errors import BertJaxError
-from bert_jax.evaluate import EVIDENT, task_of
 from bert_jax.files import replacing
-from bert_jax.tasks.classify import kind_of
+from bert_jax.outcomes import EVIDENT, task_of
+from bert_jax.tasks.classify import chosen, kind_of, logits_of, sure
 
 NOT_ASKED = {*labelled.LABELS, *labelled.TAGS, "answers"}  # columns that may be there, right or wrong
 
 
 def write(
     directory, source: str = "-", output: str | None = None, columns: Columns = EVIDENT, long: str = "cut",
-    may_be_missing: bool | None = None,
+    may_be_missing: bool | None = None, precision: float | None = None,
 ) -> None:  # fmt: skip
     """A JSON object for each row, on standard output or in a file, which then is whole or not there."""
-    found = predictions(load(directory), source, columns, long, may_be_missing)
+    found = predictions(load(directory), source, columns, long, may_be_missing, precision)
     lines = (json.dumps(one, ensure_ascii=False) for one in found)
     if output is None:
         for line in lines:
@@ -45,8 +45,11 @@ def predictions(
     columns: Columns = EVIDENT,
     long: str = "cut",
     may_be_missing: bool | None = None,
+    precision: float | None = None,
 ) -> Iterator[dict]:
+    """With a wanted `precision`, each answer says whether a calibrated model abstains from it."""
     task = task_of(model)
+    enough = None if precision is None else sure(model, precision)
     first, examples = peeked(examples_of(source, columns, task))
     if first is None:
         raise BertJaxError(
@@ -55,41 +58,56 @@ def predictions(
     examples, asked = tee(examples)
     texts = (example.text for example in asked)
     if task == "answer":
-        answers = answered(model, texts, may_be_missing)
+        answers = answered(model, texts, may_be_missing, enough)
     elif task == "classify":
-        answers = classified(model, texts, long)
+        answers = classified(model, texts, long, enough)
     elif isinstance(first.text, tuple):
+        if enough is not None:
+            raise BertJaxError(
+                "--precision is about spans; give texts, not lists of words, which get a tag each"
+            )
         answers = ({"tags": tags} for tags in model.tag_words(texts))
     else:
-        answers = ({"spans": [rounded(span) for span in spans]} for spans in model.tag(texts))
+        answers = ({"spans": [rounded(span, enough) for span in spans]} for spans in model.tag(texts))
     for example, answer in zip(examples, answers, strict=True):
         yield ({"id": example.id} if example.id else {}) | answer
 
 
-def classified(model: Model, texts: Iterator, long: str) -> Iterator[dict]:
-    found = model.classify(texts, long=long)
-    match kind_of(model):
-        case "number":
-            return ({"number": round(number, 6)} for number in found)
-        case "labels":
-            return ({"labels": [rounded(label) for label in labels]} for labels in found)
-        case _:
-            return map(rounded, found)
+def classified(model: Model, texts: Iterator, long: str, enough: float | None) -> Iterator[dict]:
+    kind = kind_of(model)
+    for logits in logits_of(model, texts, long):
+        if kind == "number":
+            yield {"number": round(float(logits[0]), 6)}
+            continue
+        found, score = chosen(model, model.calibration.likely(logits, several=kind == "labels"))
+        if kind == "classes":
+            yield rounded(found, enough)
+        else:
+            # The score is that of all of them together: that none is wrong and none is missing.
+            labels = [rounded(label) for label in found]
+            yield {"labels": labels, "score": round(score, 6)} | abstained(score, enough)
 
 
-def answered(model: Model, texts: Iterator, may_be_missing: bool | None) -> Iterator[dict]:
+def answered(
+    model: Model, texts: Iterator, may_be_missing: bool | None, enough: float | None
+) -> Iterator[dict]:
     one, other = tee(texts)
     questions, passages = (question for question, _ in one), (passage for _, passage in other)
     for answer in model.answer(questions, passages, may_be_missing=may_be_missing):
         if answer is None:
             yield {"answer": None}
         else:
-            found = rounded(answer)
+            found = rounded(answer, enough)
             yield {"answer": found.pop("text"), **found}
 
 
-def rounded(found) -> dict:
-    return asdict(found) | {"score": round(found.score, 6)}
+def rounded(found, enough: float | None = None) -> dict:
+    said = {name: round(x, 6) if isinstance(x, float) else x for name, x in asdict(found).items()}
+    return said | abstained(found.score, enough)
+
+
+def abstained(score: float, enough: float | None) -> dict[str, bool]:
+    return {} if enough is None else {"abstained": score < enough}
 
 
 def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:

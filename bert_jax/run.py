@@ -5,14 +5,19 @@ from collections.abc import Sequence
 
 import jax
 
+from bert_jax import api
+from bert_jax import calibration as calibrations
 from bert_jax import config as configs
+from bert_jax.data.labelled import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.outcomes import calibration_of, outcomes
 from bert_jax.pod.chips import peak_of
 from bert_jax.report.curves import draw
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.config import CheckpointConfig, MeshConfig, RunConfig
 from bert_jax.tasks.contract import Task
+from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.loop import train
@@ -40,8 +45,26 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         task, data, config, workdir, params if config.init and not config.scratch else None, peak
     )
     if jax.process_index() == 0:
+        if finished and isinstance(config, FinetuneConfig):
+            calibrate(Workdir(workdir).model, data.parts.calibration, config)
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
     return finished
+
+
+def calibrate(directory, examples: Sequence[Example], config: FinetuneConfig) -> None:
+    """Writes what the examples tell of the model in the directory, read as `predict` will read it."""
+    calibrations.save(directory, calibrations.NONE)
+    if not examples:
+        return
+    model = api.load(directory)
+    found = calibration_of(outcomes(model, examples, long=config.data.long))
+    calibrations.save(directory, found)
+    warmest = "" if found.kind == "answers" else f"temperature {max(found.temperatures):.3g}, "
+    print(
+        f"calibrated on {len(examples):,} examples: {warmest}expected calibration error "
+        f"{found.error_before:.4f} before, {found.error_after:.4f} after",
+        flush=True,
+    )
 
 
 def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:

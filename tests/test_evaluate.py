@@ -9,7 +9,8 @@ import pytest
 import bert_jax
 from bert_jax.data.labelled import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.evaluate import evaluate, read_as, report
+from bert_jax.evaluate import evaluate, report
+from bert_jax.outcomes import read_as
 from bert_jax.tasks.classify import kind_of
 from bert_jax.text.wordpiece import WordPiece
 from test_hub import WORDS, edit_config, write

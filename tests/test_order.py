@@ -6,8 +6,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
     "errors", "files", "config", "host_tensorflow",
-    "text", "data", "models", "hub", "losses", "metrics", "batching", "streaming", "tasks", "train", "pod",
-    "report", "api", "lines", "evaluate", "predict", "bench", "run", "cli", "__main__",
+    "text", "data", "models", "hub", "losses", "metrics", "calibration", "batching", "streaming", "tasks", "train",
+    "pod", "api", "lines", "outcomes", "evaluate", "predict", "report", "bench", "run", "cli", "__main__",
 )  # fmt: skip
 
 

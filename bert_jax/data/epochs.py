@@ -34,6 +34,7 @@ class Epochs:
         """`examples` a step; predictions are of `each_token`, or of each piece. `arranging`: what `arrange` takes."""
         self.train, self.held, self.targets, self.judge = train, heldout, targets, judge
         self.tokenizer, self.each_token = tokenizer, each_token
+        self.parts = None  # the examples they were made from, for who opens a run
         self.chosen = shuffled(len(train), steps * examples, seed).reshape(steps, examples)
         sizes = np.array([len(piece) for piece in train])
         self.arrangement = arrange(sizes[self.chosen].tolist(), manner, examples, **arranging)

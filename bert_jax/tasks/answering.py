@@ -47,7 +47,8 @@ class Config(FinetuneConfig):
 
 
 def open(config: Config) -> tuple["Answering", Epochs, Config]:
-    train, heldout = parted(config, labelled.answering)
+    parts = parted(config, labelled.answering)
+    train, heldout = parts.train, parts.heldout
     may_be_missing = any(not example.label for example in train)
     tokenizer = tokenizer_of(config)
     task = Answering(headed(config, "answer", (), **{MAY_BE_MISSING: may_be_missing}), TARGETS)
@@ -63,7 +64,9 @@ def open(config: Config) -> tuple["Answering", Epochs, Config]:
         ]
         for examples, each in zip((train, heldout), windows, strict=True)
     ]
-    return in_epochs(config, task, *pieces, Judge(heldout, windows[1], may_be_missing), "f1", tokenizer)
+    return in_epochs(
+        config, task, *pieces, Judge(heldout, windows[1], may_be_missing), "f1", tokenizer, parts
+    )
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

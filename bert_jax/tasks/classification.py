@@ -53,11 +53,12 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
     def read(spec, columns, most):
         return labelled.classification(spec, columns, config.kind, most)
 
-    train, heldout = parted(config, read)
+    parts = parted(config, read, calibrates=config.kind != "number")
+    train, heldout = parts.train, parts.heldout
     known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
     names = labelled.label_names(train, config.kind, known)
     labelled.check(train, names, config.kind)
-    labelled.check(heldout, names, config.kind)
+    labelled.check([*heldout, *parts.calibration], names, config.kind)
     tokenizer = tokenizer_of(config)
     layout = headed(config, "classify", names or ("LABEL_0",), problem_type=PROBLEMS[config.kind])
     weights = balanced(train, names) if config.class_weights == "balanced" else ()
@@ -71,7 +72,7 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
         for examples, what in ((train, "training"), (heldout, "held-out"))
     ]
     judge = Judge(heldout, [piece.example for piece in pieces[1]], names, config.kind)
-    return in_epochs(config, task, *pieces, judge, BEST[config.kind], tokenizer)
+    return in_epochs(config, task, *pieces, judge, BEST[config.kind], tokenizer, parts)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

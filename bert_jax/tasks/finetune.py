@@ -21,12 +21,16 @@ from bert_jax.tasks.contract import Features, Task
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 
+FEWEST = 50  # examples that a calibration is learnt from
+
 
 @dataclass(frozen=True)
 class ExamplesConfig:
     train: str = ""  # a file, or tfds:NAME/CONFIG:SPLIT
     heldout: str = ""  # likewise; "" holds out a share of train, by document
     heldout_share: float = 0.1
+    # Of the documents left to train on, kept to learn how far the model can be trusted; 0: none.
+    calibration_share: float = 0.05
     columns: Columns = field(default_factory=Columns)
     most: int = 0  # examples of train that are used, from its first; 0: all
     batch: int = 32  # examples of a step
@@ -46,6 +50,10 @@ class ExamplesConfig:
         if not self.heldout and not 0 < self.heldout_share < 1:
             raise BertJaxError(
                 f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
+            )
+        if not 0 <= self.calibration_share < 1:
+            raise BertJaxError(
+                f"data.calibration_share must be 0 or more and below 1, not {self.calibration_share}"
             )
 
 
@@ -154,13 +162,36 @@ def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published
     return dataclasses.replace(layout, config=encoder, published=layout.published | published)
 
 
-def parted(config: FinetuneConfig, read: Callable[[str, Columns, int], list[Example]]):
-    """(to train on, held out)."""
+@dataclass(frozen=True)
+class Parts:
+    """The examples of a run, by what they are for; no document is in two of them."""
+
+    train: list[Example]
+    heldout: list[Example]
+    calibration: list[Example]
+
+
+def parted(
+    config: FinetuneConfig, read: Callable[[str, Columns, int], list[Example]], calibrates: bool = True
+):
+    # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data = config.data
     train = read(data.train, data.columns, data.most)
     if data.heldout:
-        return train, read(data.heldout, data.columns, 0)
-    return split(train, data.heldout_share, config.seed)
+        heldout = read(data.heldout, data.columns, 0)
+    else:
+        train, heldout = split(train, data.heldout_share)
+    if not (calibrates and data.calibration_share):
+        return Parts(train, heldout, [])
+    documents = len({example.document or example.text for example in train})
+    if round(documents * data.calibration_share) * len(train) < FEWEST * documents:
+        say(
+            f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, of which "
+            f"{FEWEST} are wanted; without it scores are as the logits say. data.calibration_share may be more"
+        )
+        return Parts(train, heldout, [])
+    train, calibration = split(train, data.calibration_share)
+    return Parts(train, heldout, calibration)
 
 
 def in_windows(texts, tokenizer: Tokenizer, data: ExamplesConfig, what: str) -> list[list[Encoding]]:
@@ -179,7 +210,7 @@ def in_windows(texts, tokenizer: Tokenizer, data: ExamplesConfig, what: str) -> 
 
 def in_epochs(
     config: FinetuneConfig, task: Finetuning, train: Sequence[Piece], heldout: Sequence[Piece], judge, best: str,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer, parts: Parts,
 ) -> tuple[Finetuning, Epochs, FinetuneConfig]:  # fmt: skip
     """What `open` of a fine-tuning gives."""
     config = config.resolved(len(train), best)
@@ -192,9 +223,11 @@ def in_epochs(
         multiple=128 if jax.default_backend() == "tpu" else 8,
         shares=jax.device_count() // mesh.tensor * mesh.accumulate, longest=config.data.max_length,
     )  # fmt: skip
+    data.parts = parts
     lengths = sorted(set(data.arrangement.lengths))
     say(
-        f"{len(train):,} examples or windows to train on, {len(heldout):,} held out; steps of {config.data.batch} in "
+        f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "
+        f"calibration; steps of {config.data.batch} in "
         f"{data.batch} rows of {', '.join(map(str, lengths))} tokens, {data.padding():.1%} of them padding"
     )
     return task, data, config

@@ -7,7 +7,6 @@ import numpy as np
 
 from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
 from bert_jax.streaming import Cutter, results
-from bert_jax.tasks.classify import softmax
 from bert_jax.tasks.heads import head_program, need
 from bert_jax.text.words import Windowed, encode_words
 
@@ -37,7 +36,7 @@ def tag(model, texts):
         for text, found in zip(chunk, windows, strict=True):
             best: dict[tuple[int, int], tuple] = {}
             for window in found:
-                likely = softmax(next(logits)[: len(window.ids)])
+                likely = model.calibration.likely(next(logits)[: len(window.ids)])
                 for position in window.spans[0]:
                     margin = min(position, len(window.ids) - position)
                     place = window.offsets[position]
@@ -53,6 +52,20 @@ def tag_words(model, word_lists):
 
     A list of any length is read in windows, as `tag` reads long texts.
     """
+
+    def read(logits):
+        return [model.labels[i] for i in logits.argmax(-1)]
+
+    if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
+        word_lists = tuple(word_lists)
+    found = word_logits(model, word_lists)
+    if isinstance(word_lists, tuple):
+        return read(found)
+    return list(map(read, found)) if isinstance(found, list) else map(read, found)
+
+
+def word_logits(model, word_lists):
+    """[words, labels] of each list of words, before any calibration."""
     need(model, "tag", "tag_words")
     most = model.config.max_positions
     program = head_program(model.config, "tag", len(model.labels))
@@ -61,22 +74,28 @@ def tag_words(model, word_lists):
         windows = encode_words(model.tokenizer, chunk, max_length=most, overlap=most // 4)
         logits = iter(model.run([window.encoding for found in windows for window in found], program))
         for words, found in zip(chunk, windows, strict=True):
-            yield tags_of(len(words), found, [next(logits) for _ in found], model.labels)
+            yield in_words(len(words), found, [next(logits) for _ in found], model.labels)
 
-    if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
-        word_lists = tuple(word_lists)
     return results(word_lists, of_chunk)
 
 
 def tags_of(
     words: int, windows: Sequence[Windowed], logits: Sequence[np.ndarray], labels: Sequence[str]
 ) -> list[str]:
-    """A label for each word; one of which the tokenizer made nothing stands outside of everything."""
-    tags = [OUTSIDE if OUTSIDE in labels else labels[0]] * words
+    """A label for each word."""
+    return [labels[i] for i in in_words(words, windows, logits, labels).argmax(-1)]
+
+
+def in_words(
+    words: int, windows: Sequence[Windowed], logits: Sequence[np.ndarray], labels: Sequence[str]
+) -> np.ndarray:
+    """Logits of the words; one of which the tokenizer made nothing stands outside of everything."""
+    found = np.zeros((words, len(labels)), np.float32)
+    found[:, labels.index(OUTSIDE) if OUTSIDE in labels else 0] = 1
     for window, scores in zip(windows, logits, strict=True):
         for position, word in window.words:
-            tags[word] = labels[int(scores[position].argmax())]
-    return tags
+            found[word] = scores[position]
+    return found
 
 
 def words(text: str, pieces: list) -> list[tuple[int, int, np.ndarray]]:

@@ -42,11 +42,12 @@ class Config(FinetuneConfig):
 
 
 def open(config: Config) -> tuple["Tagging", Epochs, Config]:
-    train, heldout = parted(config, labelled.tagging)
+    parts = parted(config, labelled.tagging)
+    train, heldout = parts.train, parts.heldout
     known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
     names = labelled.label_names(train, "tags", known)
     labelled.check(train, names, "tags")
-    labelled.check(heldout, names, "tags")
+    labelled.check([*heldout, *parts.calibration], names, "tags")
     tokenizer = tokenizer_of(config)
     task = Tagging(headed(config, "tag", names), TARGETS, config.label_smoothing)
     windows = [
@@ -59,7 +60,7 @@ def open(config: Config) -> tuple["Tagging", Epochs, Config]:
         for examples in (train, heldout)
     ]
     pieces = [pieces_of(e, names, w) for e, w in zip((train, heldout), windows, strict=True)]
-    return in_epochs(config, task, *pieces, Judge(heldout, windows[1], names), "f1", tokenizer)
+    return in_epochs(config, task, *pieces, Judge(heldout, windows[1], names), "f1", tokenizer, parts)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
