@@ -117,6 +117,7 @@ TEXT = """HloModule jit_step, is_scheduled=true
   %n.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
   %out.1 = f32[12,256,256]{2,1,0:T(8,128)} get-tuple-element(%state.1), index=1
   %in.1 = bf16[12,256,256]{2,1,0:T(8,128)(2,1)} get-tuple-element(%state.1), index=2
+  %room = f32[1000,1000]{1,0:T(8,128)} custom-call(), custom_call_target="AllocateBuffer"
   %chip = bf16[512,256]{1,0:T(8,128)(2,1)S(1)} custom-call(), custom_call_target="AllocateBuffer"
   %done = f32[12,256,256]{2,1,0:T(8,128)} fusion(%out.1, %n.1, %chip, %in.1), kind=kOutput, calls=%fused, metadata={op_name="jit(step)/product"}
   ROOT %next = (s32[]{:T(128)}, f32[12,256,256]{2,1,0:T(8,128)}, bf16[12,256,256]{2,1,0:T(8,128)(2,1)}) tuple(%n.1, %done, %in.1)
