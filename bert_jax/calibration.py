@@ -101,7 +101,7 @@ NONE = Calibration()
 def of_classes(logits: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> Calibration:
     """`truth` are numbers of classes."""
     first, rest = halves(len(logits))
-    fitted = Calibration("classes", tuple(labels), (temperature(logits[first], truth[first]),))
+    fitted = Calibration("classes", tuple(labels), (worthwhile(logits[first], truth[first]),))
     before, after = softmax(logits[rest]), fitted.likely(logits[rest])
     right = before.argmax(-1) == truth[rest]
     return measured(fitted, len(logits), before.max(-1), after.max(-1), right, after.max(-1), right)
@@ -133,7 +133,7 @@ def of_tags(
     right) of each span said."""
     first, rest = ([i for i in range(len(logits)) if i % 2 == half] for half in (0, 1))
     words = [np.concatenate([x[i] for i in first]) for x in (logits, truth)]
-    fitted = Calibration("tags", tuple(labels), (temperature(*words),))
+    fitted = Calibration("tags", tuple(labels), (worthwhile(*words),))
     z, y = (np.concatenate([x[i] for i in rest]) for x in (logits, truth))
     before, after = softmax(z), fitted.likely(z)
     right = before.argmax(-1) == y
@@ -183,6 +183,13 @@ def temperature(logits: np.ndarray, truth: np.ndarray) -> float:
         return np.mean((softmax(cold * logits) * logits).sum(-1) - true)
 
     return 1 / rising_zero(slope, 1 / HOTTEST, 1 / COLDEST)
+
+
+def worthwhile(logits: np.ndarray, truth: np.ndarray) -> float:
+    """The temperature, or 1 where the likelihood gets better by it and the calibration error does not."""
+    heat, right = temperature(logits, truth), logits.argmax(-1) == truth
+    before, after = (error(softmax(logits / each).max(-1), right) for each in (1, heat))
+    return heat if after < before else 1.0
 
 
 def binary_temperature(logits: np.ndarray, truth: np.ndarray) -> float:

@@ -6,6 +6,7 @@ inside that, so help stays instant. Verbs stand in the order of the journey from
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -135,7 +136,9 @@ def preflight(parser: argparse.ArgumentParser) -> Run:
     )
     parser.add_argument("--price", type=float, metavar="P", help="of a chip for an hour, in any currency")
     parser.add_argument("--workdir", metavar="DIR", help="of the run: is there room for its checkpoints?")
-    parser.add_argument("--sweep", action="store_true", help="try batch, remat and mesh: the fastest that fits")
+    parser.add_argument(
+        "--sweep", action="store_true", help="try batch, remat and mesh: the fastest that fits"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
     def run(args):
@@ -262,11 +265,12 @@ def embed(parser: argparse.ArgumentParser) -> Run:
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
 )
 def evaluate(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="DIR",
-        help="a model directory; it says what it gives: classes, tags, answers",
+    models = parser.add_mutually_exclusive_group(required=True)
+    models.add_argument(
+        "--model", metavar="DIR", help="a model directory; it says what it gives: classes, tags, answers"
+    )
+    models.add_argument(
+        "--compare", nargs=2, metavar=("DIR_A", "DIR_B"), help="two of them, example by example"
     )
     parser.add_argument(
         "--data", required=True, metavar="FILE",
@@ -278,13 +282,26 @@ def evaluate(parser: argparse.ArgumentParser) -> Run:
     )
     long_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    parser.add_argument("--report", metavar="DIR", help="write report.md and its pictures there")
 
     def run(args):
         from bert_jax.data.labelled import Columns
-        from bert_jax.evaluate import report
 
-        columns = Columns(text=args.text, pair=args.pair, label=args.label)
-        print(report(args.model, args.data, columns, args.long, args.json))
+        given = args.data, Columns(text=args.text, pair=args.pair, label=args.label), args.long, args.json
+        if args.compare:
+            from bert_jax.report.compare import compare
+
+            if args.report:
+                raise BertJaxError("--report is of one --model; two are compared in lines, or with --json")
+            print(compare(*args.compare, *given))
+        elif args.report:
+            from bert_jax.report.page import of_file
+
+            print(of_file(args.report, args.model, *given, command=shlex.join(["bert-jax", *sys.argv[1:]])))
+        else:
+            from bert_jax.evaluate import report
+
+            print(report(args.model, *given))
 
     return run
 

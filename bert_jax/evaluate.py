@@ -24,8 +24,10 @@ class Scored:
 
 
 def report(directory, data: str, columns: Columns = EVIDENT, long: str = "cut", as_json: bool = False) -> str:
-    model = load(directory)
-    scored = evaluate(model, data, columns, long)
+    return in_lines(evaluate(load(directory), data, columns, long), directory, data, as_json)
+
+
+def in_lines(scored: Scored, directory, data: str, as_json: bool = False) -> str:
     if as_json:
         return json.dumps({"model": str(directory), "data": data} | asdict(scored), ensure_ascii=False)
     lines = [f"{directory} on {scored.examples:,} examples of {data}: {scored.task}", *scored.notes]

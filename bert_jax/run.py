@@ -1,6 +1,7 @@
 """From a config file to a run, and from a run's directory to its model."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 
 import jax
@@ -14,10 +15,11 @@ from bert_jax.hub import directory as hub
 from bert_jax.outcomes import calibration_of, outcomes
 from bert_jax.pod.chips import peak_of
 from bert_jax.report.curves import draw
+from bert_jax.report.page import write
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.config import CheckpointConfig, MeshConfig, RunConfig
 from bert_jax.tasks.contract import Task
-from bert_jax.tasks.finetune import FinetuneConfig
+from bert_jax.tasks.finetune import FinetuneConfig, Parts
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.loop import train
@@ -45,9 +47,11 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         task, data, config, workdir, params if config.init and not config.scratch else None, peak
     )
     if jax.process_index() == 0:
+        draw(Workdir(workdir).metrics, Workdir(workdir).curves)
         if finished and isinstance(config, FinetuneConfig):
             calibrate(Workdir(workdir).model, data.parts.calibration, config)
-        draw(Workdir(workdir).metrics, Workdir(workdir).curves)
+            if config.report:
+                tell(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
     return finished
 
 
@@ -65,6 +69,24 @@ def calibrate(directory, examples: Sequence[Example], config: FinetuneConfig) ->
         f"{found.error_before:.4f} before, {found.error_after:.4f} after",
         flush=True,
     )
+
+
+def tell(workdir: Workdir, parts: Parts, config: FinetuneConfig, command: str) -> None:
+    """Writes the report of the model on what was held out."""
+    model = api.load(workdir.model)
+    given = outcomes(model, parts.heldout, long=config.data.long)
+    known = {"held out": parts.heldout, "training": parts.train}
+    known |= {"calibration": parts.calibration} if parts.calibration else {}
+    page = write(
+        workdir.path / "report", given, model, title=f"{workdir.path} on what was held out", command=command,
+        parts=known, curves=workdir.curves,
+    )  # fmt: skip
+    print(f"the report is {page}", flush=True)
+
+
+def command(spec: str, overrides: Sequence[str], workdir: str) -> str:
+    given = [f"--config.{override}" for override in overrides]
+    return shlex.join(["bert-jax", "train", "--config", spec, *given, "--workdir", str(workdir)])
 
 
 def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:

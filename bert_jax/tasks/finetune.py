@@ -95,6 +95,7 @@ class FinetuneConfig(RunConfig):
     steps: int = 0  # 0: as many as the epochs take
     epochs: float = 3.0
     first_step: int = 0
+    report: bool = True  # writes WORKDIR/report when the run has ended
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
     log: EpochLog = field(default_factory=EpochLog)
     checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)

@@ -1,0 +1,179 @@
+"""Reports: intervals against simulations and against the metrics themselves, facts of data, pages, comparisons."""
+
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.calibration import NONE, Calibration, Level
+from bert_jax.data.labelled import Example
+from bert_jax.errors import BertJaxError
+from bert_jax.evaluate import evaluate
+from bert_jax.outcomes import Outcomes, scored
+from bert_jax.report.compare import compare
+from bert_jax.report.facts import facts
+from bert_jax.report.intervals import RESAMPLES, differences, intervals
+from bert_jax.report.page import of_file, write
+from bert_jax.tasks.answer import Answer
+from bert_jax.text.wordpiece import WordPiece
+from test_evaluate import TEXTS, write_lines
+from test_hub import WORDS
+from test_hub import write as write_model
+
+
+def made(kind: str, count: int = 60, seed: int = 0, skill: float = 2.0) -> Outcomes:
+    """Outcomes of a model that is right more often than not."""
+    rng, labels = np.random.default_rng(seed), ("O", "B-X", "I-X")
+    examples = [Example(f"text {i}", None, f"row {i}") for i in range(count)]
+    match kind:
+        case "classes":
+            truth = rng.integers(0, 3, count).tolist()
+            found = [rng.normal(0, 1, 3) + skill * np.eye(3)[t] for t in truth]
+        case "labels":
+            truth = list((rng.random((count, 3)) < 0.4).astype(int))
+            found = [rng.normal(0, 1, 3) + skill * (2 * t - 1) for t in truth]
+        case "tags":
+            truth = [rng.integers(0, 3, rng.integers(1, 9)) for _ in range(count)]
+            found = [rng.normal(0, 1, (len(t), 3)) + skill * np.eye(3)[t] for t in truth]
+            examples = [Example(("w",) * len(t), None, "") for t in truth]
+        case "answers" | "all answered":
+            none = rng.random(count) < 0.4 * (kind == "answers")
+            truth = [() if n else ("the cat sat", "a mat") for n in none]
+            words = rng.choice(["cat", "cat sat", "the mat", "dog"], count)
+            gaps = rng.normal(0, 1, count) + np.where(none, 1, -1) if kind == "answers" else [-np.inf] * count
+            found = [
+                (Answer(str(w), 0, 1, float(p)), float(g))
+                for w, p, g in zip(words, rng.random(count), gaps, strict=True)
+            ]
+            examples = [Example(("question", "passage"), None, "") for _ in truth]
+            return Outcomes("answers", (), examples, found, truth)
+        case "number":
+            truth = rng.normal(0, 1, count).tolist()
+            found = [t + float(rng.normal()) for t in truth]
+    return Outcomes(kind, () if kind == "number" else labels, examples, found, truth, labels)
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "all answered", "number"])
+def test_the_scores_of_sums_are_the_metrics(kind):
+    given = made(kind)
+    found, expected = intervals(given, NONE), scored(given, NONE)
+    assert {name: one.value for name, one in found.items()} == pytest.approx(expected)
+    assert all(one.low < one.value < one.high for one in found.values())
+    same = differences((given, NONE), (given, NONE))
+    assert {(one.value, one.low, one.high) for one in same.values()} == {(0, 0, 0)}
+    if kind != "number":
+        return
+    # Of rank correlations, too, what a resample gives is nearly what ranking it anew gives.
+    rng, again = np.random.default_rng(5), []
+    for _ in range(400):
+        i = rng.integers(0, 60, 60)
+        x, y = (np.argsort(np.argsort(np.array(v)[i] + 1e-9 * i)) for v in (given.found, given.truth))
+        again.append(np.corrcoef(x, y)[0, 1])
+    assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
+
+
+def test_intervals_hold_the_true_score_as_often_as_they_say():
+    whole, held = made("classes", 30_000, seed=7, skill=1.0), {"accuracy": 0, "f1_macro": 0, "matthews": 0}
+    truth = scored(whole, NONE)
+    for n in range(150):
+        part = slice(200 * n, 200 * (n + 1))
+        fields = (getattr(whole, name)[part] for name in ("examples", "found", "truth"))
+        found = intervals(Outcomes(whole.kind, whole.labels, *fields, whole.labels), NONE, seed=n)
+        for name in held:
+            held[name] += found[name].low <= truth[name] <= found[name].high
+    for name, count in held.items():
+        assert 0.89 <= count / 150 <= 0.99, name  # 0.95, and four standard errors of 150 draws
+    assert RESAMPLES >= 1000
+
+
+def test_a_pair_of_models_is_judged_on_the_same_resamples():
+    a, b = made("classes", 400), made("classes", 400)
+    for i in range(0, 400, 40):  # ten that b has right and a may not
+        b.found[i] = 9 * np.eye(3)[b.truth[i]]
+    apart, alone = differences((a, NONE), (b, NONE))["accuracy"], intervals(a, NONE)["accuracy"]
+    assert apart.value == pytest.approx(scored(b, NONE)["accuracy"] - scored(a, NONE)["accuracy"])
+    assert apart.low >= 0 and apart.high - apart.low < (alone.high - alone.low) / 2
+
+
+def test_what_stands_twice_is_counted():
+    train = [
+        Example(t, label, "") for t, label in (("a cat", "x"), ("A  cat", "y"), ("mat", "x"), ("sat", "x"))
+    ]
+    held = [Example(t, "x", "") for t in ("A CAT", "the cat sat on the mat", "mat")]
+    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(WORDS), 6)
+    assert (found["training"].repeated, found["training"].conflicting) == (1, 1)
+    assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
+    assert found["training"].labels == {"x": 3, "y": 1}
+    assert found["held out"].longer == pytest.approx(1 / 3)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model") / "m"
+    write_model(directory, heads=("classify",), labels=("O", "B-X", "I-X"))
+    return bert_jax.load(directory)
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "number"])
+def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path):
+    given = made(kind)
+    if kind == "classes":
+        given.examples[3] = Example("a | b\n" + "c " * 400, None, "row 3")
+        given.found[3] = 9 * np.eye(3)[(given.truth[3] + 1) % 3]
+        levels = (Level(0.5, 900, 890),)
+        model.calibration = Calibration(kind, given.labels, (2.0,), levels=levels, examples=1800)
+    page = write(
+        tmp_path, given, model, title="T", command="bert-jax again", parts={"scored": given.examples}
+    )
+    model.calibration = NONE
+    text = page.read_text()
+    named = re.findall(r"!\[.+\]\((.+)\)", text)
+    assert sorted(named) == sorted(path.name for path in tmp_path.glob("*.png"))
+    assert len(named) == {"number": 3, "classes": 6, "labels": 6, "tags": 6, "answers": 6}[kind]
+    assert "    bert-jax again\n" in text
+    for name, value in scored(given, NONE).items():
+        assert f"| {name} | {value:.4f} |" in text
+    if kind == "classes":
+        assert "| a \\| b c c" in text and max(map(len, text.splitlines())) < 500
+        assert "Temperature 2, learnt from 1,800 examples" in text
+        assert re.search(r"\| 0.95 \| 0.5000 \| \d+.\d% \|", text) and "| 0.99 | cannot be promised" in text
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two classifiers of the same labels, one of which says what the other does not, and a file."""
+    write_model(tmp_path / "a", heads=("classify",), labels=("no", "yes"))
+    model = bert_jax.load(tmp_path / "a")
+    said = [one.label for one in model.classify(TEXTS)]
+    head = jax.tree.map(lambda leaf: -leaf, model.params["classify"])
+    bert_jax.api.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(tmp_path / "b")
+    rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(TEXTS)]
+    return tmp_path / "a", tmp_path / "b", write_lines(tmp_path / "dev.jsonl", rows)
+
+
+def test_two_models_are_compared_example_by_example(two, tmp_path):
+    a, b, data = two
+    lines, found = compare(a, b, data), json.loads(compare(a, b, data, as_json=True))
+    right = [evaluate(bert_jax.load(one), data).metrics["accuracy"] for one in (a, b)]
+    assert [each["accuracy"] for each in found["scores"]] == right
+    assert found["differences"]["accuracy"]["value"] == pytest.approx(right[1] - right[0])
+    assert len(found["better"]) == 8 * right[1] and len(found["worse"]) == 8 * right[0]
+    assert f"{len(found['worse'])} by A alone" in lines
+    assert lines.count("right by A alone: ") == len(found["worse"])
+    write_model(tmp_path / "c", heads=("classify",), labels=("no", "yes", "maybe"))
+    with pytest.raises(BertJaxError, match=r"only models of the same labels are compared"):
+        compare(a, tmp_path / "c", data)
+
+
+def test_evaluate_writes_a_report(two, tmp_path):
+    a, _, data = two
+    said = of_file(tmp_path / "r", a, data, command="bert-jax evaluate")
+    assert f"8 examples of {data}: classify" in said
+    text = (tmp_path / "r" / "report.md").read_text()
+    assert "This model was not calibrated." in text and "| scored | 8 |" in text
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BertJaxError, match="--report .*file cannot be written to"):
+        of_file(tmp_path / "file", a, data)
