@@ -33,6 +33,11 @@ def drawn(path: Path, size: tuple[float, float], draw: Callable) -> str:
     return path.name
 
 
+def above(axes, columns: int) -> None:
+    """The legend, where it covers nothing."""
+    axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=columns)
+
+
 def short(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
@@ -105,7 +110,7 @@ def reliability(
         axes.set_ylabel("share that is right", fontsize=9)
         axes.set_xlim(0, 1.01)
         axes.set_ylim(0, 1.03)
-        axes.legend(fontsize=8, frameon=False, loc="upper left")
+        above(axes, 2)
 
     return drawn(path, (4.8, 4.4), draw)
 
@@ -126,7 +131,7 @@ def precision_recall(path: Path, curves: Mapping[str, tuple[np.ndarray, np.ndarr
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, 1.03)
         axes.grid(color="0.9")
-        axes.legend(fontsize=8, frameon=False, loc="lower left")
+        above(axes, 2)
 
     return drawn(path, (4.8, 4.4), draw)
 
@@ -143,12 +148,12 @@ def coverage(path: Path, likely: np.ndarray, right: np.ndarray, units: str) -> s
         axes.fill_between(count / len(order), middle - half, middle + half, color=PALE, alpha=0.6, linewidth=0,
                           label="95 % interval")  # fmt: skip
         axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"the surest {units}")
-        axes.set_xlabel(f"share of the {units} that is answered", fontsize=9)
+        axes.set_xlabel(f"share of the {units} that is kept", fontsize=9)
         axes.set_ylabel("share of these that is right", fontsize=9)
         axes.set_xlim(0, 1.01)
         axes.set_ylim(max(0.0, min(0.9, share.min() - 0.15)), 1.01)
         axes.grid(color="0.9")
-        axes.legend(fontsize=8, frameon=False, loc="lower left")
+        above(axes, 2)
 
     return drawn(path, (4.8, 4.0), draw)
 
@@ -204,6 +209,6 @@ def lengths(path: Path, found: Mapping[str, Facts], longest: int) -> str:
         axes.set_xlabel("tokens of a text", fontsize=9)
         axes.set_ylabel("share", fontsize=9)
         if len(found) > 1:
-            axes.legend(fontsize=8, frameon=False)
+            above(axes, len(found))
 
     return drawn(path, (5.5, 3.2), draw)
