@@ -61,6 +61,13 @@ def test_initial_values_are_berts():
     assert not np.allclose(kernel[0], kernel[1]), "layers must not start alike"
 
 
+def test_a_head_that_a_fine_tuning_begins_with_is_as_wide_as_it_says():
+    head = Bert(EncoderConfig.named("mini", vocab_size=64, layers=1), ("classify",), labels=50)
+    kernel = head.init(jax.random.key(0), BATCH)["params"]["classify"]["dense"]["kernel"]
+    assert np.std(kernel) == pytest.approx(0.02, rel=0.03)
+    assert np.abs(kernel).max() > 0.05
+
+
 @pytest.mark.parametrize("remat", ["dots", "full"])
 def test_remat_changes_nothing(remat):
     module, params = init()

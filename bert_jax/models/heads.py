@@ -4,6 +4,7 @@
 (`kernel` is a torch `weight` transposed). Whoever adds a head adds an entry; nothing else lists them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import flax.linen as nn
@@ -54,23 +55,30 @@ class Linear(nn.Module):
     config: EncoderConfig
     labels: int
     rate: float = 0.0
+    initial: Callable = initial
 
     @nn.compact
     def __call__(self, states, batch, words, train: bool):
         states = Dropout(self.rate)(states, batch.get("rows"), train)
-        return dense(self.config, self.labels, "dense")(states).astype(jnp.float32)
+        return dense(self.config, self.labels, "dense", initial=self.initial)(states).astype(jnp.float32)
 
 
 def next_sentence(config, labels, name=None):
     return Linear(config, 2, name=name)
 
 
+def uncut(config: EncoderConfig):
+    """Of heads that fine-tunings begin with. How wide they are sets the pace of short ones: with BERT's normal, cut and
+    so an eighth narrower, tagging was 2.5 points of F1 behind after 190 steps."""
+    return nn.initializers.normal(config.init_stddev)
+
+
 def classifier(config, labels, name=None):
-    return Linear(config, labels, config.head_dropout, name=name)
+    return Linear(config, labels, config.head_dropout, uncut, name=name)
 
 
 def answer_span(config, labels, name=None):
-    return Linear(config, 2, name=name)  # logits of the answer's start and of its end
+    return Linear(config, 2, initial=uncut, name=name)  # logits of the answer's start and of its end
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The layers that blocks and heads are made of, with BERT's initial values rather than Flax's."""
 
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -21,10 +23,8 @@ def initial(config: EncoderConfig):
     return nn.initializers.truncated_normal(config.init_stddev)
 
 
-def dense(
-    config: EncoderConfig, features: int | tuple[int, ...], name: str, axis: int | tuple[int, ...] = -1
-):
-    return nn.DenseGeneral(features, axis=axis, dtype=config.dtype, kernel_init=initial(config), name=name)
+def dense(config: EncoderConfig, features: int, name: str, initial: Callable = initial):
+    return nn.Dense(features, dtype=config.dtype, kernel_init=initial(config), name=name)
 
 
 class Norm(nn.Module):
