@@ -3,10 +3,11 @@
 import dataclasses
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 
-from bert_jax import api
+from bert_jax import api, sweep
 from bert_jax import calibration as calibrations
 from bert_jax import config as configs
 from bert_jax.data.labelled import Example
@@ -25,11 +26,35 @@ from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.loop import train
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state
+from bert_jax.train.step import Programs
 from bert_jax.train.workdir import Workdir, layout_of, nested
 
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
-    """`bert-jax train`: whether the run came to its end."""
+    """`bert-jax train`: whether the run, or all that it stands for, came to the end."""
+    _, config = load(spec, overrides)
+    if not (isinstance(config, FinetuneConfig) and (config.seeds > 1 or config.sweep)):
+        return one(spec, overrides, workdir)
+    programs = Programs()
+
+    def run(overrides: Sequence[str], workdir: Path) -> bool:
+        return one(spec, overrides, workdir, programs, alone=False)
+
+    found = sweep.run(spec, overrides, config, Path(workdir), run)
+    if found is None:
+        return False
+    if jax.process_index() == 0:
+        chosen = sweep.settle(Path(workdir), found)
+        module, config = load(spec, chosen.overrides)
+        _, data, config = module.open(config)
+        conclude(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
+    return True
+
+
+def one(
+    spec: str, overrides: Sequence[str], workdir, programs: Programs | None = None, alone: bool = True
+) -> bool:
+    """A single run; one that stands alone is calibrated and reported."""
     module, config = load(spec, overrides)
     task, data, config = module.open(config)
 
@@ -44,15 +69,19 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
 
     peak = peak_of(jax.devices()[0].device_kind)
     finished = train(
-        task, data, config, workdir, params if config.init and not config.scratch else None, peak
+        task, data, config, workdir, params if config.init and not config.scratch else None, peak, programs
     )
     if jax.process_index() == 0:
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
-        if finished and isinstance(config, FinetuneConfig):
-            calibrate(Workdir(workdir).model, data.parts.calibration, config)
-            if config.report:
-                tell(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
+        if alone and finished and isinstance(config, FinetuneConfig):
+            conclude(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
     return finished
+
+
+def conclude(workdir: Workdir, parts: Parts, config: FinetuneConfig, command: str) -> None:
+    calibrate(workdir.model, parts.calibration, config)
+    if config.report:
+        tell(workdir, parts, config, command)
 
 
 def calibrate(directory, examples: Sequence[Example], config: FinetuneConfig) -> None:

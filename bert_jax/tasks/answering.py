@@ -65,8 +65,18 @@ def open(config: Config) -> tuple["Answering", Epochs, Config]:
         for examples, each in zip((train, heldout), windows, strict=True)
     ]
     return in_epochs(
-        config, task, *pieces, Judge(heldout, windows[1], may_be_missing), "f1", tokenizer, parts
+        config,
+        task,
+        *pieces,
+        Judge(heldout, windows[1], may_be_missing),
+        measured_by(config),
+        tokenizer,
+        parts,
     )
+
+
+def measured_by(config: Config) -> str:
+    return "f1"
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

@@ -72,7 +72,11 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
         for examples, what in ((train, "training"), (heldout, "held-out"))
     ]
     judge = Judge(heldout, [piece.example for piece in pieces[1]], names, config.kind)
-    return in_epochs(config, task, *pieces, judge, BEST[config.kind], tokenizer, parts)
+    return in_epochs(config, task, *pieces, judge, measured_by(config), tokenizer, parts)
+
+
+def measured_by(config: Config) -> str:
+    return BEST[config.kind]
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

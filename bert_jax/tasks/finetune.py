@@ -95,6 +95,8 @@ class FinetuneConfig(RunConfig):
     steps: int = 0  # 0: as many as the epochs take
     epochs: float = 3.0
     first_step: int = 0
+    seeds: int = 1  # runs, by seed, seed + 1 and so on
+    sweep: str = ""  # and by settings: "lr=[2e-5,3e-5];batch=[16,32]", every one with every other
     report: bool = True  # writes WORKDIR/report when the run has ended
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
     log: EpochLog = field(default_factory=EpochLog)
@@ -105,6 +107,8 @@ class FinetuneConfig(RunConfig):
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
+        if self.seeds < 1:
+            raise BertJaxError(f"seeds must be 1 or more, not {self.seeds}")
         if self.epochs <= 0:
             raise BertJaxError(f"epochs must be more than 0, not {self.epochs}")
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved

@@ -60,7 +60,13 @@ def open(config: Config) -> tuple["Tagging", Epochs, Config]:
         for examples in (train, heldout)
     ]
     pieces = [pieces_of(e, names, w) for e, w in zip((train, heldout), windows, strict=True)]
-    return in_epochs(config, task, *pieces, Judge(heldout, windows[1], names), "f1", tokenizer, parts)
+    return in_epochs(
+        config, task, *pieces, Judge(heldout, windows[1], names), measured_by(config), tokenizer, parts
+    )
+
+
+def measured_by(config: Config) -> str:
+    return "f1"
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

@@ -20,7 +20,7 @@ from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.sharding import check_batch, make_mesh
 from bert_jax.train.state import State, abstract_state, gathered, initial_state
-from bert_jax.train.step import make_evaluation, make_step
+from bert_jax.train.step import Programs, make_evaluation, make_step
 from bert_jax.train.stop import Stop
 from bert_jax.train.workdir import Workdir
 
@@ -34,10 +34,12 @@ def train(
     path,
     params: Callable[[], dict] | None = None,
     peak: float | None = None,
+    programs: Programs | None = None,
 ) -> bool:
     """Trains in the directory `path`, and says whether the run came to its end (or was told to stop before).
 
     `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
+    `programs` are those of other runs, which it may share.
     """
     mesh = make_mesh(config.mesh)
     check_batch(data.batch, mesh, config.mesh.accumulate)
@@ -45,7 +47,7 @@ def train(
         if jax.process_index() == 0:
             workdir.claim()
             workdir.begin(config, data, task.layout)
-        with closing(Run(task, data, config, mesh, workdir, peak)) as run:
+        with closing(Run(task, data, config, mesh, workdir, peak, programs)) as run:
             run.resume(params)
             finished = run.go(stop)
             run.finish(finished)
@@ -54,8 +56,9 @@ def train(
 
 class Run:
     def __init__(
-        self, task: Task, data: Data, config: RunConfig, mesh: Mesh, workdir: Workdir, peak: float | None
-    ):
+        self, task: Task, data: Data, config: RunConfig, mesh: Mesh, workdir: Workdir, peak: float | None,
+        programs: Programs | None = None,
+    ):  # fmt: skip
         self.task, self.data, self.config, self.mesh = task, data, config, mesh
         self.workdir, self.peak = workdir, peak
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
@@ -69,7 +72,11 @@ class Run:
         self.tracing = False
         self.waited = 0.0  # seconds for batches, since the last line
         self.mark = time.perf_counter()
-        self.evaluation = make_evaluation(task, config, mesh)
+        self.take_step, self.evaluation = (
+            programs.of(task, config, mesh)
+            if programs
+            else (make_step(task, config, mesh), make_evaluation(task, config, mesh))
+        )
 
     def say(self, text: str) -> None:
         if self.log:
@@ -107,7 +114,6 @@ class Run:
 
     def go(self, stop: Stop) -> bool:
         config = self.config
-        take_step = make_step(self.task, config, self.mesh)
         rows = self.data.batch
         batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
         with closing(placed(batches, self.mesh, rows)) as feed:
@@ -129,7 +135,7 @@ class Run:
                 batch = self.next(feed)
                 # Nothing may cross to or from the devices unseen: each crossing would wait for the step.
                 with jax.transfer_guard("disallow"):
-                    self.state, measured = take_step(self.state, batch)
+                    self.state, measured = self.take_step(self.state, batch)
                 self.step += 1
                 # Only now, with the next step under way, is the one before looked at.
                 before, self.pending = self.pending, measured

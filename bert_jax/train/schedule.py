@@ -12,11 +12,16 @@ def rate_at(config: OptimizerConfig, steps: int, step):
     >>> [round(float(rate_at(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
     [0.25, 1.0, 1.0, 0.5, 0.0]
     """
+    return config.rate * share_at(config, steps, step)
+
+
+def share_at(config: OptimizerConfig, steps: int, step):
+    """Of the rate at its peak."""
     step = jnp.asarray(step, jnp.float32)
     warmup = round(config.warmup_share * steps) or config.warmup
     tail = max(config.decay_share * steps, 1)
     after = jnp.clip(SCHEDULES[config.schedule](steps - step, max(steps - warmup, 1), tail), 0, 1)
-    return config.rate * jnp.minimum((step + 1) / max(warmup, 1), after)
+    return jnp.minimum((step + 1) / max(warmup, 1), after)
 
 
 # Of the steps left, those after the warm-up, and those at the end in which a stable rate decays.

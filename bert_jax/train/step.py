@@ -5,10 +5,12 @@ devices, so each of the `data` axis's shares of the rows gets gradients of its o
 which are summed over the microbatches where they are, and reduced once a step.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -17,22 +19,68 @@ from bert_jax.losses import Loss
 from bert_jax.tasks.config import RunConfig
 from bert_jax.tasks.contract import Task
 from bert_jax.train.optimizer import direction
-from bert_jax.train.schedule import rate_at
+from bert_jax.train.schedule import share_at
 from bert_jax.train.sharding import ROWS
 from bert_jax.train.state import State, abstract_state, shardings_of
 
 
 def make_step(task: Task, config: RunConfig, mesh: Mesh) -> Callable[[State, dict], tuple[State, dict]]:
     """(state, batch) -> (state, metrics), compiled for the mesh; the state given is consumed."""
+    step, shardings = uncompiled(task, config, mesh)
+
+    def with_its_own(state: State, batch: dict) -> tuple[State, dict]:
+        return step(state, batch, config.seed, config.optimizer.rate)
+
+    return jax.jit(
+        with_its_own, in_shardings=shardings, out_shardings=(shardings[0], NamedSharding(mesh, P())), donate_argnums=0
+    )  # fmt: skip
+
+
+class Programs:
+    """Steps and evaluations of several runs: those that differ by seed and rate alone share theirs."""
+
+    def __init__(self):
+        self.kept: list[tuple] = []
+
+    def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
+        """As `make_step` and `make_evaluation` give them."""
+        given = (
+            task,
+            dataclasses.replace(config.optimizer, rate=0.0),
+            config.steps,
+            config.random,
+            config.mesh,
+            mesh,
+        )
+        found = next((programs for same, *programs in self.kept if same == given), None)
+        if found is None:
+            step, shardings = uncompiled(task, config, mesh)
+            everywhere = NamedSharding(mesh, P())
+            compiled = jax.jit(
+                step, in_shardings=(*shardings, everywhere, everywhere), out_shardings=(shardings[0], everywhere),
+                donate_argnums=0,
+            )  # fmt: skip
+            found = [compiled, make_evaluation(task, config, mesh)]
+            self.kept.append((given, *found))
+        compiled, evaluation = found
+        own = [
+            jax.make_array_from_callback((), NamedSharding(mesh, P()), lambda _, value=value: value)
+            for value in (np.int32(config.seed), np.float32(config.optimizer.rate))
+        ]
+        return lambda state, batch: compiled(state, batch, *own), evaluation
+
+
+def uncompiled(task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, tuple]:
+    """(state, batch, seed, rate at its peak) -> (state, metrics); and the shardings of state and batch."""
     optimizer = direction(config.optimizer)
     state_shardings = shardings_of(abstract_state(task, config, mesh))
     gradient = make_gradient(task, config, mesh, state_shardings.params)
 
-    def step(state: State, batch: dict) -> tuple[State, dict]:
-        key = jax.random.fold_in(jax.random.key(config.seed, impl=config.random), state.step)
+    def step(state: State, batch: dict, seed, peak) -> tuple[State, dict]:
+        key = jax.random.fold_in(jax.random.key(seed, impl=config.random), state.step)
         gradients, measured = gradient(state.params, batch, key)
         updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-        rate = rate_at(config.optimizer, config.steps, state.step)
+        rate = peak * share_at(config.optimizer, config.steps, state.step)
         params = jax.tree.map(lambda param, update: param - rate * update, state.params, updates)
         norm = optax.tree.norm(gradients)
         # Enough to look at: a number that is not finite anywhere in the gradients makes their norm not finite.
@@ -44,12 +92,7 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> Callable[[State, dic
         new = State(state.step + 1, params, moments, state.discarded + ~good, bad)
         return new, measured | {"rate": rate, "gradient_norm": norm, "discarded": new.discarded, "bad": bad}
 
-    return jax.jit(
-        step,
-        in_shardings=(state_shardings, NamedSharding(mesh, ROWS)),
-        out_shardings=(state_shardings, NamedSharding(mesh, P())),
-        donate_argnums=0,
-    )
+    return step, (state_shardings, NamedSharding(mesh, ROWS))
 
 
 def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings):

@@ -23,7 +23,9 @@ from bert_jax.tasks.contract import Data
 
 # Keys that may change when a run goes on: they decide where and how it is computed and seen, not what it learns. The
 # corpora may lie elsewhere; that they are the same ones is checked by what is in them.
-FREE = re.compile(r"^(mesh|log|checkpoints)\.|^(bad_steps|report|data\.corpora|model\.(attention|remat))$")
+FREE = re.compile(
+    r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.corpora|model\.(attention|remat))$"
+)
 
 
 class Workdir:

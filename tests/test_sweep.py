@@ -1,0 +1,108 @@
+"""Several seeds and settings: what they share, what is pointed out, and that each is the run it would be alone."""
+
+import jax
+import pytest
+
+import corpora
+from bert_jax import run, sweep
+from bert_jax.api import load
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.models.config import EncoderConfig
+from bert_jax.sweep import Run
+from bert_jax.tasks.config import RunConfig
+from bert_jax.tasks.contract import Task
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.state import fresh_params
+from bert_jax.train.step import Programs
+from test_finetune import marked, table
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """(a tiny model directory, a file of 120 texts, one of 40)"""
+    root = tmp_path_factory.mktemp("begun")
+    encoder = EncoderConfig(
+        vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=32
+    )
+    layout = hub.Layout(encoder, heads=("mlm", "nsp"))
+    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
+    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(corpora.ENTRIES))
+    return root / "model", table(root / "t.csv", marked(120, 0)), table(root / "d.csv", marked(40, 1))
+
+
+def overrides(begun, **changes) -> list[str]:
+    model, train, heldout = begun
+    values = {
+        "init": model, "data.train": train, "data.heldout": heldout, "epochs": 10, "data.max_length": 32,
+        "data.batch": 8, "data.rows": "padded", "data.calibration_share": 0, "log.every": 100,
+        "log.evaluate_every": 75, "checkpoints.every": 75,
+    } | changes  # fmt: skip
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+@pytest.mark.slow
+def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, tmp_path, monkeypatch):
+    shared = []
+    monkeypatch.setattr(run, "Programs", lambda: shared.append(Programs()) or shared[0])
+    asked = overrides(begun, seeds=2, sweep="lr=[5e-3,3.0]")
+    assert run.start("configs/classify.py", asked, str(tmp_path / "all"))
+    ((_, step, _),) = shared[0].kept
+    assert step._cache_size() == 1, "four runs, one shape, one program"
+    said = (tmp_path / "all" / "sweep.md").read_text()
+    assert "| lr=0.005 | " in said and " | 2 | 0 |" in said
+    assert "degenerate: lr=3.0 seed 0: " in said and "degenerate: lr=3.0 seed 1: " in said
+    assert (tmp_path / "all" / "sweep.png").exists()
+    chosen = said.split("that of lr=0.005 seed ")[1][0]
+    best = tmp_path / "all" / "lr=0.005" / f"seed={chosen}" / "model"
+    assert (tmp_path / "all/model/model.safetensors").read_bytes() == (
+        best / "model.safetensors"
+    ).read_bytes()
+    assert (tmp_path / "all" / "report" / "report.md").exists()
+    assert load(tmp_path / "all" / "model").labels == ("bad", "good")
+    # The same seed alone is the same run.
+    alone = overrides(begun, seed=1, report=False, **{"optimizer.rate": 5e-3})
+    run.start("configs/classify.py", alone, str(tmp_path / "alone"))
+    weights = [tmp_path / name / "model/model.safetensors" for name in ("alone", "all/lr=0.005/seed=1")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    other = tmp_path / "all/lr=0.005/seed=0/model/model.safetensors"
+    assert other.read_bytes() != weights[0].read_bytes()
+
+
+def runs_of(*values, **last) -> list[Run]:
+    found = [
+        Run("s", n, None, [], "accuracy", v, {"accuracy": v, "matthews": 0.7}) for n, v in enumerate(values)
+    ]
+    found[0].last |= last
+    return found
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (runs_of(0.9, 0.91, 0.9, 0.905), ""),
+        (runs_of(0.53, 0.91, 0.9, 0.905), "far from the others, whose median is 0.9025"),
+        (runs_of(0.53, 0.52, 0.9, matthews=0.0), "matthews 0.000: it says the same of everything"),
+        (runs_of(0.9, 0.91, 0.9, accuracy=0.6), "its last evaluation, 0.6000, is far below its best"),
+        (runs_of(0.99, 0.91, 0.9, 0.905), ""),
+    ],
+)
+def test_a_degenerate_run_is_pointed_out(runs, said):
+    sweep.point_out(runs)
+    assert runs[0].trouble.startswith(said) and bool(runs[0].trouble) == bool(said)
+    assert not runs[-1].trouble
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is no KEY='),
+        ({"sweep": "lrr=[3e-5]"}, "nothing reads config key lrr"),
+        ({"sweep": "batch=[8,0]"}, "data.batch must be 1 or more"),
+        ({"seeds": 0}, "seeds must be 1 or more"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_said_before_it_begins(begun, tmp_path, changes, said):
+    with pytest.raises(BertJaxError, match=said):
+        run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
