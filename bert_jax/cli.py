@@ -387,6 +387,10 @@ def bench(parser: argparse.ArgumentParser) -> Run:
     subjects = {
         "tokenizers": (bench_tokenizers, "ids and offsets against transformers'"),
         "embed": (bench_embed, "texts a second, against sentence-transformers and ONNX Runtime"),
+        "predict": (
+            bench_predict,
+            "a classifier's latency and throughput, against transformers and ONNX Runtime",
+        ),
         "prepare": (bench_prepare, "text to corpus, against the bare tokenizer"),
         "input": (bench_input, "corpus to batches, and how many chips that would feed"),
         "finetune": (bench_finetune, "a fine-tuning's scores and seconds, against transformers'"),
@@ -417,6 +421,24 @@ def bench_embed(parser: argparse.ArgumentParser) -> Run:
         from bert_jax.bench.embed import report
 
         print(report(args.model, args.against, args.input, args.rounds, args.texts))
+
+    return run
+
+
+def bench_predict(parser: argparse.ArgumentParser) -> Run:
+    parser.add_argument("--model", required=True, metavar="DIR", help="a classifier's directory")
+    parser.add_argument(
+        "--against", nargs="+", default=[], choices=("transformers", "onnxruntime"), help="who takes turns"
+    )
+    parser.add_argument("--input", metavar="FILE", help="a text a line (default: random words)")
+    parser.add_argument("--texts", type=int, default=500, help="drawn from them (default 500)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.bench.predict import report
+
+        print(report(args.model, args.against, args.input, args.rounds, args.texts, args.json))
 
     return run
 

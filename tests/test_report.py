@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax import calibration, run
 from bert_jax.calibration import NONE, Calibration, Level
 from bert_jax.data.labelled import Example
 from bert_jax.errors import BertJaxError
@@ -166,6 +167,32 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
     write_model(tmp_path / "c", heads=("classify",), labels=("no", "yes", "maybe"))
     with pytest.raises(BertJaxError, match=r"only models of the same labels are compared"):
         compare(a, tmp_path / "c", data)
+
+
+@pytest.mark.slow
+def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_path):
+    write_model(tmp_path / "m", heads=("mlm",))
+    rng = np.random.default_rng(0)
+    rows = [{"text": f"{n} {rng.choice(TEXTS)}", "label": str(rng.choice(["no", "yes"]))} for n in range(240)]
+    data = write_lines(tmp_path / "train.jsonl", rows)
+    given = ["data.max_length=16", "data.calibration_share=0.25", "epochs=1", "data.batch=32", "log.every=2"]
+    run.start(
+        "configs/classify.py", [f"init={tmp_path / 'm'}", f"data.train={data}", *given], str(tmp_path / "run")
+    )
+    found = bert_jax.load(tmp_path / "run" / "model").calibration
+    text = (tmp_path / "run" / "report" / "report.md").read_text()
+    assert found.kind == "classes" and found.examples == 54  # a quarter of what is not held out
+    for part, examples in (("held out", 24), ("training", 162), ("calibration", 54)):
+        row = re.search(rf"\| {part} \| {examples} \|.*", text)[0]
+        assert [cell.strip() for cell in row.split("|")[-4:-1]].count("0") == 2, "no text is in two parts"
+    assert "![losses and scores by step](curves.png)" in text
+    assert (tmp_path / "run" / "report" / "curves.png").exists()
+    again = text.split("## Again")[1]
+    assert "bert-jax train --config configs/classify.py" in again and "--config.epochs=1" in again
+    # A model trained anew without has none.
+    calibration.save(tmp_path / "run" / "model", found)
+    run.calibrate(tmp_path / "run" / "model", [], None)
+    assert not bert_jax.load(tmp_path / "run" / "model").calibration.learnt
 
 
 def test_evaluate_writes_a_report(two, tmp_path):

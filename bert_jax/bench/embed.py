@@ -8,7 +8,7 @@ import multiprocessing
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def report(
     encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
     tokens = sum(len(encoding.ids) for encoding in encodings)
     short = min(texts, key=lambda text: abs(len(text) - 40))
-    runners = {name: Runner(name, directory) for name in ("bert-jax", *against)}
+    runners = {name: Runner(CONTENDERS[name], directory) for name in ("bert-jax", *against)}
     try:
         vectors = {
             name: runner.run(texts)[0] for name, runner in runners.items()
@@ -70,17 +70,18 @@ def report(
 class Runner:
     """One contender in a process of its own, so that no one's idle threads spin in another's turn."""
 
-    def __init__(self, name: str, directory: str):
+    def __init__(self, contender: Callable, directory: str):
+        """`contender(directory)` gives what makes an array of texts."""
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, name, directory), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, contender, directory), daemon=True)
         self.process.start()
         theirs.close()
         self._answer()
 
-    def run(self, texts: Sequence[str], calls: int = 1):
+    def run(self, texts: Sequence[str], calls: int = 1, pause: float = PAUSE):
         """(vectors, seconds, CPU seconds) of one call; of several, (vectors, a list of seconds, CPU seconds)."""
-        time.sleep(PAUSE)
+        time.sleep(pause)
         self.pipe.send((texts, calls))
         return self._answer()
 
@@ -98,10 +99,10 @@ class Runner:
         self.process.join(timeout=10)
 
 
-def serve(pipe, name: str, directory: str) -> None:
+def serve(pipe, contender: Callable, directory: str) -> None:
     warnings.simplefilter("ignore")
     try:
-        run = CONTENDERS[name](directory)
+        run = contender(directory)
     except BertJaxError as error:
         pipe.send(error)
         return
@@ -118,6 +119,10 @@ def serve(pipe, name: str, directory: str) -> None:
             times.append(time.perf_counter() - start)
         cpu = time.process_time() - start_cpu
         pipe.send((np.asarray(vectors), times[0] if calls == 1 else times, cpu))
+
+
+def ours(directory: str) -> Callable:
+    return opened(directory).embed
 
 
 def opened(directory: str):
@@ -149,45 +154,13 @@ def sentence_transformers(directory: str) -> Callable:
 
 def onnxruntime(directory: str) -> Callable:
     """The encoder through torch's exporter; our tokenizer before it and our pooling behind it, in NumPy."""
-    try:
-        import onnxruntime as ort
-        import torch
-        import transformers
-    except ImportError as error:
-        raise BertJaxError("this rival needs: pip install onnxruntime onnx torch transformers") from error
-    model = opened(directory)
-    encoder = transformers.AutoModel.from_pretrained(directory).eval()
-
-    class Hidden(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoder = encoder
-
-        def forward(self, ids, mask, segments):
-            return self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
-
-    with tempfile.TemporaryDirectory() as scratch:
-        path = str(Path(scratch) / "encoder.onnx")
-        some = torch.ones((2, 8), dtype=torch.long)
-        axes = {name: {0: "rows", 1: "length"} for name in ("ids", "mask", "segments", "hidden")}
-        torch.onnx.export(
-            Hidden(), (some, some, 0 * some), path, dynamo=False, opset_version=17,
-            input_names=["ids", "mask", "segments"], output_names=["hidden"], dynamic_axes=axes,
-        )  # fmt: skip
-        session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    model, session = opened(directory), session_of(directory, "AutoModel", "last_hidden_state")
 
     def run(texts, rows_at_once=32):
-        encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
-        order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
         vectors = np.zeros((len(texts), model.config.hidden_size), np.float32)
-        for start in range(0, len(order), rows_at_once):
-            rows = order[start : start + rows_at_once]
-            mask = np.zeros((len(rows), len(encodings[rows[-1]].ids)), np.int64)
-            ids = np.full_like(mask, model.tokenizer.special.pad)
-            for row, i in enumerate(rows):
-                ids[row, : len(encodings[i].ids)] = encodings[i].ids
-                mask[row, : len(encodings[i].ids)] = 1
-            (hidden,) = session.run(None, {"ids": ids, "mask": mask, "segments": np.zeros_like(mask)})
+        for rows, given in by_length(model, texts, rows_at_once):
+            (hidden,) = session.run(None, given)
+            mask = given["mask"]
             pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1)[:, None]
             vectors[rows] = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
@@ -195,8 +168,48 @@ def onnxruntime(directory: str) -> Callable:
     return run
 
 
-CONTENDERS = {
-    "bert-jax": lambda directory: opened(directory).embed,
-    "sentence-transformers": sentence_transformers,
-    "onnxruntime": onnxruntime,
-}
+def session_of(directory: str, opener: str, output: str):
+    """ONNX Runtime's session of a model that `transformers` opens with `opener`."""
+    try:
+        import onnxruntime as ort
+        import torch
+        import transformers
+    except ImportError as error:
+        raise BertJaxError("this rival needs: pip install onnxruntime onnx torch transformers") from error
+    theirs = getattr(transformers, opener).from_pretrained(directory).eval()
+
+    class Exported(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = theirs
+
+        def forward(self, ids, mask, segments):
+            return getattr(self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments), output)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        path = str(Path(scratch) / "encoder.onnx")
+        some = torch.ones((2, 8), dtype=torch.long)
+        axes = {name: {0: "rows", 1: "length"} for name in ("ids", "mask", "segments")}
+        axes["output"] = axes["ids"] if output == "last_hidden_state" else {0: "rows"}
+        torch.onnx.export(
+            Exported(), (some, some, 0 * some), path, dynamo=False, opset_version=17,
+            input_names=["ids", "mask", "segments"], output_names=["output"], dynamic_axes=axes,
+        )  # fmt: skip
+        return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def by_length(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
+    """(numbers of the texts, arrays for a session), texts of like length together."""
+    encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+    order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
+    for start in range(0, len(order), rows_at_once):
+        rows = order[start : start + rows_at_once]
+        mask = np.zeros((len(rows), len(encodings[rows[-1]].ids)), np.int64)
+        ids = np.full_like(mask, model.tokenizer.special.pad)
+        for row, i in enumerate(rows):
+            ids[row, : len(encodings[i].ids)] = encodings[i].ids
+            mask[row, : len(encodings[i].ids)] = 1
+        yield rows, {"ids": ids, "mask": mask, "segments": np.zeros_like(mask)}
+
+
+CONTENDERS = {"bert-jax": ours, "sentence-transformers": sentence_transformers, "onnxruntime": onnxruntime}
