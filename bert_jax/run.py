@@ -54,7 +54,7 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
 def one(
     spec: str, overrides: Sequence[str], workdir, programs: Programs | None = None, alone: bool = True
 ) -> bool:
-    """A single run; one that stands alone is calibrated and reported."""
+    """A single run; one that stands alone is drawn, calibrated and reported."""
     module, config = load(spec, overrides)
     task, data, config = module.open(config)
 
@@ -71,9 +71,9 @@ def one(
     finished = train(
         task, data, config, workdir, params if config.init and not config.scratch else None, peak, programs
     )
-    if jax.process_index() == 0:
+    if alone and jax.process_index() == 0:
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
-        if alone and finished and isinstance(config, FinetuneConfig):
+        if finished and isinstance(config, FinetuneConfig):
             conclude(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
     return finished
 

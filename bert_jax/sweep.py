@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import replacing
+from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import load
 from bert_jax.tasks.finetune import FinetuneConfig
@@ -134,7 +135,7 @@ def point_out(runs: Sequence[Run]) -> None:
 
 
 def settle(workdir: Path, runs: list[Run]) -> Run:
-    """Writes what came of the runs, and puts the model of the best where that of a single run would be."""
+    """Writes what came of the runs, and puts the best one's model and curves where those of a single run would be."""
     sound = [each for each in runs if not each.trouble] or [each for each in runs if each.last]
     if not sound:
         raise BertJaxError(f"none of the runs in {workdir} came to a result; begin again with a lower rate")
@@ -149,7 +150,7 @@ def settle(workdir: Path, runs: list[Run]) -> Run:
         path.write_text(text + "\n\n![each run's score, by setting](sweep.png)\n", encoding="utf-8")
     print(text, flush=True)
     shutil.copytree(chosen.path / "model", workdir / "model", dirs_exist_ok=True)
-    shutil.copyfile(chosen.path / "curves.png", workdir / "curves.png")
+    draw(chosen.path / "metrics.jsonl", workdir / "curves.png")
     return chosen
 
 

@@ -1,8 +1,5 @@
 """Calibration: against independent computations, against its promises on fresh data, and in a model directory."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -194,10 +191,3 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
     calibration.save(tmp_path / "m", found)
     assert bert_jax.load(tmp_path / "m").calibration == found
-
-
-def test_transformers_opens_a_calibrated_directory(classifier):
-    transformers = pytest.importorskip("transformers")
-    calibration.save(classifier, Calibration("classes", ("no", "yes"), (2.0,)))
-    assert transformers.AutoModelForSequenceClassification.from_pretrained(classifier).config.num_labels == 2
-    assert json.loads(Path(classifier / calibration.FILE).read_text())["temperatures"] == [2.0]
