@@ -8,12 +8,12 @@ import tempfile
 import jax
 import numpy as np
 
+from bert_jax.tasks.pretrain import Pretraining
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.feed import placed
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state, initial_state
 from bert_jax.train.step import make_evaluation, make_step
-from bert_jax.tasks.pretrain import Pretraining
 from tiny_training import Batches, tiny
 
 STEPS = 50

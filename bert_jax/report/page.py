@@ -129,10 +129,11 @@ def class_lines(directory: Path, given: Outcomes, model: Model) -> list[str]:
                                                                     found, truth))
             for label in given.labels
         }  # fmt: skip
-        # A text's only wrong label against the one that is missing; where all is right, against itself.
+        # What is right against itself, a label that is missing against those that are said instead, or none.
         pairs = [
             pair for f, t in zip(found, truth, strict=True)
-            for pair in ([(x, x) for x in f & t] + [(x, y) for x in t - f for y in (f - t or {"none"})])
+            for pair in [(x, x) for x in f & t]
+            + [(x, y) for x in (t - f or {"none"}) for y in (f - t or {"none"}) if x != y]
         ]  # fmt: skip
     else:
         pairs = list(zip(truth, found, strict=True))
