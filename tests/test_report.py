@@ -170,6 +170,7 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
 def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_path):
     write_model(tmp_path / "m", heads=("mlm",))
     rng = np.random.default_rng(0)

@@ -41,14 +41,6 @@ def overrides(begun, **changes) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
 
 
-@pytest.fixture
-def quick_to_compile():
-    """Programs that run a few steps need no optimization."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, tmp_path, monkeypatch):
