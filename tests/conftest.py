@@ -1,10 +1,15 @@
 import os
+import signal
 
 import pytest
 
 # Before JAX is imported: tests run on the CPU, also where libtpu is installed and there is no TPU.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# A shell starts what runs in its background deaf to Ctrl-C, and so would be all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
