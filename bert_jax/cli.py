@@ -11,12 +11,13 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
 
 from bert_jax import __version__
+from bert_jax.bench.flags import SUBJECTS
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.flags import Parser, Run, column_flags, config_flags, input_flags, long_flag
+from bert_jax.interrupts import interruptible
 
-Run = Callable[[argparse.Namespace], None]
 VERBS: dict[str, tuple[Callable[[argparse.ArgumentParser], Run], str, str]] = {}
 
 
@@ -102,27 +103,6 @@ def inspect(parser: argparse.ArgumentParser) -> Run:
         print(inspect(args.config, args.overrides, args.step, args.rows))
 
     return run
-
-
-def config_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config", required=True, metavar="FILE[:NAME]", help="--config.KEY=VALUE changes a key of it"
-    )
-    parser.set_defaults(overrides=[])  # filled by Parser.parse_args
-
-
-def input_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--input", nargs="+", required=True, metavar="PATH",
-        help="files, folders, globs, tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
-    )  # fmt: skip
-    parser.add_argument(
-        "--layout", choices=("blank", "file", "sentences"), default="blank",
-        help="of plain text: blank lines between documents, one file each, or one sentence a line and blank "
-        "lines between documents (default blank)",
-    )  # fmt: skip
-    parser.add_argument("--column", default="text", help="of .jsonl, .parquet and tfds (default text)")
-    parser.add_argument("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
 
 
 @verb(
@@ -348,25 +328,6 @@ def predict(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def column_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--text", default="", metavar="COLUMN",
-        help="of the texts, words or questions; by number (0, 1) where there is no header (default: the evident one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pair", default="", metavar="COLUMN", help="of the second texts, or passages, likewise"
-    )
-
-
-def long_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--long",
-        choices=("cut", "windows"),
-        default="cut",
-        help="longer texts to classify are cut, or averaged over windows (default cut)",
-    )
-
-
 @verb("any model directory as a safetensors one", "bert-jax import uncased_L-12_H-768_A-12 DIR")
 def import_(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
@@ -384,168 +345,12 @@ def import_(parser: argparse.ArgumentParser) -> Run:
 
 @verb("measure, side by side with what others use", "bert-jax bench tokenizers --vocab DIR --text book.txt")
 def bench(parser: argparse.ArgumentParser) -> Run:
-    subjects = {
-        "tokenizers": (bench_tokenizers, "ids and offsets against transformers'"),
-        "embed": (bench_embed, "texts a second, against sentence-transformers and ONNX Runtime"),
-        "predict": (
-            bench_predict,
-            "a classifier's latency and throughput, against transformers and ONNX Runtime",
-        ),
-        "prepare": (bench_prepare, "text to corpus, against the bare tokenizer"),
-        "input": (bench_input, "corpus to batches, and how many chips that would feed"),
-        "finetune": (bench_finetune, "a fine-tuning's scores and seconds, against transformers'"),
-        "train": (bench_train, "a pre-training step on synthetic batches, against torch's"),
-    }
     choices = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     runs = {
         name: declare(choices.add_parser(name, help=summary, description=summary, allow_abbrev=False))
-        for name, (declare, summary) in subjects.items()
+        for name, (declare, summary) in SUBJECTS.items()
     }
     return lambda args: runs[args.bench](args)
-
-
-def bench_embed(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument("--model", required=True, metavar="DIR", help="a sentence-transformers directory")
-    parser.add_argument(
-        "--against",
-        nargs="+",
-        default=[],
-        choices=("sentence-transformers", "onnxruntime"),
-        help="who takes turns",
-    )
-    parser.add_argument("--input", metavar="FILE", help="a text a line (default: random words)")
-    parser.add_argument("--texts", type=int, default=500, help="drawn from them (default 500)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
-
-    def run(args):
-        from bert_jax.bench.embed import report
-
-        print(report(args.model, args.against, args.input, args.rounds, args.texts))
-
-    return run
-
-
-def bench_predict(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument("--model", required=True, metavar="DIR", help="a classifier's directory")
-    parser.add_argument(
-        "--against", nargs="+", default=[], choices=("transformers", "onnxruntime"), help="who takes turns"
-    )
-    parser.add_argument("--input", metavar="FILE", help="a text a line (default: random words)")
-    parser.add_argument("--texts", type=int, default=500, help="drawn from them (default 500)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-
-    def run(args):
-        from bert_jax.bench.predict import report
-
-        print(report(args.model, args.against, args.input, args.rounds, args.texts, args.json))
-
-    return run
-
-
-def bench_tokenizers(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument(
-        "--vocab", nargs="+", required=True, help="directories, vocab.txt, vocab.json, .model files"
-    )
-    parser.add_argument("--text", nargs="*", default=[], help="JSON or UTF-8 text files")
-
-    def run(args):
-        from bert_jax.bench.tokenizers import report
-
-        print(report(args.vocab, args.text))
-
-    return run
-
-
-def bench_train(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument(
-        "--size", default="base", help="tiny, mini, small, medium, base or large (default base)"
-    )
-    parser.add_argument("--batch", type=int, default=8, help="rows of a step (default 8)")
-    parser.add_argument("--length", type=int, default=128, help="tokens of a row (default 128)")
-    parser.add_argument("--packs", type=int, default=1, help="sequences in a row (default 1)")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="default float32")
-    parser.add_argument("--attention", default="auto", help="auto, xla, cudnn or splash (default auto)")
-    parser.add_argument("--dropout", type=float, default=0.1, help="of hidden states (default 0.1)")
-    parser.add_argument("--attention-dropout", type=float, default=0.1, help="default 0.1")
-    parser.add_argument("--accumulate", type=int, default=1, help="microbatches a step (default 1)")
-    parser.add_argument("--remat", choices=("none", "dots", "full"), default="none", help="default none")
-    parser.add_argument("--steps", type=int, default=5, help="steps timed (default 5)")
-    parser.add_argument("--against", choices=("torch",), help="the same step of transformers, in turn")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-
-    def run(args):
-        from bert_jax.bench.train import Shape, report
-
-        fields = {field: getattr(args, field) for field in Shape.__dataclass_fields__}
-        print(report(Shape(**fields), args.steps, args.against, args.json))
-
-    return run
-
-
-def bench_finetune(parser: argparse.ArgumentParser) -> Run:
-    config_flags(parser)
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each (default 3)")
-    parser.add_argument("--against", choices=("transformers",), help="who takes turns")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-
-    def run(args):
-        from bert_jax.bench.finetune import report
-
-        print(report(args.config, args.overrides, args.seeds, args.against, args.json))
-
-    return run
-
-
-def bench_prepare(parser: argparse.ArgumentParser) -> Run:
-    input_flags(parser)
-    parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a vocabulary or model directory")
-    parser.add_argument("--megabytes", type=float, default=32, help="of text to measure on (default 32)")
-
-    def run(args):
-        from bert_jax.bench.prepare import report
-
-        print(report(args.input, args.tokenizer, args.megabytes, args.layout, args.column))
-
-    return run
-
-
-def bench_input(parser: argparse.ArgumentParser) -> Run:
-    parser.add_argument("--corpus", required=True, metavar="DIR", help="what `bert-jax prepare` wrote")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512], help="of rows (128 512)")
-    parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default 256)")
-    parser.add_argument("--seconds", type=float, default=10, help="measured for each figure (default 10)")
-
-    def run(args):
-        from bert_jax.bench.input import report
-
-        print(report(args.corpus, args.lengths, args.batch, args.seconds))
-
-    return run
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one line that names the nearest right flag.
-
-    Where a verb takes --config, `--config.KEY=VALUE` are flags too, gathered in `overrides`.
-    """
-
-    def parse_args(self, argv):
-        overrides = [flag for flag in argv if flag.startswith("--config.")]
-        args = super().parse_args([flag for flag in argv if flag not in overrides])
-        if hasattr(args, "overrides"):
-            args.overrides = [flag.removeprefix("--config.") for flag in overrides]
-        elif overrides:
-            self.error(f"unrecognized arguments: {overrides[0]}")
-        return args
-
-    def error(self, message: str):
-        if "unrecognized arguments: " in message:
-            wrong = message.split("unrecognized arguments: ")[1].split()[0]
-            known = [flag for action in self._actions for flag in action.option_strings if flag[:2] == "--"]
-            message = f"unknown argument {wrong}; {nearest(wrong.split('=')[0], known)}"
-        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
-        sys.exit(2)
 
 
 def parser_of(name: str) -> tuple[Parser, Run]:
@@ -558,33 +363,6 @@ def parser_of(name: str) -> tuple[Parser, Run]:
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of a failure")
     return parser, declare(parser)
-
-
-@contextmanager
-def interruptible():
-    """While open, a Ctrl-C is raised again every other second until it is heard.
-
-    Python drops an exception that arrives in a callback of the garbage collector, where JAX has one, and compiled
-    libraries may drop one that arrives in theirs.
-    """
-
-    def interrupt(number, frame):
-        signal.setitimer(signal.ITIMER_REAL, 2)
-        raise KeyboardInterrupt
-
-    def tell(unraisable):
-        if unraisable.exc_type is not KeyboardInterrupt:
-            sys.__unraisablehook__(unraisable)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
-    sys.unraisablehook = tell
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.unraisablehook = sys.__unraisablehook__
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main(argv: list[str] | None = None) -> int:

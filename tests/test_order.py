@@ -5,7 +5,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
-    "errors", "files", "config", "host_tensorflow",
+    "errors", "files", "flags", "interrupts", "config", "host_tensorflow",
     "text", "data", "models", "hub", "losses", "metrics", "calibration", "batching", "streaming", "tasks", "train",
     "pod", "api", "lines", "outcomes", "evaluate", "predict", "report", "sweep", "bench", "run", "cli", "__main__",
 )  # fmt: skip
