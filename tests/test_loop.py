@@ -210,6 +210,16 @@ def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
     assert "going on at step 20" in again(copied, capsys, log_every=7, accumulate=2), "these may change"
 
 
+def test_a_setting_that_came_after_a_run_was_begun_counts_as_its_default(copied, capsys):
+    path = copied / "run.json"
+    said = json.loads(path.read_text())
+    del said["config"]["optimizer.clip"]
+    path.write_text(json.dumps(said))
+    assert "going on at step 20" in again(copied, capsys)
+    with pytest.raises(BertJaxError, match="other settings: optimizer.clip was 1.0 and is 0.5"):
+        again(copied, capsys, clip=0.5)
+
+
 def test_a_run_does_not_go_on_with_other_data(copied):
     class Others(Batches):
         def identity(self):

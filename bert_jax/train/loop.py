@@ -94,7 +94,7 @@ class Run:
             abstract = abstract_state(self.task, self.config, self.mesh)
             self.state, position = self.checkpoints.restore(newest, abstract)
             self.step, self.window = newest, Window(position["window"])
-            self.history = position["history"]
+            self.history = position.get("history", [])  # of a run begun before there was one
             self.say(f"going on at step {newest:,}")
         self.begun_at = self.step
         quiet = jax.process_index() > 0

@@ -67,7 +67,9 @@ class Workdir:
                 path.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
             return
         begun = self.read()
-        self.refuse(different(begun["config"], json.loads(json.dumps(said["config"]))), "settings")
+        # A key that was not there yet when the run began had, in effect, its default.
+        then = as_read(defaults(config)) | begun["config"]
+        self.refuse(different(then, as_read(said["config"])), "settings")
         self.refuse(different(begun["data"], said["data"]), "data")
 
     def refuse(self, differing: list[str], kind: str) -> None:
@@ -108,6 +110,23 @@ def flat(config, prefix: str = "") -> dict:
         name = prefix + field.name
         values |= flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: value}
     return values
+
+
+def defaults(config, prefix: str = "") -> dict:
+    """Those of its keys that have one, likewise."""
+    values = {}
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), prefix + field.name
+        if dataclasses.is_dataclass(value):
+            values |= defaults(value, name + ".")
+        elif field.default is not dataclasses.MISSING:
+            values[name] = field.default
+    return values
+
+
+def as_read(values: dict) -> dict:
+    """As JSON gives them back: tuples are lists there."""
+    return json.loads(json.dumps(values))
 
 
 def different(then: dict, now: dict) -> list[str]:
