@@ -140,20 +140,14 @@ def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:
 def line_rows(source: str) -> Iterator[Located]:
     """Lines that are JSON objects, if the first one is, or else each a text."""
     name = "standard input" if source == "-" else source
-    first, lines = peeked(standard_input() if source == "-" else tables.lines(source))
+    first, lines = peeked(
+        tables.decoded(sys.stdin.buffer, "standard input row", "convert it")
+        if source == "-"
+        else tables.lines(source)
+    )
     if first and first.lstrip().startswith("{"):
         return tables.json_rows(name, lines)
     return tables.counted(name, ({"text": line.rstrip("\r\n")} for line in lines))
-
-
-def standard_input() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise BertJaxError(
-                f"standard input row {number} is not UTF-8 (its byte {error.start + 1}); convert it"
-            ) from error
 
 
 def peeked(items: Iterator) -> tuple:

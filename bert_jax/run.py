@@ -10,7 +10,7 @@ import jax
 from bert_jax import api, sweep
 from bert_jax import calibration as calibrations
 from bert_jax import config as configs
-from bert_jax.data.labelled import Example
+from bert_jax.data.labelled import Example, Parts
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.outcomes import calibration_of, outcomes
@@ -20,7 +20,7 @@ from bert_jax.report.page import write
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.config import CheckpointConfig, MeshConfig, RunConfig
 from bert_jax.tasks.contract import Task
-from bert_jax.tasks.finetune import FinetuneConfig, Parts
+from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.loop import train

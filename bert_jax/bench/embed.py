@@ -27,10 +27,7 @@ def report(
     directory: str, against: Sequence[str], source: str | None, rounds: int = 5, count: int = SAMPLE
 ) -> str:
     model = opened(directory)
-    texts = [text for text in lines(source) if text.strip()] if source else sampled(model, count)
-    texts = [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:count]]
-    if not texts:
-        raise BertJaxError(f"{source} holds no text; name a file with one on each line")
+    texts = drawn(model, source, count)
     encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
     tokens = sum(len(encoding.ids) for encoding in encodings)
     short = min(texts, key=lambda text: abs(len(text) - 40))
@@ -130,6 +127,14 @@ def opened(directory: str):
     model = bert_jax.load(directory)
     model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
     return model
+
+
+def drawn(model, source: str | None, count: int) -> list[str]:
+    """So many lines of the file, or texts made up, in an order that is always the same."""
+    texts = [text for text in lines(source) if text.strip()] if source else sampled(model, count)
+    if not texts:
+        raise BertJaxError(f"{source} holds no text; name a file with one on each line")
+    return [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:count]]
 
 
 def sampled(model, count: int) -> list[str]:

@@ -12,9 +12,8 @@ import numpy as np
 
 import bert_jax
 from bert_jax import calibration
-from bert_jax.bench.embed import Runner, by_length, sampled, session_of
+from bert_jax.bench.embed import Runner, by_length, drawn, session_of
 from bert_jax.errors import BertJaxError
-from bert_jax.lines import lines
 from bert_jax.tasks.classify import logits_of
 from bert_jax.tasks.heads import need
 
@@ -27,10 +26,7 @@ def report(
     as_json: bool = False,
 ) -> str:  # fmt: skip
     model = opened(directory)
-    texts = [text for text in lines(source) if text.strip()] if source else sampled(model, count)
-    texts = [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:count]]
-    if not texts:
-        raise BertJaxError(f"{source} holds no text; name a file with one on each line")
+    texts = drawn(model, source, count)
     encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
     tokens = sum(len(encoding.ids) for encoding in encodings) / len(texts)
     runners = {name: Runner(CONTENDERS[name], directory) for name in ("bert-jax", *against)}

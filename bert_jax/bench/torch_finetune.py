@@ -78,7 +78,7 @@ class TorchFinetuning:
         optimizer = torch.optim.AdamW(
             groups, recipe.rate, (recipe.beta1, recipe.beta2), recipe.epsilon, fused=True
         )
-        steps, warmup = config.steps, max(round(recipe.warmup_share * config.steps), 1)
+        steps, warmup = config.steps, max(recipe.warmup_of(config.steps), 1)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(steps - warmup, 1))
         )

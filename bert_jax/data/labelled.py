@@ -77,6 +77,15 @@ class Columns:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The examples of a run, by what they are for; no document is in two of them."""
+
+    train: list[Example]
+    heldout: list[Example]
+    calibration: list[Example]
+
+
 def classification(
     spec: str, columns: Columns = Columns(), kind: str = "classes", most: int = 0, need_label: bool = True
 ) -> list[Example]:

@@ -61,15 +61,20 @@ def lines(name: str) -> Iterator[str]:
     """With their ends, which a quoted cell of a csv file may hold."""
     try:
         with open(name, "rb") as raw, opened(name, raw) as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise BertJaxError(
-                        f"{name} line {number} is not UTF-8 (its byte {error.start + 1}); convert the file"
-                    ) from error
+            yield from decoded(file, f"{name} line", "convert the file")
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise BertJaxError(f"{name} cannot be read ({first_line(error)}); fetch it again") from error
+
+
+def decoded(lines: Iterable[bytes], where: str, remedy: str) -> Iterator[str]:
+    """UTF-8, without the mark that may stand at its start."""
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise BertJaxError(
+                f"{where} {number} is not UTF-8 (its byte {error.start + 1}); {remedy}"
+            ) from error
 
 
 def separated_rows(

@@ -35,7 +35,7 @@ def of(config: Config, where: Slice) -> tuple[list[str], int | None]:
 
 
 def schedule(config: Config) -> str:
-    steps, warmup = config.steps - max(config.first_step, 0), config.optimizer.warmup
+    steps, warmup = config.steps - max(config.first_step, 0), config.optimizer.warmup_of(config.steps)
     if warmup >= steps:
         raise BertJaxError(
             f"{steps:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.warmup={steps // 10}"

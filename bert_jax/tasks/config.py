@@ -22,6 +22,10 @@ class OptimizerConfig:
     layer_decay: float = 1.0  # a layer's rate is that of the one above it times this
     frozen_layers: int = -1  # 0: the embeddings keep their values, N: and so do the first N layers
 
+    def warmup_of(self, steps: int) -> int:
+        """The steps of the warm-up of so many."""
+        return round(self.warmup_share * steps) or self.warmup
+
     def __post_init__(self):
         for name in ("rate", "warmup", "weight_decay", "clip"):
             if getattr(self, name) < 0:
@@ -47,7 +51,7 @@ class CheckpointConfig:
     every: int = 1000  # steps
     keep: int = 3  # of the newest
     keep_every: int = 0  # steps; these stay for good
-    best: str = ""  # a held-out metric such as mlm_loss; the best one's checkpoint stays
+    best: str = ""  # a held-out metric such as mlm_loss; the best one's checkpoint stays, the run's model
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.data.arrange import Manner, Piece, Target
 from bert_jax.data.epochs import Epochs
-from bert_jax.data.labelled import Columns, Example, split
+from bert_jax.data.labelled import Columns, Example, Parts, split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.models.cost import layer_flops
@@ -167,15 +167,6 @@ def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published
     return dataclasses.replace(layout, config=encoder, published=layout.published | published)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The examples of a run, by what they are for; no document is in two of them."""
-
-    train: list[Example]
-    heldout: list[Example]
-    calibration: list[Example]
-
-
 def parted(
     config: FinetuneConfig, read: Callable[[str, Columns, int], list[Example]], calibrates: bool = True
 ):
@@ -227,8 +218,8 @@ def in_epochs(
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
         multiple=128 if jax.default_backend() == "tpu" else 8,
         shares=jax.device_count() // mesh.tensor * mesh.accumulate, longest=config.data.max_length,
+        parts=parts,
     )  # fmt: skip
-    data.parts = parts
     lengths = sorted(set(data.arrangement.lengths))
     say(
         f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "

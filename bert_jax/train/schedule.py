@@ -18,7 +18,7 @@ def rate_at(config: OptimizerConfig, steps: int, step):
 def share_at(config: OptimizerConfig, steps: int, step):
     """Of the rate at its peak."""
     step = jnp.asarray(step, jnp.float32)
-    warmup = round(config.warmup_share * steps) or config.warmup
+    warmup = config.warmup_of(steps)
     tail = max(config.decay_share * steps, 1)
     after = jnp.clip(SCHEDULES[config.schedule](steps - step, max(steps - warmup, 1), tail), 0, 1)
     return jnp.minimum((step + 1) / max(warmup, 1), after)
