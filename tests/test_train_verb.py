@@ -1,7 +1,11 @@
 """`bert-jax train`: what a person gets wrong is told in one line, before anything is computed."""
 
+from itertools import islice
+
+import numpy as np
 import pytest
 
+import bert_jax
 import runs
 from bert_jax import config as configs
 from bert_jax.cli import main
@@ -37,7 +41,7 @@ def told(capsys, corpus, workdir, *flags) -> str:
         ("model.max_positions=16", "set --config.model.max_positions=24"),
         ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),
         ("first_step=5", "first_step=5 needs a model directory to go on from"),
-        ("steps=0", "steps must be more than 0, not 0"),
+        ("steps=-1", "steps must be more than 0, not -1"),
     ],
 )
 def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
@@ -67,6 +71,29 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     said = told(capsys, runs.small_corpus(other, seed=6), workdir)
     assert f"{workdir} was begun with other data: corpus 0 was" in said
     assert "put them back, or name another --workdir" in said
+
+
+def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
+    workdir = tmp_path / "run"
+    arguments = [*runs.command(corpus, workdir)[3:], "--config.steps=0"]
+    for _ in range(2):  # the second has nothing left to do
+        assert main(arguments) == 0
+        (line,) = runs.lines(workdir)
+        assert (line["step"], line["kind"]) == (0, "heldout")
+    assert 0.5 < line["mlm_loss"] / np.log(1000) < 1.5, "it has learnt nothing"
+    model = bert_jax.load(workdir / "model")
+    # Made again from the batches, with the model as anyone opens it.
+    spec, *flags = runs.command(corpus, workdir)[5:]
+    overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
+    _, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
+    hits = []
+    for batch in islice(data.heldout(data.length(0), 0, 1), config.log.evaluate_batches):
+        sentences = {name: batch[name] for name in ("tokens", "segments", "mask")}
+        logits = np.asarray(model.module.apply({"params": model.params}, sentences)["mlm"])
+        for row, place in np.argwhere(batch["target_weight"] > 0):
+            best = np.argsort(-logits[row, batch["target_positions"][row, place]])[:5]
+            hits.append(batch["targets"][row, place] in best)
+    assert line["mlm_top5_accuracy"] == pytest.approx(np.mean(hits))
 
 
 def test_recipes_of_the_config_file():

@@ -93,7 +93,8 @@ class RunConfig:
             raise BertJaxError(
                 f"first_step={self.first_step} needs a model directory to go on from: --config.init=DIR"
             )
-        if not max(self.first_step, 0) < self.steps:
+        # Of no steps is a run that measures what others begin with.
+        if not (max(self.first_step, 0) < self.steps or max(self.first_step, 0) == self.steps == 0):
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
         if self.patience and not self.checkpoints.best:
             raise BertJaxError(

@@ -91,6 +91,12 @@ class Pretraining(Task):
             scores["nsp_accuracy"] = accuracy(outputs["nsp"], batch["labels"], batch["weight"])
         return scores
 
+    def predictions(self, outputs: dict, batch: dict):
+        """How many entries stand before each target's; -1 where there is no target."""
+        logits, targets = outputs["mlm"], batch["targets"]
+        picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)
+        return jnp.where(batch["target_weight"] > 0, (logits > picked).sum(-1), -1)
+
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
 
@@ -119,5 +125,6 @@ class Corpora:
     def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
         return self.stream.heldout(length, host_index, host_count)
 
-    def metrics(self, predicted: list) -> dict[str, float]:
-        return {}
+    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
+        before = np.concatenate([rows[rows >= 0] for rows in predicted])
+        return {"mlm_top5_accuracy": float((before < 5).mean()) if len(before) else 0.0}

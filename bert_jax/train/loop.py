@@ -96,7 +96,8 @@ class Run:
             self.step, self.window = newest, Window(position["window"])
             self.history = position.get("history", [])  # of a run begun before there was one
             self.say(f"going on at step {newest:,}")
-        self.begun_at = self.step
+        # A run of no steps measures and keeps what it begins with.
+        self.begun_at = self.step if newest is not None or self.config.steps else -1
         quiet = jax.process_index() > 0
         self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
 
@@ -208,7 +209,7 @@ class Run:
         index, count = own_rows(self.mesh, self.data.batch)
         begun = time.perf_counter()
         total = Window()
-        batches = self.data.heldout(self.data.length(self.step - 1), index, count)
+        batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
         predicted = []
         for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
             if n == self.config.log.evaluate_batches > 0:
