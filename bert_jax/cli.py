@@ -346,10 +346,17 @@ def import_(parser: argparse.ArgumentParser) -> Run:
 @verb("measure, side by side with what others use", "bert-jax bench tokenizers --vocab DIR --text book.txt")
 def bench(parser: argparse.ArgumentParser) -> Run:
     choices = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
-    runs = {
-        name: declare(choices.add_parser(name, help=summary, description=summary, allow_abbrev=False))
-        for name, (declare, summary) in SUBJECTS.items()
-    }
+    runs = {}
+    for name, (declare, summary, example) in SUBJECTS.items():
+        subject = choices.add_parser(
+            name,
+            help=summary,
+            description=described(summary),
+            epilog=f"example: {example}",
+            allow_abbrev=False,
+        )
+        debug_flag(subject, default=argparse.SUPPRESS)  # before WHAT or after it
+        runs[name] = declare(subject)
     return lambda args: runs[args.bench](args)
 
 
@@ -357,12 +364,22 @@ def parser_of(name: str) -> tuple[Parser, Run]:
     declare, summary, example = VERBS[name]
     parser = Parser(
         prog=f"bert-jax {name}",
-        description=summary[0].upper() + summary[1:] + ".",
+        description=described(summary),
         epilog=f"example: {example}",
         allow_abbrev=False,
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    debug_flag(parser)
     return parser, declare(parser)
+
+
+def described(summary: str) -> str:
+    return summary[0].upper() + summary[1:] + "."
+
+
+def debug_flag(parser: argparse.ArgumentParser, default=False) -> None:
+    parser.add_argument(
+        "--debug", action="store_true", default=default, help="show the traceback of a failure"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

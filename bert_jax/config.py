@@ -10,6 +10,7 @@ dataclass that reads it. A key that no dataclass reads is an error that names th
 import ast
 import dataclasses
 import importlib.util
+import sysconfig
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,10 +35,15 @@ def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = 
 
 
 def read_file(spec: str) -> dict:
-    """What `get_config` of `FILE:NAME` returns, as plain nested dicts."""
+    """What `get_config` of `FILE:NAME` returns, as plain nested dicts; the file is here, or came with the package."""
     path, _, name = spec.partition(":")
     if not Path(path).is_file():
-        raise BertJaxError(f"no config file {path}; give FILE or FILE:NAME, as in configs/pretrain.py:base")
+        installed = Path(sysconfig.get_path("data"), "share", "bert-jax", path)
+        if not installed.is_file():
+            raise BertJaxError(
+                f"no config file {path}; give FILE or FILE:NAME, as in configs/pretrain.py:base"
+            )
+        path = str(installed)
     module_spec = importlib.util.spec_from_file_location("bert_jax_config", path)
     module = importlib.util.module_from_spec(module_spec)
     try:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from bert_jax import cli
+from bert_jax.bench.flags import SUBJECTS
 from bert_jax.errors import BertJaxError
 
 
@@ -28,6 +29,19 @@ def test_every_verbs_help_has_an_example_that_parses(verb, capsys):
     example = cli.VERBS[verb][2]
     if not set(example) & set('|>"*<'):
         parser.parse_args(example.split()[2:])
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_every_subject_of_bench_has_an_example_that_parses(subject, capsys):
+    parser, _ = cli.parser_of("bench")
+    with pytest.raises(SystemExit):
+        parser.parse_args([subject, "--help"])
+    example = SUBJECTS[subject][2]
+    assert " ".join(example.split()) in " ".join(capsys.readouterr().out.split())
+    assert example.startswith(f"bert-jax bench {subject} ")
+    assert not parser.parse_args(example.split()[2:]).debug
+    assert parser.parse_args([*example.split()[2:], "--debug"]).debug
+    assert parser.parse_args(["--debug", *example.split()[2:]]).debug
 
 
 def test_errors_are_one_line_that_names_the_nearest():

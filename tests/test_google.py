@@ -1,6 +1,7 @@
 """A checkpoint as google-research/bert writes it: TensorFlow 1 names, optimizer slots, gamma and beta."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,11 +51,10 @@ def values():
     return seeded_tensors(google_shapes(), seed=3)
 
 
-@pytest.fixture(scope="module")
-def directory(values, tmp_path_factory):
+def checkpoint(directory: Path, values: dict[str, np.ndarray]) -> Path:
     import tensorflow as tf
 
-    directory = wordpiece(tmp_path_factory.mktemp("google"))
+    wordpiece(directory)
     (directory / "bert_config.json").write_text(json.dumps(CONFIG))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variables = [tf.compat.v1.get_variable(name, initializer=value) for name, value in values.items()]
@@ -69,6 +69,11 @@ def directory(values, tmp_path_factory):
             session, str(directory / "bert_model.ckpt"), write_meta_graph=False
         )
     return directory
+
+
+@pytest.fixture(scope="module")
+def directory(values, tmp_path_factory):
+    return checkpoint(tmp_path_factory.mktemp("google"), values)
 
 
 @pytest.mark.filterwarnings("ignore:.*embedding rows have no token")

@@ -125,13 +125,42 @@ def inputs(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-# Name -> (its flags, what is measured), in the order of the journey.
+# Name -> (its flags, what is measured, an example), in the order of the journey.
 SUBJECTS = {
-    "tokenizers": (tokenizers, "ids and offsets against transformers'"),
-    "embed": (embed, "texts a second, against sentence-transformers and ONNX Runtime"),
-    "predict": (predict, "a classifier's latency and throughput, against transformers and ONNX Runtime"),
-    "prepare": (prepare, "text to corpus, against the bare tokenizer"),
-    "input": (inputs, "corpus to batches, and how many chips that would feed"),
-    "finetune": (finetune, "a fine-tuning's scores and seconds, against transformers'"),
-    "train": (train, "a pre-training step on synthetic batches, against torch's"),
+    "tokenizers": (
+        tokenizers,
+        "ids and offsets against transformers'",
+        "bert-jax bench tokenizers --vocab DIR --text book.txt",
+    ),
+    "embed": (
+        embed,
+        "texts a second, against sentence-transformers and ONNX Runtime",
+        "bert-jax bench embed --model DIR --against sentence-transformers onnxruntime --input lines.txt",
+    ),
+    "predict": (
+        predict,
+        "a classifier's latency and throughput, against transformers and ONNX Runtime",
+        "bert-jax bench predict --model DIR --against transformers onnxruntime --input lines.txt",
+    ),
+    "prepare": (
+        prepare,
+        "text to corpus, against the bare tokenizer",
+        "bert-jax bench prepare --input books/*.txt --tokenizer vocab --megabytes 12",
+    ),
+    "input": (
+        inputs,
+        "corpus to batches, and how many chips that would feed",
+        "bert-jax bench input --corpus corpus --lengths 128 512",
+    ),
+    "finetune": (
+        finetune,
+        "a fine-tuning's scores and seconds, against transformers'",
+        "bert-jax bench finetune --config configs/classify.py --config.init=DIR --config.data.train=train.csv "
+        "--against transformers",
+    ),
+    "train": (
+        train,
+        "a pre-training step on synthetic batches, against torch's",
+        "bert-jax bench train --size base --batch 8 --length 128 --against torch",
+    ),
 }

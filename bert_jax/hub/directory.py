@@ -50,6 +50,13 @@ class Layout:
     pooler: bool = True
     published: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
 
+    def __post_init__(self):
+        if self.config.block != self.family.block:  # whoever opened it would compute something else
+            raise BertJaxError(
+                f'models of the family "{self.family.model_type}" have blocks "{self.family.block}", '
+                f'not "{self.config.block}"'
+            )
+
     @property
     def module(self) -> Bert:
         return Bert(self.config, self.heads, len(self.labels), self.pooler)

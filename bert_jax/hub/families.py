@@ -22,6 +22,7 @@ class Family:
     prefix: str  # before the encoder's names wherever a head stands beside it
     head_names: str  # the attribute of a Head that holds its published names
     position_offset: int = 0  # rows of the position table before the first position
+    block: str = "post_norm"  # of models/blocks.py
 
 
 FAMILIES = {
@@ -67,6 +68,14 @@ UNSUPPORTED = {
 LARGEST = 2**31  # of any size in a config; beyond it the file is damaged or hostile
 
 
+def with_block(block: str) -> Family:
+    """The family that a new model of such blocks is published as."""
+    for family in FAMILIES.values():
+        if family.block == block:
+            return family
+    raise BertJaxError(f'no published family has blocks "{block}"; add one to FAMILIES in hub/families.py')
+
+
 def family_of(published: dict, where) -> Family:
     # The first published configs had no model_type; all of them were BERT's.
     model_type = published.get("model_type") or "bert"
@@ -106,6 +115,7 @@ def read_config(published: dict, family: Family, where, **computed) -> EncoderCo
     dropout = published.get("classifier_dropout")
     fields |= {
         "activation": ACTIVATIONS[activation],
+        "block": family.block,
         "head_dropout": fields["dropout"] if dropout is None else dropout,
     }
     try:

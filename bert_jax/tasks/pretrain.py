@@ -12,6 +12,7 @@ import numpy as np
 from bert_jax.data.config import DataConfig
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.directory import Layout
+from bert_jax.hub.families import with_block
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
@@ -71,7 +72,8 @@ class Pretraining(Task):
     def of(cls, config: Config) -> "Pretraining":
         paired = not config.data.packed
         heads = ("mlm", "nsp") if paired else ("mlm",)
-        return cls(Layout(config.model, heads=heads, pooler=paired), config.data)
+        family = with_block(config.model.block)
+        return cls(Layout(config.model, family, heads, pooler=paired), config.data)
 
     def features(self, rows: int, length: int) -> Features:
         return self.data.features(rows, length)
@@ -126,5 +128,5 @@ class Corpora:
         return self.stream.heldout(length, host_index, host_count)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        before = np.concatenate([rows[rows >= 0] for rows in predicted])
-        return {"mlm_top5_accuracy": float((before < 5).mean()) if len(before) else 0.0}
+        before = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [[]])
+        return {"mlm_top5_accuracy": float((before < 5).mean())} if len(before) else {}
