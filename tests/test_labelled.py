@@ -302,6 +302,21 @@ def test_answers_in_tables(tmp_path):
         assert [e.document for e in found] == [PASSAGE, PASSAGE]
 
 
+def test_answers_as_plain_texts_of_a_table(tmp_path):
+    rows = [f'Who?,"{PASSAGE}",Ann,', f'Who?,"{PASSAGE}",Ann,14', f'Why?,"{PASSAGE}",,']
+    for header, place in (("question,context,answer,answer_start", 14), ("question,context,answer,x", 0)):
+        found = answering(written(tmp_path, "a.csv", "\n".join([header, *rows]) + "\n"))
+        assert [e.label for e in found] == [((0, "Ann"),), ((place, "Ann"),), ()]
+    with pytest.raises(BertJaxError, match='row 2: answer "Eve" is not in its passage; correct one of them'):
+        answering(written(tmp_path, "a.csv", f'question,context,answer\nWho?,"{PASSAGE}",Eve\n'))
+    with pytest.raises(
+        BertJaxError, match="row 2: answer .* at character 13, but at 14; correct answer_start"
+    ):
+        answering(
+            written(tmp_path, "a.csv", f'question,context,answer,answer_start\nWho?,"{PASSAGE}",Ann,13\n')
+        )
+
+
 @pytest.mark.parametrize(
     ("questions", "complaint"),
     [
@@ -314,7 +329,8 @@ def test_answers_in_tables(tmp_path):
         ([question(is_impossible=True)], "has is_impossible true and 1 answers"),
         ([question(answers=[], is_impossible=False)], "has is_impossible false and 0 answers"),
         ([question(answers=None)], 'no label in column "answers"'),
-        ([question(answers="Ann")], "its answers are a text, not"),
+        ([question(answers=7)], "its answers are a number, not"),
+        ([question(answers="Bob")], 'answer "Bob" is not in its passage; correct one of them'),
         ([question(answers=[{"text": "Ann"}])], 'no column "answer_start"'),
         ([question(), question()], 'question 2 has the id "q" of .*question 1'),
         ([question(question=" ")], 'column "question" is empty'),

@@ -113,6 +113,20 @@ def words_in(where: str, value) -> tuple[str, ...]:
     return tuple(words)
 
 
+def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
+    """An answer that is a text alone, empty where there is none; its first place in the passage counts unless the
+    table gives a start."""
+    if not text.strip():
+        return []
+    if start is None or start == "":
+        start = passage.find(text)
+        if start < 0:
+            raise BertJaxError(f'{where}: answer "{text}" is not in its passage; correct one of them')
+    if isinstance(start, str) and start.strip().isdecimal():
+        start = int(start)
+    return [{"text": text, "answer_start": start}]
+
+
 def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
     """Of SQuAD's list of answers, or of the `datasets` library's lists of their texts and starts."""
     if isinstance(value, Mapping):

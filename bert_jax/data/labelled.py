@@ -18,6 +18,7 @@ from bert_jax.data.cells import (
     listed,
     name_in,
     number_in,
+    plain_answer,
     several_in,
     text_in,
     words_in,
@@ -34,6 +35,7 @@ TEXTS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "q
 LABELS = ("label", "labels", "score")
 WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels")
+ANSWERS = ("answers", "answer")
 
 Located = tuple[str, tables.Row]
 
@@ -281,7 +283,10 @@ def asked(
         question, passage = (text_in(where, row, column) for column in parts)
         if not (question.strip() and passage.strip()):
             raise blank(where, parts[0] if passage.strip() else parts[1])
-        answers = label_in(where, row, columns.label or "answers", need_label)
+        column = columns.label or next((name for name in ANSWERS if name in row), ANSWERS[0])
+        answers = label_in(where, row, column, need_label, may_be_blank=True)
+        if isinstance(answers, str):
+            answers = plain_answer(where, passage, answers, row.get("answer_start"))
         if answers is not None:
             answers = answers_in(where, passage, answers, row.get("is_impossible"))
         id = columns.id or ("id" if "id" in row else "")
