@@ -11,14 +11,18 @@ import ast
 import dataclasses
 import importlib.util
 import sysconfig
+import traceback
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bert_jax.errors import BertJaxError, nearest
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
@@ -45,6 +49,8 @@ def read_file(spec: str) -> dict:
             )
         path = str(installed)
     module_spec = importlib.util.spec_from_file_location("bert_jax_config", path)
+    if module_spec is None or module_spec.loader is None:
+        raise BertJaxError(f"{path} is no Python file; give FILE.py or FILE.py:NAME")
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
@@ -53,10 +59,8 @@ def read_file(spec: str) -> dict:
         raise
     except Exception as error:
         # The file is a person's own program: whatever it raises is told with its place, not as our traceback.
-        line = error.__traceback__
-        while line.tb_next:
-            line = line.tb_next
-        raise BertJaxError(f"{path}:{line.tb_lineno}: {type(error).__name__}: {error}") from error
+        *_, (_, line) = traceback.walk_tb(error.__traceback__)
+        raise BertJaxError(f"{path}:{line}: {type(error).__name__}: {error}") from error
     return config.to_dict() if hasattr(config, "to_dict") else dict(config)
 
 

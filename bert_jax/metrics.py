@@ -37,7 +37,7 @@ def classes(predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str
 def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str]) -> dict[str, float]:
     """Any number of labels each. `accuracy` is the share of examples whose labels are right to the last one."""
     check(predicted, truth)
-    said, true, right = Counter(), Counter(), Counter()
+    said, true, right = Counter[str](), Counter[str](), Counter[str]()
     for p, t in zip(map(set, predicted), map(set, truth), strict=True):
         said.update(p)
         true.update(t)
@@ -51,11 +51,11 @@ def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str
 
 def numbers(predicted: Sequence[float], truth: Sequence[float]) -> dict[str, float]:
     check(predicted, truth)
-    predicted, truth = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
+    p, t = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
     return {
-        "pearson": correlation(predicted, truth),
-        "spearman": correlation(ranks(predicted), ranks(truth)),
-        "mean_squared_error": float(np.mean((predicted - truth) ** 2)),
+        "pearson": correlation(p, t),
+        "spearman": correlation(ranks(p), ranks(t)),
+        "mean_squared_error": float(np.mean((p - t) ** 2)),
     }
 
 
@@ -79,13 +79,13 @@ def span_counts(
 ) -> dict[str, tuple[int, int, int]]:
     """Kind of span -> how many are right, predicted, true."""
     check(predicted, truth)
-    right, said, true = Counter(), Counter(), Counter()
-    for n, (p, t) in enumerate(zip(predicted, truth, strict=True)):
-        if len(p) != len(t):
+    right, said, true = Counter[str](), Counter[str](), Counter[str]()
+    for n, (found, wanted) in enumerate(zip(predicted, truth, strict=True)):
+        if len(found) != len(wanted):
             raise BertJaxError(
-                f"sequence {n} has {len(p)} tags predicted for {len(t)} words; give each word one"
+                f"sequence {n} has {len(found)} tags predicted for {len(wanted)} words; give each word one"
             )
-        p, t = set(spans_of(p)), set(spans_of(t))
+        p, t = set(spans_of(found)), set(spans_of(wanted))
         said.update(kind for kind, _, _ in p)
         true.update(kind for kind, _, _ in t)
         right.update(kind for kind, _, _ in p & t)

@@ -78,7 +78,7 @@ class DataConfig:
     def features(self, rows: int, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and type of every array of a batch, known before any is made."""
         targets = self.targets(length)
-        sizes = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
+        sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
         sizes |= dict.fromkeys(("target_positions", "targets", "target_weight"), (rows, targets))
         if self.packed:
             sizes |= {"packs": (rows, length), "cls_positions": (rows, self.packs)}

@@ -99,12 +99,13 @@ class Corpus:
     def _part(self, name: str) -> Part:
         if not self.manifest["counts"][name]["documents"]:
             raise BertJaxError(f"{self.name} has no {name} part; prepare it again with --heldout above 0")
-        arrays = [
+        tokens, sentences, documents = (
             np.asarray(np.load(self.directory / name / f"{array}.npy", mmap_mode="r")) for array in ARRAYS
-        ]
+        )
         hashes = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]
         identity = hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
-        return Part(*arrays, identity, _writable(self.directory / "plans", identity) / name)
+        plans = _writable(self.directory / "plans", identity) / name
+        return Part(tokens, sentences, documents, identity, plans)
 
     def _verify(self) -> None:
         """Sizes each time; hashes again only when a file changed since they were last found right."""

@@ -42,7 +42,7 @@ def repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
     sampled = (
         np.concatenate([rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, name)])
         if total
-        else []
+        else np.empty(0, np.uint64)
     )
     return total, (len(sampled) - len(np.unique(sampled))) * shares
 

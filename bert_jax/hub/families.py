@@ -5,6 +5,7 @@ A parameter of ours corresponds to one or more published tensors: `Part` names b
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def read_config(published: dict, family: Family, where, **computed) -> EncoderCo
                 f"{where}: {key} = {published[key]!r} is not supported"
                 + (f", only {allowed[0]!r}" if allowed else "")
             )
-    fields = {}
+    fields: dict[str, Any] = {}
     for key, (name, default) in FIELDS.items():
         value = published.get(key)
         fields[name] = default if value is None else value

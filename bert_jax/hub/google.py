@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def checkpoint_in(directory: Path) -> Path | None:
     """The prefix of the newest checkpoint; None where there is none."""
     found = [path.with_suffix("") for path in Path(directory).glob("*.ckpt*.index")]
     steps = {path: int(match[1]) if (match := re.search(r"-(\d+)$", path.name)) else 0 for path in found}
-    return max(sorted(found), key=steps.get, default=None)
+    return max(sorted(found), key=steps.__getitem__, default=None)
 
 
 def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
@@ -63,7 +64,7 @@ def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, C
     turned = {name: shapes[name][::-1] if name.endswith("/kernel") else shapes[name] for name in kept}
     return (
         {published(name): shape for name, shape in turned.items()},
-        {published(name): (lambda name=name: read(name)) for name in kept},
+        {published(name): partial(read, name) for name in kept},
     )
 
 

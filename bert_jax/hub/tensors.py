@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ class Tensors(Mapping[str, np.ndarray]):
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        return cls(shapes, {name: (lambda array=array: array) for name, array in arrays.items()})
+        return cls(shapes, {name: partial(arrays.__getitem__, name) for name in arrays})
 
     @classmethod
     def in_directory(cls, directory: Path) -> "Tensors":
@@ -90,7 +91,7 @@ def in_safetensors(path: Path) -> Tensors:
         raise BertJaxError(
             f"{path} is cut short or no safetensors file ({error}); copy it again from its source"
         ) from error
-    return Tensors(shapes, {name: (lambda name=name: file.get_tensor(name)) for name in shapes})
+    return Tensors(shapes, {name: partial(file.get_tensor, name) for name in shapes})
 
 
 def torch_tensors(path: Path) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.rust import ROBERTA_NAMES, RustTokenizer, names_in
+from bert_jax.text.rust import ROBERTA_NAMES, RustTokenizer
 from bert_jax.text.settings import Settings, read_json
 
 
@@ -21,8 +21,9 @@ class BytePair(RustTokenizer):
         rust = Tokenizer(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
         rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
         rust.decoder = decoders.ByteLevel()
-        ends = [(name, vocabulary[name]) for name in (names["sep"], names["cls"]) if name in vocabulary]
-        if len(ends) == 2:  # one that is missing is named where all are checked
+        sep, start = names["sep"], names["cls"]
+        if sep in vocabulary and start in vocabulary:  # one that is missing is named where all are checked
+            ends = (sep, vocabulary[sep]), (start, vocabulary[start])
             trim = settings.config.get("trim_offsets", True)
             rust.post_processor = processors.RobertaProcessing(*ends, trim, prefix_space)
         return cls(rust, names, settings)
@@ -30,17 +31,16 @@ class BytePair(RustTokenizer):
     @classmethod
     def from_vocab_json(cls, vocab, merges, settings: Settings | None = None) -> "BytePair":
         lines = Path(merges).read_text(encoding="utf-8").split("\n")
-        pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
-        for pair in pairs:
-            if len(pair) != 2:
-                said = " ".join(pair)[:60]
-                raise BertJaxError(f'{merges}: "{said}" is not a pair to merge; fetch the file again')
+        pairs = []
+        for line in lines:
+            if line and not line.startswith("#version"):
+                if line.count(" ") != 1:
+                    raise BertJaxError(
+                        f'{merges}: "{line[:60]}" is not a pair to merge; fetch the file again'
+                    )
+                first, second = line.split(" ")
+                pairs.append((first, second))
         return cls.from_merges(read_json(Path(vocab)), pairs, settings)
-
-    @classmethod
-    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "BytePair":
-        settings = settings or Settings()
-        return cls(rust, names_in(rust, settings), settings)
 
     def save(self, directory) -> None:
         super().save(directory)

@@ -54,5 +54,5 @@ def _from_json(path: Path, settings: Settings) -> Tokenizer:
     for model, kind in KINDS.items():
         if isinstance(rust.model, model):
             return kind.from_rust(rust, settings)
-    kind = type(rust.model).__name__
-    raise BertJaxError(f"{path}: holds a {kind} model, which no BERT-like model here reads")
+    name = type(rust.model).__name__
+    raise BertJaxError(f"{path}: holds a {name} model, which no BERT-like model here reads")

@@ -11,7 +11,7 @@ import io
 import json
 import lzma
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -196,11 +196,11 @@ def expanded(inputs: Sequence[str]) -> list[str]:
     return list(files)
 
 
-def opened(name: str, raw):
+def opened(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
     return OPENERS.get(Path(name).suffix, lambda raw: raw)(raw)
 
 
-def zstd(raw):
+def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:
     # Not zstandard's own reader: it takes a file that is cut off for one that ends there.
     import pyarrow
 
@@ -211,4 +211,9 @@ def first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": zstd}
+OPENERS: dict[str, Callable[[io.BufferedReader], io.BufferedIOBase]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+    ".zst": zstd,
+}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import tokenizers
 from tokenizers import models, processors
@@ -33,8 +34,8 @@ class RustTokenizer(Subwords):
         self.names = names
         self.settings = settings or Settings()
         self.settings.add_tokens(rust, names)
-        ids = {role: rust.token_to_id(name) for role, name in names.items()}
-        missing = [names[role] for role, known in ids.items() if known is None]
+        ids = {role: i for role, name in names.items() if (i := rust.token_to_id(name)) is not None}
+        missing = [name for role, name in names.items() if role not in ids]
         if missing:
             raise BertJaxError(
                 f"the vocabulary lacks the special token{'s' * (len(missing) > 1)} {', '.join(missing)}; "
@@ -45,6 +46,11 @@ class RustTokenizer(Subwords):
             rust.post_processor = bert_processor(names, ids)
         self.template = found_template(rust)
         self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
+
+    @classmethod
+    def from_rust(cls, rust: tokenizers.Tokenizer, settings: Settings | None = None) -> Self:
+        settings = settings or Settings()
+        return cls(rust, names_in(rust, settings), settings)
 
     @cached_property
     def fingerprint(self) -> str:

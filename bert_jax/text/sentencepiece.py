@@ -5,6 +5,7 @@ The pieces come out of the `.model` file; the Rust library cuts texts into them,
 """
 
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -14,7 +15,6 @@ from bert_jax.text.rust import (
     ROBERTA_NAMES,
     RustTokenizer,
     bert_processor,
-    names_in,
     roberta_processor,
 )
 from bert_jax.text.settings import Settings
@@ -50,18 +50,14 @@ class SentencePiece(RustTokenizer):
         rust.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
         return cls(rust, names, settings)
 
-    @classmethod
-    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "SentencePiece":
-        settings = settings or Settings()
-        return cls(rust, names_in(rust, settings), settings)
-
 
 def read_model(path: Path):
     """The file as `sentencepiece` describes it, refused where the Rust library would cut texts otherwise."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    proto = sentencepiece_model_pb2.ModelProto()
+    messages: Any = sentencepiece_model_pb2  # its classes are made when it is imported
+    proto = messages.ModelProto()
     try:
         proto.ParseFromString(path.read_bytes())
     except DecodeError as error:
@@ -89,7 +85,7 @@ def _albert(proto, settings: Settings):
     ]
     names = ALBERT_NAMES | settings.names
     rust = Tokenizer(models.Unigram(entries, unk_id=proto.trainer_spec.unk_id, byte_fallback=False))
-    steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not settings.config.get("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if settings.config.get("do_lower_case", True):

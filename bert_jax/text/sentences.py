@@ -1,6 +1,6 @@
 """Sentences of a document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sentencex import segment
 
@@ -13,7 +13,7 @@ def sentences(text: str, layout: Layout, language: str) -> list[str]:
     ['Dr. Who came.', 'Then he left.', 'A second line.']
     """
     if layout == "sentences":
-        pieces = text.split("\n")
+        pieces: Iterable[str] = text.split("\n")
     else:
         pieces = (sentence for paragraph in paragraphs(text) for sentence in segment(language, paragraph))
     return [piece for piece in map(str.strip, pieces) if piece]

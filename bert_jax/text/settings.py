@@ -33,8 +33,8 @@ class Settings:
         tokens = config | read_json(directory / "special_tokens_map.json")
         said = {role: tokens.get(f"{role}_token") for role in ROLES}
         special = {role: added_token(token) for role, token in said.items() if token}
-        added = read_json(directory / "added_tokens.json").items()
-        added = {i: AddedToken(name, normalized=True) for name, i in added}
+        listed = read_json(directory / "added_tokens.json")
+        added = {i: AddedToken(name, normalized=True) for name, i in listed.items()}
         added |= {int(i): added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
         return cls(config, special, added, str(directory))
 

@@ -36,7 +36,7 @@ class Template:
         """
         before, after = len(self.prefix), len(self.suffix)
         ids, offsets = [*self.prefix, *first[0]], [(0, 0)] * before + first[1]
-        spans = (range(before, len(ids)),)
+        spans: tuple[range, ...] = (range(before, len(ids)),)
         segments = [0] * len(ids)
         if second is not None:
             ids += self.middle
@@ -90,7 +90,7 @@ class Subwords(ABC):
         found = []
         for text, (first, second) in zip(texts, self._sides(texts), strict=True):
             pair = second is not None
-            ids, offsets = second if pair else first
+            ids, offsets = first if second is None else second
             room = self._room(max_length, pair) - (len(first[0]) if pair else 0)
             if room <= overlap:
                 before = f' after "{text[0][:40]}"' if pair else ""

@@ -41,7 +41,11 @@ class Encoding:
 class Tokenizer(Protocol):
     special: Special
     size: int  # highest id + 1, what an embedding table must at least hold
-    fingerprint: str  # changes when any text could get other ids
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when any text could get other ids."""
+        ...
 
     def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
         """Texts or pairs with their special tokens; of a pair, the longer side is cut first."""

@@ -107,7 +107,7 @@ def wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
     )
     rust.train_from_iterator(iter(lines), trainer)
     vocabulary = rust.get_vocab()
-    learned = [entry for entry in sorted(vocabulary, key=vocabulary.get) if entry not in before]
+    learned = [entry for entry in sorted(vocabulary, key=vocabulary.__getitem__) if entry not in before]
     tokenizer = WordPiece.from_vocabulary([*before, *learned], do_lower_case=not cased)
     tokenizer.save(output)
     return tokenizer

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bert_jax.text.rust import BERT_NAMES, RustTokenizer, bert_template, names_in
+from bert_jax.text.rust import BERT_NAMES, RustTokenizer, bert_template
 from bert_jax.text.settings import Settings
 
 # How tokenizer_config.json and the Rust normalizer call the same thing.
@@ -52,14 +53,14 @@ class WordPiece(RustTokenizer):
         return cls.from_vocabulary([line.rstrip() for line in lines], settings, **casing)
 
     @classmethod
-    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> "WordPiece":
+    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> Self:
         """From a tokenizer.json; casing in tokenizer_config.json goes before it, as in `transformers`."""
         settings = settings or Settings()
         if isinstance(rust.normalizer, normalizers.BertNormalizer):
             for key, attribute in CASING.items():
                 if settings.config.get(key) is not None:
                     setattr(rust.normalizer, attribute, settings.config[key])
-        return cls(rust, names_in(rust, settings), settings)
+        return super().from_rust(rust, settings)
 
     @property
     def lower_case(self) -> bool:
