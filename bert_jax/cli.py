@@ -11,6 +11,8 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from glob import glob
+from importlib.util import find_spec
 
 from bert_jax import __version__
 from bert_jax.bench.flags import SUBJECTS
@@ -382,6 +384,14 @@ def debug_flag(parser: argparse.ArgumentParser, default=False) -> None:
     )
 
 
+def hush() -> None:
+    """A user sees our lines, not those of TensorFlow, nor libtpu's about a TPU that is not there."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    devices = ("/dev/accel*", "/dev/vfio/*", "/dev/nvidia*", "/dev/kfd")
+    if sys.platform == "linux" and find_spec("libtpu") and not any(map(glob, devices)):
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
@@ -399,7 +409,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     parser, run = parser_of(argv[0])
     args = parser.parse_args(argv[1:])
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # a user sees our lines, not TensorFlow's
+    hush()
     try:
         with interruptible(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(

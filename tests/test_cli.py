@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import time
 
 import pytest
 
+import runs
 from bert_jax import cli
 from bert_jax.bench.flags import SUBJECTS
 from bert_jax.errors import BertJaxError
@@ -63,6 +65,20 @@ def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
     failed = run("info", str(tmp_path))
     assert failed.returncode == 1 and failed.stderr.count("\n") == 1 and "has no config.json" in failed.stderr
     assert "Traceback" in run("info", str(tmp_path), "--debug").stderr
+
+
+@pytest.mark.slow
+def test_nothing_is_said_but_our_own_lines(tmp_path):
+    """On a machine without accelerators, where this runs with libtpu too, and no variable hushes what is imported."""
+    corpus = runs.small_corpus(tmp_path)
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")}
+    command = runs.command(corpus, tmp_path / "run", steps=2, **{"log.every": 1})
+    ran = subprocess.run(
+        command, capture_output=True, text=True, env=environment | {"PYTHONPATH": str(runs.ROOT)}
+    )
+    assert ran.returncode == 0
+    ours = r"[\d,]+ parameters on |step \d |the model is in "
+    assert [line for line in (ran.stdout + ran.stderr).splitlines() if not re.match(ours, line)] == []
 
 
 def test_ctrl_c_is_quiet(monkeypatch, capsys):
