@@ -1,7 +1,10 @@
 """Configs: overrides, types, and keys that nothing reads."""
 
+import ast
+import dataclasses
 import subprocess
 import sys
+import typing
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -12,6 +15,8 @@ from bert_jax.config import load
 from bert_jax.data.config import DataConfig
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import SIZES, EncoderConfig
+from bert_jax.tasks import TASKS, module_of
+from runs import ROOT
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
 
@@ -105,3 +110,28 @@ def test_misspelt_override_on_the_command_line(capsys):
 def test_help_loads_no_tensorflow():
     code = "import sys, bert_jax.cli as c\nfor v in c.VERBS: c.parser_of(v)\nassert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_key_is_read_by_something(task):
+    """A key that a config takes and no line of the package looks at would do nothing, in silence."""
+    looked_at = set()
+    for path in (ROOT / "bert_jax").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        own = {
+            id(each) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"
+            for each in ast.walk(node)
+        }  # fmt: skip
+        looked_at |= {
+            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and id(node) not in own
+        }
+    assert {key.split(".")[-1] for key in keys(module_of(task).Config)} <= looked_at
+
+
+def keys(reader, prefix: str = "") -> set[str]:
+    hints = typing.get_type_hints(reader)
+    found = set()
+    for field in dataclasses.fields(reader):
+        kind, name = hints[field.name], prefix + field.name
+        found |= keys(kind, name + ".") if dataclasses.is_dataclass(kind) else {name}
+    return found
