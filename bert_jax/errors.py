@@ -8,7 +8,7 @@ class BertJaxError(Exception):
     """Something a person can put right. The command line prints its message alone; a traceback needs --debug."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[object]) -> str:
     """A hint for a misspelt name.
 
     >>> nearest("hiden_size", ["hidden_size", "layers"])
@@ -16,6 +16,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("zzz", ["heads", "layers"])
     'known: heads, layers'
     """
-    known = [str(k) for k in known]
-    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
-    return f'did you mean "{close[0]}"?' if close else "known: " + ", ".join(known)
+    names = [str(k) for k in known]
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    return f'did you mean "{close[0]}"?' if close else "known: " + ", ".join(names)

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Piece:
 
     encoding: Encoding
     example: int  # its place in the list of examples
-    targets: dict[str, np.ndarray]
+    targets: dict[str, Any]
 
     def __len__(self) -> int:
         return len(self.encoding.ids)

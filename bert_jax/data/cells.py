@@ -57,7 +57,7 @@ def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_bla
 class Classes:
     """Classes as text, whether they stand as text or as numbers, but not as both."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.first: dict[type, tuple[str, object]] = {}  # where each type was met, and what
 
     def __call__(self, where: str, value) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -28,7 +29,9 @@ from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text.readers import expanded
 from bert_jax.text.tokenizer import Text
 
-KINDS = ("classes", "labels", "number")  # what a classification gives: one class, several at once, a number
+# What a classification gives: one class, several at once, a number.
+Kind = Literal["classes", "labels", "number"]
+KINDS: tuple[str, ...] = get_args(Kind)
 # The columns that are found by themselves.
 TEXTS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
          ("text",), ("sentence",), ("review",), ("question",))  # fmt: skip
@@ -38,6 +41,10 @@ TAGS = ("tags", "ner_tags", "ner", "labels")
 ANSWERS = ("answers", "answer")
 
 Located = tuple[str, tables.Row]
+Answer = tuple[int, str]  # its first character in the passage, and its text
+# A class; several, or a tag a word; a number; all right answers, which are none where the passage has none. None where
+# the data has no label.
+Label = str | tuple[str, ...] | float | tuple[Answer, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,7 @@ class Example:
     text: (
         Text | tuple[str, ...]
     )  # to classify: a text or a pair; to tag: the words; to answer: (question, passage)
-    # None where the data has none. Classes: str; several: tuple[str, ...]; number: float; tags: one str a word;
-    # answers: ((start character, text), ...), empty where the passage has no answer.
-    label: object
+    label: Label
     where: str  # "train.csv row 12", for messages
     id: str = ""
     document: str = ""  # examples of one document never part over two splits
@@ -165,7 +170,8 @@ def classified(
 ) -> Iterator[Example]:
     if kind not in KINDS:
         raise BertJaxError(f'no kind "{kind}" of labels; {nearest(kind, KINDS)}')
-    class_of, texts = Classes(), ()
+    class_of = Classes()
+    texts: tuple[str, ...] = ()
     for where, row in rows:
         if not texts:
             texts, label_column = places(where, row, columns, need_label)
@@ -237,7 +243,9 @@ def conll(
     name: str, lines: Iterable[str], need_label: bool = True, documents: bool = False
 ) -> Iterator[Example]:
     """A word a line, its tag in the last column; blank lines part sentences, -DOCSTART- lines documents."""
-    words, tags, start, width, document = [], [], 0, 0, 1
+    words: list[str] = []
+    tags: list[str] = []
+    start, width, document = 0, 0, 1
     for number, line in enumerate(chain(lines, [""]), 1):
         line = line.strip(" \r\n")
         cells = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
@@ -322,6 +330,13 @@ def labels_of(example: Example) -> tuple[str, ...]:
         return (example.label,)
     if isinstance(example.label, tuple):
         return tuple(label for label in example.label if isinstance(label, str))
+    return ()
+
+
+def answers_of(example: Example) -> tuple[Answer, ...]:
+    """Of a question; a class, labels and tags have none."""
+    if isinstance(example.label, tuple):
+        return tuple(answer for answer in example.label if not isinstance(answer, str))
     return ()
 
 

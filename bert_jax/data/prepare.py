@@ -34,6 +34,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source
 from bert_jax.text.sentences import sentences
+from bert_jax.text.tokenizer import Tokenizer
 
 CHUNK = 2 << 20  # characters
 TOGETHER = 1 << 18  # characters tokenized in one call; the library holds hundreds of bytes for each meanwhile
@@ -160,7 +161,7 @@ def finished(path: Path) -> Future:
     return future
 
 
-def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer) -> Path:
+def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
     split = [sentences(document, recipe.layout, recipe.language) for document in documents]
     texts = [sentence for document in split for sentence in document]
     ids: list[np.ndarray] = []
@@ -170,16 +171,16 @@ def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer) -> P
         lengths.extend(map(len, found))
         ids.append(np.fromiter(chain.from_iterable(found), recipe.dtype, sum(map(len, found))))
     lines = [line.strip() for document in documents for line in document.split("\n")]
-    arrays = {
-        "tokens": np.concatenate([np.empty(0, recipe.dtype), *ids]),
-        "sentence_tokens": np.array(lengths, np.uint32),
-        "document_sentences": np.array([len(document) for document in split], np.uint32),
-        "documents": np.frombuffer(b"".join(map(text_hash, documents)), np.uint64).reshape(-1, 2),
-        "lines": np.frombuffer(b"".join(text_hash(line, 8) for line in lines if line), np.uint64),
-    }
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb") as file:
-        np.savez(file, **arrays)
+        np.savez(
+            file,
+            tokens=np.concatenate([np.empty(0, recipe.dtype), *ids]),
+            sentence_tokens=np.array(lengths, np.uint32),
+            document_sentences=np.array([len(document) for document in split], np.uint32),
+            documents=np.frombuffer(b"".join(map(text_hash, documents)), np.uint64).reshape(-1, 2),
+            lines=np.frombuffer(b"".join(text_hash(line, 8) for line in lines if line), np.uint64),
+        )
     os.replace(partial, path)
     return path
 
@@ -201,7 +202,8 @@ class Workers:
     """Processes that make chunks; they start when the first chunk has to be made, and end when we do."""
 
     def __init__(self, processes: int, recipe: Recipe):
-        self.processes, self.recipe, self.pool = processes, recipe, None
+        self.processes, self.recipe = processes, recipe
+        self.pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> "Workers":
         return self
@@ -222,6 +224,11 @@ class Workers:
                 "a worker process died, most likely for want of memory; the same command goes on where "
                 "this one stopped, --processes 1 needs the least"
             ) from error
+
+
+# Of a worker process, from its start on.
+_tokenizer: Tokenizer
+_recipe: Recipe
 
 
 def start_worker(recipe: Recipe) -> None:

@@ -91,12 +91,12 @@ class Stream:
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
     ) -> Iterator[Batch]:
         """`batch` of one step after the other, without end unless `stop` is given, made ahead in threads."""
-        while stop is None or start < stop:
+        stop = np.iinfo(np.int64).max if stop is None else stop
+        while start < stop:
             phase = self.phase(start)
-            last = phase is self.phases[-1]
-            end = stop if last else min(phase.stop, stop or phase.stop)
+            end = stop if phase is self.phases[-1] else min(phase.stop, stop)
             make = self._maker(phase.length, host_index, host_count)
-            steps = tf.data.Dataset.range(start, np.iinfo(np.int64).max if end is None else end)
+            steps = tf.data.Dataset.range(start, end)
             made = steps.map(make, num_parallel_calls=self.threads, deterministic=True).prefetch(2)
             yield from self._numpy(made)
             start = end
@@ -221,9 +221,7 @@ class Stream:
             here = np.flatnonzero((owner == c) & (plan == p))
             table[here] = self._plan(c, length, p).table[example[here]]
         occasion = turn if self.config.fresh_masks else plan
-        keys = key_of("mask", self.seed, length)
-        for part in (owner, occasion, example):
-            keys = bits(keys, part)
+        keys = bits(bits(bits(key_of("mask", self.seed, length), owner), occasion), example)
         return self._gather([corpus.train.tokens for corpus in self.corpora], owner, table, length), keys
 
     def _gather(self, tokens: list[np.ndarray], owner: np.ndarray, table: np.ndarray, length: int) -> Batch:

@@ -284,7 +284,7 @@ def with_head(layout: Layout, head: str, labels: tuple[str, ...]) -> Layout:
 def published_tensors(layout: Layout, params: Mapping) -> dict[str, np.ndarray]:
     """The parameters under their published names and shapes."""
     flat = flatten_dict(params, sep="/")
-    tensors = {}
+    tensors: dict[str, np.ndarray] = {}
     for part in layout.parts(prefixed=bool(layout.heads)):
         arrays = part.write(np.asarray(flat[part.ours], np.float32))
         tensors |= zip(part.published(layout.config.layers), map(np.ascontiguousarray, arrays), strict=True)

@@ -13,6 +13,7 @@ import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import ml_dtypes
 import numpy as np
@@ -140,7 +141,7 @@ def map_file(path: Path) -> np.ndarray:
 
 
 class Unpickler(pickle.Unpickler):
-    def __init__(self, file):
+    def __init__(self, file: IO[bytes]):
         super().__init__(file)
         self.storages: dict[str, Storage] = {}
 

@@ -68,7 +68,7 @@ def attend(
     if chosen.together:
         seeds = row_seeds(dropout_key if dropout else None, B, heads, rows)
         whole = PartitionSpec("fsdp", None, None, "tensor"), PartitionSpec("fsdp", "tensor")
-        run = partial(chosen.run, size=width // heads, window=window, dropout=dropout)
+        run: Callable = partial(chosen.run, size=width // heads, window=window, dropout=dropout)
         run = on_each_device(run, mesh, (whole[0], TOKENS, whole[1]), PartitionSpec("fsdp", None, "tensor"))
         return run(qkv.transpose(0, 2, 1, 3), segments_of(mask, packs), seeds)
     q, k, v = (qkv[:, :, part].reshape(B, L, heads, -1) for part in range(3))

@@ -83,7 +83,7 @@ def answer_span(config, labels, name=None):
 
 @dataclass(frozen=True)
 class Head:
-    build: type[nn.Module]
+    build: Callable[..., nn.Module]
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
     pooled: bool = False  # reads the pooled [CLS] state; otherwise every token's
     bert: dict[str, str] = field(default_factory=dict)  # our parameter -> its published name

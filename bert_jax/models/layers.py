@@ -10,7 +10,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import gelu, normalize
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,

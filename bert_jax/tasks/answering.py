@@ -15,7 +15,7 @@ from bert_jax import metrics
 from bert_jax.data import labelled
 from bert_jax.data.arrange import Piece, Target
 from bert_jax.data.epochs import Epochs
-from bert_jax.data.labelled import Example
+from bert_jax.data.labelled import Example, answers_of
 from bert_jax.losses import Loss, span_cross_entropy, weigh
 from bert_jax.tasks.answer import LONGEST, MAY_BE_MISSING, OVERLAP, best
 from bert_jax.tasks.finetune import (
@@ -56,23 +56,16 @@ def open(config: Config) -> tuple["Answering", Epochs, Config]:
         in_windows([example.text for example in examples], tokenizer, config.data, what)
         for examples, what in ((train, "training"), (heldout, "held-out"))
     ]
-    pieces = [
+    pieces, held = (
         [
-            Piece(window, i, span_in(example, window) | {"weight": 1.0})
+            Piece(window, i, {**span_in(example, window), "weight": 1.0})
             for i, (example, found) in enumerate(zip(examples, each, strict=True))
             for window in found
         ]
         for examples, each in zip((train, heldout), windows, strict=True)
-    ]
-    return in_epochs(
-        config,
-        task,
-        *pieces,
-        Judge(heldout, windows[1], may_be_missing),
-        measured_by(config),
-        tokenizer,
-        parts,
     )
+    judge = Judge(heldout, windows[1], may_be_missing)
+    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
 
 
 def measured_by(config: Config) -> str:
@@ -86,8 +79,8 @@ def inspect(config: Config, step: int, rows: int) -> str:
 
 def span_in(example: Example, window: Encoding) -> dict[str, int]:
     """The first and last token of the answer, or [CLS] for both where the window does not hold all of it."""
-    if example.label:
-        start, text = example.label[0]
+    if answers := answers_of(example):
+        start, text = answers[0]
         places = window.spans[1]
         covered = [
             p for p in places if window.offsets[p][0] < start + len(text) and window.offsets[p][1] > start
@@ -148,5 +141,5 @@ class Judge:
                     example.text[1], windows, [np.asarray(p) for p in parts], LONGEST, self.may_be_missing
                 )
                 found.append(answer.text if answer else "")
-                truth.append([text for _, text in example.label])
+                truth.append([text for _, text in answers_of(example)])
         return metrics.answers(found, truth)

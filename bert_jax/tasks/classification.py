@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,7 @@ from bert_jax import metrics
 from bert_jax.data import labelled
 from bert_jax.data.arrange import Piece, Target
 from bert_jax.data.epochs import Epochs
-from bert_jax.data.labelled import Example
+from bert_jax.data.labelled import Example, Kind, labels_of
 from bert_jax.errors import BertJaxError
 from bert_jax.losses import Loss, binary_cross_entropy, cross_entropy, squared_error, weigh
 from bert_jax.tasks.finetune import (
@@ -25,7 +25,6 @@ from bert_jax.tasks.finetune import (
 )
 from bert_jax.tasks.inspect import report
 
-Kind = Literal["classes", "labels", "number"]
 PROBLEMS = {
     "classes": "single_label_classification",
     "labels": "multi_label_classification",
@@ -65,14 +64,14 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
     task = Classification(
         layout, targets_of(config.kind, names), config.kind, config.label_smoothing, weights
     )
-    pieces = [
+    pieces, held = (
         pieces_of(
             examples, names, config.kind, in_windows([e.text for e in examples], tokenizer, config.data, what)
         )
         for examples, what in ((train, "training"), (heldout, "held-out"))
-    ]
-    judge = Judge(heldout, [piece.example for piece in pieces[1]], names, config.kind)
-    return in_epochs(config, task, *pieces, judge, measured_by(config), tokenizer, parts)
+    )
+    judge = Judge(heldout, [piece.example for piece in held], names, config.kind)
+    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
 
 
 def measured_by(config: Config) -> str:
@@ -98,10 +97,10 @@ def pieces_of(examples: Sequence[Example], names: Sequence[str], kind: Kind, win
     number = {name: i for i, name in enumerate(names)}
     pieces = []
     for i, (example, found) in enumerate(zip(examples, windows, strict=True)):
-        if kind == "labels":
-            label = np.isin(np.arange(len(names)), [number[name] for name in example.label])
-        else:
-            label = number[example.label] if kind == "classes" else example.label
+        label: Any = example.label
+        if kind != "number":
+            places = [number[name] for name in labels_of(example)]
+            label = np.isin(np.arange(len(names)), places) if kind == "labels" else places[0]
         targets = {"labels": label, "weight": 1 / len(found)}
         pieces += [Piece(window, i, targets) for window in found]
     return pieces
@@ -171,8 +170,8 @@ def judged(logits: np.ndarray, truth: Sequence, names: Sequence[str], kind: Kind
         return metrics.numbers(logits[:, 0].tolist(), truth)
     if kind == "labels":
         return metrics.several(
-            [{names[i] for i in np.flatnonzero(row > 0)} for row in logits],
+            [{names[i] for i in np.flatnonzero(row > 0).tolist()} for row in logits],
             [set(each) for each in truth],
             names,
         )
-    return metrics.classes([names[i] for i in logits.argmax(-1)], truth, names)
+    return metrics.classes([names[i] for i in logits.argmax(-1).tolist()], truth, names)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.calibration import all_right
+from bert_jax.data.labelled import Kind
 from bert_jax.errors import BertJaxError
 from bert_jax.streaming import Cutter, results
 from bert_jax.tasks.heads import head_program, need
@@ -75,7 +76,7 @@ def sure(model, precision: float) -> float:
     return model.calibration.sure(precision)
 
 
-def kind_of(model) -> str:
+def kind_of(model) -> Kind:
     """What a classifier gives: one of its "classes", several "labels" at once, or a "number"."""
     problem, outputs = model.layout.published.get("problem_type") or "", len(model.labels)
     if problem.startswith("multi_label"):

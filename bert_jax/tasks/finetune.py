@@ -4,13 +4,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self, TypeVar
 
 import jax
 import numpy as np
 
 from bert_jax.data.arrange import Manner, Piece, Target
-from bert_jax.data.epochs import Epochs
+from bert_jax.data.epochs import Epochs, Judge
 from bert_jax.data.labelled import Columns, Example, Parts, split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -114,7 +114,7 @@ class FinetuneConfig(RunConfig):
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
             super().__post_init__()
 
-    def resolved(self, examples: int, best: str) -> "FinetuneConfig":
+    def resolved(self, examples: int, best: str) -> Self:
         """With what is left to the data."""
         epoch = math.ceil(examples / self.data.batch)
         evaluate_every = self.log.evaluate_every or epoch
@@ -142,7 +142,9 @@ class Finetuning(Task):
         raise NotImplementedError
 
     def features(self, rows: int, length: int) -> Features:
-        found = {name: ((rows, length), np.dtype(np.int32)) for name in ("tokens", "segments", "mask")}
+        found: Features = {
+            name: ((rows, length), np.dtype(np.int32)) for name in ("tokens", "segments", "mask")
+        }
         for name, target in self.targets.items():
             shape = (rows, length) if target.each_token else (rows, *target.shape)
             found[name] = (shape, np.dtype(target.dtype))
@@ -150,6 +152,10 @@ class Finetuning(Task):
 
     def flops(self, rows: int, length: int) -> float:
         return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
+
+
+C = TypeVar("C", bound=FinetuneConfig)
+T = TypeVar("T", bound=Finetuning)
 
 
 def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published) -> hub.Layout:
@@ -169,7 +175,7 @@ def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published
 
 def parted(
     config: FinetuneConfig, read: Callable[[str, Columns, int], list[Example]], calibrates: bool = True
-):
+) -> Parts:
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data = config.data
     train = read(data.train, data.columns, data.most)
@@ -205,9 +211,9 @@ def in_windows(texts, tokenizer: Tokenizer, data: ExamplesConfig, what: str) -> 
 
 
 def in_epochs(
-    config: FinetuneConfig, task: Finetuning, train: Sequence[Piece], heldout: Sequence[Piece], judge, best: str,
+    config: C, task: T, train: Sequence[Piece], heldout: Sequence[Piece], judge: Judge, best: str,
     tokenizer: Tokenizer, parts: Parts,
-) -> tuple[Finetuning, Epochs, FinetuneConfig]:  # fmt: skip
+) -> tuple[T, Epochs, C]:  # fmt: skip
     """What `open` of a fine-tuning gives."""
     config = config.resolved(len(train), best)
     mesh = config.mesh

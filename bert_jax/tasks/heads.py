@@ -22,4 +22,8 @@ def need(model, head: str, what: str) -> None:
 def head_program(config: EncoderConfig, head: str, labels: int):
     """(params, batch) -> the head's logits."""
     module = Bert(config, (head,), labels, HEADS[head].pooled)
-    return jax.jit(lambda params, batch: module.apply({"params": params}, batch)[head])
+
+    def run(params, batch):
+        return module.apply({"params": params}, batch)[head]
+
+    return jax.jit(run)

@@ -128,5 +128,5 @@ class Corpora:
         return self.stream.heldout(length, host_index, host_count)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        before = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [[]])
+        before = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])
         return {"mlm_top5_accuracy": float((before < 5).mean())} if len(before) else {}

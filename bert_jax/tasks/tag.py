@@ -30,7 +30,7 @@ def tag(model, texts):
     cut = Cutter(model.tokenizer, model.config.max_positions, "windows")
     program = head_program(model.config, "tag", len(model.labels))
 
-    def of_chunk(chunk):
+    def of_chunk(chunk: list):
         windows = cut(chunk)
         logits = iter(model.run([window for found in windows for window in found], program))
         for text, found in zip(chunk, windows, strict=True):

@@ -11,7 +11,7 @@ from bert_jax import metrics
 from bert_jax.data import labelled
 from bert_jax.data.arrange import Piece, Target
 from bert_jax.data.epochs import Epochs
-from bert_jax.data.labelled import Example
+from bert_jax.data.labelled import Example, labels_of
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.tasks.finetune import (
     ExamplesConfig,
@@ -59,10 +59,9 @@ def open(config: Config) -> tuple["Tagging", Epochs, Config]:
         )
         for examples in (train, heldout)
     ]
-    pieces = [pieces_of(e, names, w) for e, w in zip((train, heldout), windows, strict=True)]
-    return in_epochs(
-        config, task, *pieces, Judge(heldout, windows[1], names), measured_by(config), tokenizer, parts
-    )
+    pieces, held = (pieces_of(e, names, w) for e, w in zip((train, heldout), windows, strict=True))
+    judge = Judge(heldout, windows[1], names)
+    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
 
 
 def measured_by(config: Config) -> str:
@@ -80,10 +79,11 @@ def pieces_of(
     number = {name: i for i, name in enumerate(names)}
     pieces = []
     for i, (example, found) in enumerate(zip(examples, windows, strict=True)):
+        tags = labels_of(example)
         for window in found:
             labels, weight = np.zeros((2, len(window.encoding.ids)))
             for position, word in window.words:
-                labels[position], weight[position] = number[example.label[word]], 1
+                labels[position], weight[position] = number[tags[word]], 1
             pieces.append(Piece(window.encoding, i, {"labels": labels, "weight": weight}))
     return pieces
 
@@ -94,7 +94,7 @@ class Tagging(Finetuning):
 
     def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
         labels, weight = piece.targets["labels"], piece.targets["weight"]
-        names = {place: self.layout.labels[int(labels[place])] for place in np.flatnonzero(weight)}
+        names = {place: self.layout.labels[int(labels[place])] for place in np.flatnonzero(weight).tolist()}
         return "", {place: name for place, name in names.items() if name != OUTSIDE}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
@@ -123,5 +123,5 @@ class Judge:
             parts = [next(each) for _ in windows]
             if all(part is not None for part in parts):
                 found.append(tags_of(len(example.text), windows, parts, self.names))
-                truth.append(example.label)
+                truth.append(labels_of(example))
         return metrics.spans(found, truth)
