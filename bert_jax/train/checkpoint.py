@@ -87,10 +87,15 @@ class Checkpoints:
     def restore(self, step: int, abstract: State) -> tuple[State, dict]:
         """The state in the shardings of `abstract`, which may differ from those it was saved in; and the position."""
         state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
-        return state, manifest.read(self._path(step))["position"]
+        return state, self.position(step)
 
     def position(self, step: int) -> dict:
-        return manifest.read(self._path(step))["position"]
+        content = manifest.read(self._path(step))
+        if content is None:
+            raise BertJaxError(
+                f"the checkpoint of step {step} cannot be used: its {manifest.NAME} is damaged"
+            )
+        return content["position"]
 
     def _newest_good(self) -> int | None:
         if self.directory.is_dir():
@@ -147,7 +152,7 @@ class Checkpoints:
                 values[step] = measured[self.config.best]
         if not values:
             return None
-        return (min if lower_is_better(self.config.best) else max)(values, key=values.get)
+        return (min if lower_is_better(self.config.best) else max)(values, key=values.__getitem__)
 
     def _directories(self) -> list[int]:
         if not self.directory.is_dir():

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -84,14 +85,15 @@ class Log:
 def event_writer(directory: Path, purge_step: int):
     """A writer of TensorBoard events, whose viewer forgets what a run before wrote from `purge_step` on."""
     # tensorboardX imports torch where it finds it: seconds and hundreds of megabytes that no event needs.
-    hidden = "torch" not in sys.modules
+    modules: dict[str, Any] = sys.modules  # None there keeps a module from being found
+    hidden = "torch" not in modules
     if hidden:
-        sys.modules["torch"] = None
+        modules["torch"] = None
     try:
         from tensorboardX import SummaryWriter
     finally:
         if hidden:
-            del sys.modules["torch"]
+            del modules["torch"]
     return SummaryWriter(str(directory), purge_step=purge_step)
 
 

@@ -62,8 +62,9 @@ class Run:
         self.task, self.data, self.config, self.mesh = task, data, config, mesh
         self.workdir, self.peak = workdir, peak
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
-        self.log: Log | None = None
-        self.state: State | None = None
+        self.log: Log  # it and the state are there once the run is resumed
+        self.state: State
+        self.resumed = False
         self.step = self.begun_at = 0
         self.window = Window()
         self.heldout: dict = {}
@@ -72,14 +73,14 @@ class Run:
         self.tracing = False
         self.waited = 0.0  # seconds for batches, since the last line
         self.mark = time.perf_counter()
-        self.take_step, self.evaluation = (
-            programs.of(task, config, mesh)
-            if programs
-            else (make_step(task, config, mesh), make_evaluation(task, config, mesh))
-        )
+        if programs:
+            self.take_step, self.evaluation = programs.of(task, config, mesh)
+        else:
+            self.take_step = make_step(task, config, mesh)
+            self.evaluation = make_evaluation(task, config, mesh)
 
     def say(self, text: str) -> None:
-        if self.log:
+        if self.resumed:
             self.log.say(text)
         elif jax.process_index() == 0:
             print(text, flush=True)
@@ -100,6 +101,7 @@ class Run:
         self.begun_at = self.step if newest is not None or self.config.steps else -1
         quiet = jax.process_index() > 0
         self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
+        self.resumed = True
 
     def description(self) -> str:
         """What runs where; the batch of a step, and what a device takes of it at once."""
@@ -279,5 +281,5 @@ class Run:
             self.say(f"stopped at step {self.step:,}; the same command goes on from there")
 
     def close(self) -> None:
-        if self.log:
+        if self.resumed:
             self.log.close()

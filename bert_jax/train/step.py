@@ -24,7 +24,7 @@ from bert_jax.train.sharding import ROWS
 from bert_jax.train.state import State, abstract_state, shardings_of
 
 
-def make_step(task: Task, config: RunConfig, mesh: Mesh) -> Callable[[State, dict], tuple[State, dict]]:
+def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
     """(state, batch) -> (state, metrics), compiled for the mesh; the state given is consumed."""
     step, shardings = uncompiled(task, config, mesh)
 
@@ -39,7 +39,7 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> Callable[[State, dic
 class Programs:
     """Steps and evaluations of several runs: those that differ by seed and rate alone share theirs."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.kept: list[tuple] = []
 
     def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
@@ -53,9 +53,9 @@ class Programs:
             mesh,
         )
         found = next((programs for same, *programs in self.kept if same == given), None)
+        everywhere = NamedSharding(mesh, P())
         if found is None:
             step, shardings = uncompiled(task, config, mesh)
-            everywhere = NamedSharding(mesh, P())
             compiled = jax.jit(
                 step, in_shardings=(*shardings, everywhere, everywhere), out_shardings=(shardings[0], everywhere),
                 donate_argnums=0,
@@ -63,10 +63,11 @@ class Programs:
             found = [compiled, make_evaluation(task, config, mesh)]
             self.kept.append((given, *found))
         compiled, evaluation = found
-        own = [
-            jax.make_array_from_callback((), NamedSharding(mesh, P()), lambda _, value=value: value)
-            for value in (np.int32(config.seed), np.float32(config.optimizer.rate))
-        ]
+
+        def placed(value):
+            return jax.make_array_from_callback((), everywhere, lambda _: value)
+
+        own = placed(np.int32(config.seed)), placed(np.float32(config.optimizer.rate))
         return lambda state, batch: compiled(state, batch, *own), evaluation
 
 

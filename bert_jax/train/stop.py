@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 class Stop:
     """While open, SIGTERM and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.signal: signal.Signals | None = None
         # Of several processes JAX itself catches the SIGTERM of one, and lets all agree on the step to stop at.
         self.caught = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()

@@ -104,7 +104,7 @@ def layout_of(said: dict) -> Layout:
 
 def flat(config, prefix: str = "") -> dict:
     """Nested dataclasses as one dict with dotted keys."""
-    values = {}
+    values: dict = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         name = prefix + field.name
@@ -114,7 +114,7 @@ def flat(config, prefix: str = "") -> dict:
 
 def defaults(config, prefix: str = "") -> dict:
     """Those of its keys that have one, likewise."""
-    values = {}
+    values: dict = {}
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), prefix + field.name
         if dataclasses.is_dataclass(value):
