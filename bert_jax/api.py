@@ -180,9 +180,11 @@ class Model:
 @functools.lru_cache(maxsize=16)
 def encoding_program(config: EncoderConfig):
     encoder = Encoder(config)
-    return jax.jit(
-        lambda params, batch: encoder.apply({"params": params["encoder"]}, batch).astype("float32")
-    )
+
+    def run(params, batch):
+        return encoder.apply({"params": params["encoder"]}, batch).astype("float32")
+
+    return jax.jit(run)
 
 
 @functools.lru_cache(maxsize=16)

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from bert_jax import metrics
 from bert_jax.api import Model
 from bert_jax.calibration import Calibration
 from bert_jax.data import labelled
-from bert_jax.data.labelled import Columns, Example
+from bert_jax.data.labelled import Columns, Example, Kind, answers_of, labels_of
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.answer import candidates
 from bert_jax.tasks.classify import kind_of, logits_of
@@ -33,7 +34,7 @@ class Outcomes:
     answers   found: (Answer, log odds of none against it)    truth: all right answers' texts, or ()
     """
 
-    kind: str
+    kind: Kind | Literal["tags", "answers"]
     labels: tuple[str, ...]
     examples: Sequence[Example]
     found: list
@@ -71,16 +72,15 @@ def of_texts(model: Model, examples: Sequence[Example], known: Sequence[str], lo
         warnings.simplefilter("ignore", UserWarning)  # of what is cut, of which all is said already
         found = logits_of(model, texts, long)
     if kind == "number":
-        truth = [example.label for example in examples]
-        return Outcomes(kind, (), examples, [float(one[0]) for one in found], truth, notes=notes)
+        numbers = [example.label for example in examples]
+        return Outcomes(kind, (), examples, [float(one[0]) for one in found], numbers, notes=notes)
     number = {label: model.labels.index(name) for label, name in names.items()}
-    if kind == "labels":
-        truth = [np.isin(np.arange(len(model.labels)), [number[x] for x in e.label]) for e in examples]
-    else:
-        truth = [number[example.label] for example in examples]
+    places = [[number[label] for label in labels_of(example)] for example in examples]
+    several = kind == "labels"
+    truth = [np.isin(np.arange(len(model.labels)), each) if several else each[0] for each in places]
     # Where the data has an order of its own, as GLUE, its second label is the one that f1 is about.
-    order = [names[label] for label in known if label in names]
-    order = order if sorted(order) == sorted(model.labels) else model.labels
+    theirs = [names[label] for label in known if label in names]
+    order = theirs if sorted(theirs) == sorted(model.labels) else model.labels
     return Outcomes(kind, model.labels, examples, found, truth, order, notes)
 
 
@@ -88,7 +88,7 @@ def of_tags(model: Model, examples: Sequence[Example], known: Sequence[str]) -> 
     names, notes = read_as(examples, model.labels, known)
     number = {label: model.labels.index(name) for label, name in names.items()}
     found = word_logits(model, [example.text for example in examples])
-    truth = [np.array([number[tag] for tag in example.label]) for example in examples]
+    truth = [np.array([number[tag] for tag in labels_of(example)]) for example in examples]
     return Outcomes("tags", model.labels, examples, found, truth, notes=notes)
 
 
@@ -99,9 +99,9 @@ def of_answers(model: Model, examples: Sequence[Example]) -> Outcomes:
         if without
         else "every question has an answer: the model must give one (SQuAD 1.1)"
     )
-    asked = zip(*(example.text for example in examples), strict=True)
-    found = candidates(model, *map(list, asked), bool(without))
-    truth = [tuple(text for _, text in example.label) for example in examples]
+    questions, passages = map(list, zip(*(example.text for example in examples), strict=True))
+    found = candidates(model, questions, passages, bool(without))
+    truth = [tuple(text for _, text in answers_of(example)) for example in examples]
     return Outcomes("answers", (), examples, found, truth, notes=[notes])
 
 
@@ -160,7 +160,10 @@ def calibration_of(given: Outcomes) -> Calibration:
             return fit.of_several(np.stack(given.found), np.stack(given.truth), given.labels)
         case "tags":
             return fit.of_tags(
-                given.found, given.truth, given.labels, lambda *one: spans_in(*one, given.labels)
+                given.found,
+                given.truth,
+                given.labels,
+                lambda likely, true: spans_in(likely, true, given.labels),
             )
         case "answers":
             exact, f1 = np.array([right_answer(answer.text, t) for (answer, _), t in answered(given)]).T

@@ -142,7 +142,7 @@ def settle(workdir: Path, runs: list[Run]) -> Run:
     sign = -1 if lower_is_better(sound[0].metric) else 1
     settings = list(dict.fromkeys(each.setting for each in runs))
     means = {s: np.mean([sign * x.value for x in sound if x.setting == s] or [-np.inf]) for s in settings}
-    best_setting = max(settings, key=means.get)
+    best_setting = max(settings, key=means.__getitem__)
     chosen = max((x for x in sound if x.setting == best_setting), key=lambda x: sign * x.value)
     text = in_lines(runs, settings, chosen)
     picture(workdir / "sweep.png", runs, settings)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -152,7 +153,7 @@ def sentence_transformers(directory: str) -> Callable:
         raise BertJaxError(
             "`sentence-transformers` is the rival here: pip install sentence-transformers"
         ) from error
-    theirs = SentenceTransformer(directory, device="cpu")
+    theirs: Any = SentenceTransformer(directory, device="cpu")
     theirs.max_seq_length = theirs[0].auto_model.config.max_position_embeddings
     return lambda texts: theirs.encode(texts, show_progress_bar=False)
 

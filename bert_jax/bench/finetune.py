@@ -23,7 +23,7 @@ from bert_jax.train.loop import train
 
 
 def report(spec: str, overrides: Sequence[str], seeds: int, against: str | None, as_json: bool) -> str:
-    runs: dict[str, list[dict]] = {"bert_jax": []} | ({against: []} if against else {})
+    runs: dict[str, list[dict]] = {name: [] for name in ("bert_jax", against) if name}
     for seed in range(seeds):
         module, config = load(spec, [*overrides, f"seed={seed}"])
         if not isinstance(config, FinetuneConfig):

@@ -10,7 +10,7 @@ from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod.chips import PEAKS
 
 SHARE = 0.5  # of the peak that a well-kept training step reaches
-KINDS = (
+KINDS: tuple[tuple[str, dict[str, str]], ...] = (
     ("next sentence, tokens", {}),
     ("next sentence, whole words", {"unit": "word"}),
     ("next sentence, spans", {"unit": "span"}),
@@ -21,7 +21,7 @@ KINDS = (
 def report(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
     lines = [f"{corpus}, batches of {batch}, {cores()} cores"]
     lines.append(f"{'':<28}" + "".join(f"{f'rows/s at {length}':>20}" for length in lengths))
-    first = []
+    first: list[float] = []
     for name, changes in KINDS:
         rates = [rate(corpus, length, batch, seconds, changes) for length in lengths]
         first = first or rates

@@ -12,15 +12,16 @@ from pathlib import Path
 from bert_jax.data.prepare import CHUNK, cores, prepare
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import Layout, Source
 from bert_jax.text.sentences import sentences
 
 TURNS = 3
 BATCH = 4096  # sentences that the bare tokenizer gets at once
 
 
-def report(inputs: list[str], tokenizer: str, megabytes: float, layout: str, column: str) -> str:
-    documents, size = [], 0
+def report(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout, column: str) -> str:
+    documents: list[str] = []
+    size = 0
     for document in Source(inputs, layout, column).documents():
         documents.append(document)
         size += len(document)

@@ -16,10 +16,13 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.sentencepiece import SentencePiece
 from bert_jax.text.subwords import clean
+from bert_jax.text.wordpiece import WordPiece
 
 RECIPE = "by Google's recipe"
 BATCH = 512  # texts compared at once
@@ -72,7 +75,7 @@ def report(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
 
 def compare(ours, theirs, texts: Sequence[str]) -> dict:
     """How many texts get other ids or offsets from `ours` than from `theirs`, a function to lists of both."""
-    found = {"tokens": 0, "ids": 0, "offsets": 0, "first": []}
+    found: dict[str, Any] = {"tokens": 0, "ids": 0, "offsets": 0, "first": []}
     for start in range(0, len(texts), BATCH):
         batch = texts[start : start + BATCH]
         encodings = ours.encode(batch)
@@ -115,13 +118,13 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
         raise BertJaxError(
             f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file"
         )
-    with tempfile.TemporaryDirectory() as scratch:
-        scratch = Path(scratch)
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
         if vocabulary.is_dir():
             yield vocabulary.name, open_tokenizer(vocabulary), transformers_on(vocabulary)
         elif vocabulary.suffix == ".txt":
             shutil.copy(vocabulary, scratch / "vocab.txt")
-            ours = open_tokenizer(scratch)
+            ours = WordPiece.from_vocab_txt(scratch / "vocab.txt")
             # Alone, transformers lower-cases for every vocabulary; ours asks the vocabulary.
             lower = {"do_lower_case": ours.lower_case, "tokenizer_class": "BertTokenizer"}
             (scratch / "tokenizer_config.json").write_text(json.dumps(lower))
@@ -180,7 +183,7 @@ def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
     bare, saved = scratch / "bare", scratch / "saved"
     bare.mkdir()
     shutil.copy(model, bare / "spiece.model")
-    ours = open_tokenizer(bare)
+    ours = SentencePiece.from_model(bare / "spiece.model")
     if ours.template.second:  # ALBERT's convention
         transformers.AlbertTokenizer.from_pretrained(bare).save_pretrained(saved)
         yield f"{model.name} as transformers saves it", open_tokenizer(saved), transformers_on(saved)

@@ -31,7 +31,7 @@ class TorchFinetuning:
         torch.manual_seed(config.seed)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        settings = {"num_labels": labels} if labels else {}
+        settings: dict[str, int | str] = {"num_labels": labels} if labels else {}
         settings |= {"problem_type": problem} if problem else {}
         self.model = getattr(transformers, AUTO[head]).from_pretrained(config.init, **settings).float()
 

@@ -1,6 +1,7 @@
 """The same pre-training step by `transformers` on torch, for comparison."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +31,12 @@ class TorchStep:
             import transformers
         except ImportError as error:
             raise BertJaxError(f"--against torch needs torch and transformers: {error}") from None
+        library: Any = transformers  # takes more, and gives other types, than it says
         self.torch = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         config = shape.config().model
-        self.model = transformers.BertForPreTraining(
-            transformers.BertConfig(
+        self.model = library.BertForPreTraining(
+            library.BertConfig(
                 vocab_size=config.vocab_size,
                 hidden_size=config.hidden_size,
                 num_hidden_layers=config.layers,

@@ -9,12 +9,13 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.config import DataConfig
+from bert_jax.data.config import DataConfig, Examples
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
@@ -51,7 +52,7 @@ class Shape:
             attention_dropout=self.attention_dropout,
             remat=self.remat,
         )
-        examples = "full_sentences" if self.packs > 1 else "next_sentence"
+        examples: Examples = "full_sentences" if self.packs > 1 else "next_sentence"
         data = DataConfig(
             batch=self.batch, lengths=(self.length,), shares=(1.0,), examples=examples, packs=self.packs
         )
@@ -139,7 +140,7 @@ def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
         shape.config().model, shape.batch, shape.length, ours.batch["targets"].shape[1]
     )
     rate = flops / median / jax.device_count()
-    found = {
+    found: dict[str, Any] = {
         "device": f"{jax.device_count()} x {device.device_kind}",
         "step": vars(shape),
         "compile_seconds": ours.compile_seconds,

@@ -14,7 +14,7 @@ CALLS = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "rema
 
 def count(jaxpr) -> tuple[float, dict[str, float]]:
     """Of all devices together, two operations a multiply-add; and what of it is in each Pallas kernel."""
-    kernels = defaultdict(float)
+    kernels: defaultdict[str, float] = defaultdict(float)
     return walk(jaxpr, 1, kernels), dict(kernels)
 
 

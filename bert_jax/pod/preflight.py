@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from bert_jax import config as configs
 from bert_jax.data.config import DataConfig
@@ -44,7 +45,12 @@ def preflight(
         {"share": share, **compiled(spec, overrides, where, length, vocabulary)}
         for length, share in phases_of(config.data)
     ]
-    found = {"topology": str(where), "chips": where.chips, "hosts": where.hosts, "batch": config.data.batch}
+    found: dict[str, Any] = {
+        "topology": str(where),
+        "chips": where.chips,
+        "hosts": where.hosts,
+        "batch": config.data.batch,
+    }
     found |= {"phases": [judged(phase, config, where) for phase in phases]}
     found |= total(found["phases"], config, where, price)
     if too_large := next((phase for phase in found["phases"] if phase["headroom"] < 0), None):

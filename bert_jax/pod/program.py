@@ -276,7 +276,7 @@ def bytes_of(arrays: list[Array]) -> float:
 
 def convolution(each: Instruction, inner: dict[str, Instruction]) -> float:
     """2 x outputs x the numbers that each of them sums over, of which those in the padding do not count."""
-    left, kernel, out = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", each.attributes).groups()
+    (left, kernel, out), *_ = re.findall(r"dim_labels=(\w+)_(\w+)->(\w+)", each.attributes)
     shapes = [inner[name].outputs[0].shape for name in each.operands[:2]] + [each.outputs[0].shape]
     sizes = [
         dict(zip(labels, shape, strict=True))

@@ -46,8 +46,8 @@ def roofline(program: Program, flops: float, kernel_flops: dict[str, float], whe
                 kernel_of[each.name] = name
     by_operation = links
     for each in program.operations:
-        name = kernel_of.get(each.name)
-        own_flops = kernel_flops[name] / own[name] if name else each.flops
+        kernel = kernel_of.get(each.name)
+        own_flops = kernel_flops[kernel] / own[kernel] if kernel else each.flops
         by_operation += max(own_flops / chip.flops, each.traffic / chip.memory_speed) * each.trips
     return Roofline(flops / chip.flops, program.traffic / chip.memory_speed, links, by_operation)
 

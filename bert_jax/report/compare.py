@@ -28,12 +28,19 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
             f"({', '.join(second.labels[:6]) or 'no labels'}); only models of the same labels are compared"
         )
     scores = [of_outcomes(given, model).metrics for (given, _), model in zip(pair, models, strict=True)]
-    apart = differences(*pair)
-    better, worse, other = changes(*pair)
+    apart = differences(pair[0], pair[1])
+    better, worse, other = changes(pair[0], pair[1])
     if as_json:
-        found = {"models": [str(a), str(b)], "data": data, "scores": scores}
-        found |= {"differences": {name: asdict(one) for name, one in apart.items()}}
-        return json.dumps(found | {"better": better, "worse": worse, "otherwise": other}, ensure_ascii=False)
+        whole = {
+            "models": [str(a), str(b)],
+            "data": data,
+            "scores": scores,
+            "differences": {name: asdict(one) for name, one in apart.items()},
+            "better": better,
+            "worse": worse,
+            "otherwise": other,
+        }
+        return json.dumps(whole, ensure_ascii=False)
     width = max(map(len, apart))
     lines = [f"A {a}, B {b}, on {len(examples):,} examples of {data}"]
     lines += [f"  {'':<{width}}{'A':>9}{'B':>9}{'B - A':>9}   95 % interval"]
@@ -63,7 +70,8 @@ def changes(a, b) -> tuple[list[int], list[int], list[int]]:
     right = np.array([[is_right(f, t) for f, t in zip(each, truth, strict=True)] for each in found])
     differ = np.array([x != y for x, y in zip(*found, strict=True)])
     sets = (~right[0] & right[1], right[0] & ~right[1], ~right[0] & ~right[1] & differ)
-    return tuple(np.flatnonzero(one).tolist() for one in sets)
+    better, worse, other = (np.flatnonzero(one).tolist() for one in sets)
+    return better, worse, other
 
 
 def is_right(found, truth) -> bool:

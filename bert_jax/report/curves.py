@@ -1,11 +1,15 @@
 """curves.png: how losses and scores went, in training and on what was held out."""
 
 from pathlib import Path
+from typing import Any
 
 from bert_jax.files import replacing
 from bert_jax.train.log import read
 
-STYLES = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange", "marker": "o", "ms": 3}}
+STYLES: dict[str, dict[str, Any]] = {
+    "train": {"color": "tab:blue"},
+    "heldout": {"color": "tab:orange", "marker": "o", "ms": 3},
+}
 
 
 def draw(metrics: Path, picture: Path) -> None:

@@ -117,16 +117,16 @@ def class_lines(directory: Path, given: Outcomes, model: Model) -> list[str]:
         pairs = [pair for a, b in zip(truth, found, strict=True) for pair in zip(a, b, strict=True)]
     elif given.kind == "answers":
         kinds = [
-            ["answer" if any(t) else "none", "answer" if f else "none"]
+            ("answer" if any(t) else "none", "answer" if f else "none")
             for t, f in zip(truth, found, strict=True)
         ]
         if not any(pair[0] == "none" for pair in kinds):
             return []
         counts, pairs = {}, kinds
     elif given.kind == "labels":
+        both = [a & b for a, b in zip(found, truth, strict=True)]
         counts = {
-            label: tuple(sum(label in x for x in each) for each in ([a & b for a, b in zip(found, truth, strict=True)],
-                                                                    found, truth))
+            label: (sum(label in x for x in both), sum(label in x for x in found), sum(label in x for x in truth))
             for label in given.labels
         }  # fmt: skip
         # What is right against itself, a label that is missing against those that are said instead, or none.

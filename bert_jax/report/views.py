@@ -97,12 +97,16 @@ def in_words(kind: str, example, truth, found) -> tuple[str, str, str]:
     text = example.text if isinstance(example.text, str) else " — ".join(example.text)
     match kind:
         case "labels":
-            return text, *(", ".join(sorted(x)) or "none" for x in (truth, found))
+            return text, in_order(truth), in_order(found)
         case "tags":
-            return " ".join(example.text), *(bracketed(example.text, x) for x in (truth, found))
+            return " ".join(example.text), bracketed(example.text, truth), bracketed(example.text, found)
         case "answers":
             return text, " / ".join(dict.fromkeys(truth)) or "none", found or "none"
     return text, truth, found
+
+
+def in_order(labels) -> str:
+    return ", ".join(sorted(labels)) or "none"
 
 
 def bracketed(words, tags) -> str:
