@@ -115,13 +115,21 @@ class Model:
         return self._tokenizer
 
     def hidden_states(self, texts: Sequence[Text]) -> list[np.ndarray]:
-        """For each text or pair, in order, the last hidden states [length, D], special tokens included."""
+        """For each text or pair, in order, the last hidden states [length, D], special tokens included.
+
+        >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
+        [(4, 8), (7, 8)]
+        """
         encodings = self.encode(texts)
         states = self.run(encodings, encoding_program(self.config))
         return [hidden[: len(encoding.ids)] for hidden, encoding in zip(states, encodings, strict=True)]
 
     def pooled(self, texts: Sequence[Text], pooling: str = "mean", normalize: bool = True) -> np.ndarray:
-        """One vector a text, [N, D]: the mean of its hidden states, the [CLS] state, or BERT's own pooler."""
+        """One vector a text, [N, D]: the mean of its hidden states, the [CLS] state, or BERT's own pooler.
+
+        >>> model.pooled(["the cat", "the mat"], pooling="cls").shape
+        (2, 8)
+        """
         if pooling not in POOLINGS:
             raise BertJaxError(f'no pooling "{pooling}"; {nearest(pooling, POOLINGS)}')
         if pooling == "pooler" and not self.layout.pooler:
@@ -140,7 +148,11 @@ class Model:
         calibrations.save(path, self.calibration)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
-        """Token ids, at most `config.max_positions` a text; what is cut is said in a warning."""
+        """Token ids, at most `config.max_positions` a text; what is cut is said in a warning.
+
+        >>> [model.tokenizer.tokens(encoding.ids) for encoding in model.encode(["the cats"])]
+        [['[CLS]', 'the', 'cat', '##s', '[SEP]']]
+        """
         if isinstance(texts, str):
             raise BertJaxError(f'a list of texts is needed, not one text: ["{texts[:20]}..."]')
         encodings = self.tokenizer.encode(texts, max_length=self.config.max_positions)

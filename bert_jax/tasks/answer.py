@@ -31,6 +31,9 @@ def answer(model, question, text, *, may_be_missing: bool | None = None, longest
     Lists of questions and of texts go side by side; one question goes with every text, and one text with every
     question. With `may_be_missing` (by default as config.json says, else not), None where [CLS], by which SQuAD 2
     marks a text without an answer, is likelier in every window.
+
+    >>> model.answer("the cat", "the cat sat on the mat").text
+    'sat on the'
     """
     if may_be_missing is None:
         may_be_missing = may_miss(model)

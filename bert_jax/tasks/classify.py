@@ -24,6 +24,9 @@ def classify(model, texts, *, scores: bool = False, long: str = "cut", precision
     A model of several labels at once gives the list of those above their thresholds (one half, if it was not
     calibrated); a model of one number gives it. Longer texts are cut, which is said, or with long="windows" read in
     windows whose logits are averaged. With a wanted `precision`, None where a calibrated model is not that sure.
+
+    >>> [found.label for found in model.classify(["the cat", ("the cat", "the mat")])]
+    ['good', 'good']
     """
     kind = kind_of(model)
     enough = None if precision is None else sure(model, precision)

@@ -21,6 +21,9 @@ def embed(
     Pooling, normalisation, greatest length and prompts are the directory's own where it is a sentence-transformers
     one, else the mean of the hidden states at length 1. `prompt` names one of its prompts. Longer texts are cut,
     which is said, or with long="windows" read in windows whose vectors are averaged by their number of tokens.
+
+    >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
+    ((8,), (2, 8))
     """
     embedder = model.embedder
     if embedder.unknown:

@@ -28,6 +28,10 @@ def fill_mask(model, texts, *, top: int = 5):
     """For a text with one [MASK] its `top` fillings, best first; for one with several, a list of those for each.
 
     A mask in a text longer than the model is read in the window where it stands most central.
+
+    >>> best, second = model.fill_mask("the [MASK] sat", top=2)
+    >>> best.score > second.score
+    True
     """
     need(model, "mlm", "fill_mask")
     if not 1 <= top <= model.config.vocab_size:

@@ -25,6 +25,9 @@ def tag(model, texts):
 
     A word has the label of its first token, as in training. Labels such as B-PER and I-PER join to spans; so do equal
     neighbours without that mark. Long texts are read in windows, each word in the one where it stands most central.
+
+    >>> [(span.label, span.text) for span in model.tag("the cat")]
+    [('CAT', 'the'), ('CAT', 'cat')]
     """
     need(model, "tag", "tag")
     cut = Cutter(model.tokenizer, model.config.max_positions, "windows")

@@ -9,8 +9,8 @@ from bert_jax.text.readers import Layout
 
 def sentences(text: str, layout: Layout, language: str) -> list[str]:
     """
-    >>> sentences("Dr. Who came. Then he left.\\nA second line.", "blank", "en")
-    ['Dr. Who came.', 'Then he left.', 'A second line.']
+    >>> sentences("It cost 3.50 in all. Then he left.\\nA second line.", "blank", "en")
+    ['It cost 3.50 in all.', 'Then he left.', 'A second line.']
     """
     if layout == "sentences":
         pieces: Iterable[str] = text.split("\n")

@@ -1,0 +1,56 @@
+"""What docstrings show is what happens."""
+
+import doctest
+import importlib.util
+import pkgutil
+import re
+
+import pytest
+
+import bert_jax
+from bert_jax import api
+from test_hub import write
+
+MODULES = [
+    name for _, name, _ in pkgutil.walk_packages(bert_jax.__path__, "bert_jax.") if "__main__" not in name
+]
+
+
+def examples() -> list[str]:
+    found = (importlib.util.find_spec(name).origin for name in MODULES)
+    return [
+        name
+        for name, path in zip(MODULES, found, strict=True)
+        if ">>> " in open(path, encoding="utf-8").read()
+    ]
+
+
+# Shown with a `model` whose parameters are drawn at random, of one head after the other.
+SHOWN_WITH = {
+    "bert_jax.api": (("mlm", "nsp"), ()),
+    "bert_jax.tasks.fill_mask": (("mlm", "nsp"), ()),
+    "bert_jax.tasks.embed": (("mlm", "nsp"), ()),
+    "bert_jax.tasks.classify": (("classify",), ("bad", "good")),
+    "bert_jax.tasks.tag": (("tag",), ("B-CAT", "O")),
+    "bert_jax.tasks.answer": (("answer",), ()),
+}
+
+
+@pytest.mark.parametrize("name", examples())
+def test_examples_of(name, tmp_path):
+    given = {}
+    if name in SHOWN_WITH:
+        heads, labels = SHOWN_WITH[name]
+        write(tmp_path, heads=heads, labels=labels)
+        given["model"] = api.load(tmp_path)
+    tried = doctest.testmod(importlib.import_module(name), extraglobs=given, optionflags=doctest.ELLIPSIS)
+    assert tried.attempted and not tried.failed
+
+
+def test_what_a_person_calls_shows_an_example():
+    """`load` and the answers of a model; load's is README.md's."""
+    names = [name for name, value in vars(api.Model).items() if callable(value) and name[0] != "_"]
+    without = {
+        name for name in names if not re.search(r">>> .*model\.", getattr(api.Model, name).__doc__ or "")
+    }
+    assert without <= {"save", "run", "tag_words"}
