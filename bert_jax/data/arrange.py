@@ -57,20 +57,23 @@ class Arrangement:
 
 def arrange(
     steps: Sequence[Sequence[int]], manner: Manner, batch: int, *, width: int, multiple: int, shares: int,
-    longest: int, rows: int = 0,
+    longest: int, rows: int = 0, like: Sequence[Sequence[int]] = (),
 ) -> Arrangement:  # fmt: skip
     """The arrangement of steps that are given as the sizes of their pieces, at most `batch` of them.
 
     Lengths are multiples of `multiple`, and rows of `shares`, if they are not given. `width` is the model's, by which
-    attention over a row weighs more or less than its tokens.
+    attention over a row weighs more or less than its tokens. Runs whose steps are drawn from the same pieces in
+    another order share their programs if `like` is the same.
     """
-    rows = rows or (cheapest_rows(steps, batch, width, multiple, shares) if manner == "packed" else batch)
+    like = like or steps
+    rows = rows or (cheapest_rows(like, batch, width, multiple, shares) if manner == "packed" else batch)
     packs = most_packs(rows, batch)
     placed = [in_rows(sizes, rows, packs) for sizes in steps]
     if manner == "padded":
         return Arrangement(rows, packs, placed, [longest] * len(steps))
     needed = rounded(steps, placed, multiple)
-    few = np.array(few_lengths(needed, width))
+    usual = few_lengths(rounded(like, [in_rows(sizes, rows, packs) for sizes in like], multiple), width)
+    few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
 
 

@@ -37,9 +37,13 @@ class Epochs:
         pieces are of. `arranging`: what `arrange` takes."""
         self.train, self.held, self.targets, self.judge = train, heldout, targets, judge
         self.tokenizer, self.each_token, self.parts = tokenizer, each_token, parts
-        self.chosen = shuffled(len(train), steps * examples, seed).reshape(steps, examples)
+        self.chosen, same = (
+            shuffled(len(train), steps * examples, seed).reshape(steps, examples) for seed in (seed, 0)
+        )
         sizes = np.array([len(piece) for piece in train])
-        self.arrangement = arrange(sizes[self.chosen].tolist(), manner, examples, **arranging)
+        self.arrangement = arrange(
+            sizes[self.chosen].tolist(), manner, examples, like=sizes[same].tolist(), **arranging
+        )
         self.batch = self.arrangement.rows
         # What is held out is computed in as many rows as a training step.
         each = range(0, len(heldout), examples)
