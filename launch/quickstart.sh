@@ -42,7 +42,7 @@ say bert-jax inspect "${config[@]}" --rows 1
 echo
 echo "What it begins with: a run of no steps measures it."
 say bert-jax train "${config[@]}" --config.steps=0 --workdir $work/untrained
-say bert-jax train "${config[@]}" --config.steps=1000 --workdir $work/pretrained
+say bert-jax train "${config[@]}" --config.steps=750 --workdir $work/pretrained
 
 sentences=("Return the [MASK] of the array." "Raise an [MASK] if the file does not exist."
   "The default [MASK] is None." "This function returns a [MASK] of strings.")
