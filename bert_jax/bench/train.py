@@ -19,6 +19,7 @@ from bert_jax.data.config import DataConfig, Examples
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
+from bert_jax.pod import program
 from bert_jax.pod.chips import peak_of
 from bert_jax.tasks.config import MeshConfig, OptimizerConfig
 from bert_jax.tasks.pretrain import Config, Pretraining
@@ -128,6 +129,14 @@ def matmul_ceiling(dtype: str) -> float:
     return 2 * n**3 / min(seconds(lambda: product(a).block_until_ready()) for _ in range(8))
 
 
+def memory_speed() -> float:
+    """Bytes a second of a plain pass over an array larger than any cache, the best of a few."""
+    a = jnp.ones(2**26, jnp.float32)
+    passed = jax.jit(lambda a: a + 1)
+    passed(a).block_until_ready()
+    return 2 * a.nbytes / min(seconds(lambda: passed(a).block_until_ready()) for _ in range(8))
+
+
 def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
     if against not in (None, "torch"):
         raise BertJaxError(f'nothing to compare with called "{against}"; only "torch"')
@@ -140,6 +149,9 @@ def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
         shape.config().model, shape.batch, shape.length, ours.batch["targets"].shape[1]
     )
     rate = flops / median / jax.device_count()
+    # As preflight predicts for a slice: the products, and what the compiled program moves, one after the other.
+    moved = program.read(ours.step.as_text() or "").traffic
+    bound = flops / jax.device_count() / ceiling + moved / memory_speed()
     found: dict[str, Any] = {
         "device": f"{jax.device_count()} x {device.device_kind}",
         "step": vars(shape),
@@ -153,6 +165,8 @@ def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
         "share_of_peak": rate / peak if peak else None,
         "share_of_matmul": rate / ceiling,
         "matmul_flops_per_second": ceiling,
+        "bytes_per_step": moved,
+        "predicted_seconds": bound,
     }
     if against:
         from bert_jax.bench.torch_step import VARIANTS, TorchStep
@@ -186,6 +200,9 @@ def text(found: dict, shape: Shape) -> str:
         f"rows       {found['sequences_per_second']:,.1f} sequences/s, {found['tokens_per_second']:,.0f} real tokens/s",
         f"FLOP/s     {found['flops_per_second'] / 1e9:,.0f} G a device: {of_peak}, {found['share_of_matmul']:.1%} "
         f"of a plain matrix product's {found['matmul_flops_per_second'] / 1e9:,.0f} G",
+        f"predicted  {found['predicted_seconds']:.4f} s, the products at that rate and then "
+        f"{found['bytes_per_step'] / 1e9:.2f} GB through memory; measured is "
+        f"{found['seconds'] / found['predicted_seconds']:.2f} times that",
     ]
     for name, other in found.get("against", {}).items():
         lines.append(
