@@ -34,10 +34,7 @@ mkdir -p $work
 [ -f $work/text/test.jsonl ] || { mkdir -p $work/text && say python launch/python_text.py $work/text; }
 [ -d $work/vocab ] || say bert-jax vocab --input $work/text/text.jsonl --output $work/vocab --size 8192
 [ -d $work/corpus ] || say bert-jax prepare --input $work/text/text.jsonl --tokenizer $work/vocab --output $work/corpus
-config=(--config configs/pretrain.py:tiny --config.data.corpora="$work/corpus" --config.data.lengths=128
-  --config.data.shares=1 --config.data.batch=32 --config.data.plans=1 --config.optimizer.rate=2e-3
-  --config.optimizer.warmup=100 --config.log.every=50 --config.log.evaluate_every=250
-  --config.log.evaluate_batches=20 --config.checkpoints.every=250)
+config=(--config configs/pretrain.py:tiny,laptop --config.data.corpora="$work/corpus")
 say bert-jax inspect "${config[@]}" --rows 1
 echo
 echo "What it begins with: a run of no steps measures it."

@@ -115,3 +115,10 @@ def test_recipes_of_the_config_file():
     assert pretrain.Pretraining.of(roberta).layout.heads == ("mlm",)
     assert (roberta.data.batch, roberta.optimizer.beta2) == (8192, 0.98)
     assert configs.load(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
+    laptop = configs.load(f"{spec}:tiny,laptop", [], pretrain.Config)
+    assert (laptop.steps, laptop.data.batch, laptop.data.lengths, laptop.optimizer.warmup) == (
+        2000,
+        32,
+        (128,),
+        100,
+    )
