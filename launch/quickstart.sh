@@ -34,7 +34,7 @@ mkdir -p $work
 [ -f $work/text/test.jsonl ] || { mkdir -p $work/text && say python launch/python_text.py $work/text; }
 [ -d $work/vocab ] || say bert-jax vocab --input $work/text/text.jsonl --output $work/vocab --size 8192
 [ -d $work/corpus ] || say bert-jax prepare --input $work/text/text.jsonl --tokenizer $work/vocab --output $work/corpus
-config=(--config configs/pretrain.py:tiny,laptop --config.data.corpora="$work/corpus")
+config=(--config "configs/pretrain.py:tiny,laptop" --config.data.corpora="$work/corpus")
 say bert-jax inspect "${config[@]}" --rows 1
 echo
 echo "What it begins with: a run of no steps measures it."
@@ -55,7 +55,8 @@ for begun in untrained pretrained; do
   say bert-jax train --config configs/classify.py --config.init=$work/$begun/model \
     --config.data.train=$work/text/train.jsonl --config.data.heldout=$work/text/test.jsonl \
     --config.data.calibration_share=0 --config.optimizer.rate=1e-3 --config.epochs=10 --config.seeds=3 \
-    --config.log.evaluate_every=1000 --workdir $work/labels-$begun
+    --config.log.evaluate_every=1000 --workdir $work/labels-$begun \
+    --config.report="$([ $begun = untrained ] && echo False || echo True)"
 done
 python launch/quickstart_result.py $work
 
