@@ -92,7 +92,7 @@ look() {
 state() {
   # By name too: after a restart of the host its number may be another's.
   if [ ! -f "$1/exit" ] && [ -s "$1/pid" ]; then
-    if ps -p "$(cat "$1/pid")" -o command= | grep -q bert-jax; then
+    if ps -ww -p "$(cat "$1/pid")" -o command= | grep -q bert-jax; then
       echo running
       return
     fi

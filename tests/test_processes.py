@@ -42,8 +42,9 @@ class Pod:
         verb = command(corpus, workdir, **SHORT)[3:]  # without `python -m bert_jax`
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         script = runs.ROOT / "launch" / "local_pod.sh"
+        # A narrow terminal cuts what `ps` says of a process, unless it is told not to.
         self.shell: subprocess.Popen = started(
-            [script, "2", *verb], cache, LOCAL_POD=str(self.folder), PATH=path
+            [script, "2", *verb], cache, LOCAL_POD=str(self.folder), PATH=path, COLUMNS="20"
         )
 
     def send(self, number: signal.Signals, index: int, step: int) -> None:
