@@ -21,7 +21,8 @@ from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_state
 from bert_jax.train.step import make_step
 
-TOO_MUCH = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
+# The compiler's two ways to say it: of all that the program holds, or of its temporaries alone.
+TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d.]+[KMGT] hbm|\) exceeds)")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -56,8 +57,8 @@ def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | No
         too_much = TOO_MUCH.search(str(error))
         if not too_much:
             raise
-        used, _ = (float(too_much[n]) * UNITS[too_much[n + 1]] for n in (1, 3))
-        found["memory"]["temporaries"] = used - sum(found["memory"].values())
+        used = float(too_much[2]) * UNITS[too_much[3]]
+        found["memory"]["temporaries"] = used - (0 if too_much[1] else sum(found["memory"].values()))
         return found
     memory = compiled.memory_analysis()
     found["memory"]["temporaries"] = memory.temp_size_in_bytes
