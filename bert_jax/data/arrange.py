@@ -72,7 +72,9 @@ def arrange(
     if manner == "padded":
         return Arrangement(rows, packs, placed, [longest] * len(steps))
     needed = rounded(steps, placed, multiple)
-    usual = few_lengths(rounded(like, [in_rows(sizes, rows, packs) for sizes in like], multiple), width)
+    same = like == steps
+    likely = needed if same else rounded(like, [in_rows(sizes, rows, packs) for sizes in like], multiple)
+    usual = few_lengths(likely, width)
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
 
