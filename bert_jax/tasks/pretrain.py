@@ -96,8 +96,7 @@ class Pretraining(Task):
     def predictions(self, outputs: dict, batch: dict):
         """How many entries stand before each target's; -1 where there is no target."""
         logits, targets = outputs["mlm"], batch["targets"]
-        picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)
-        return jnp.where(batch["target_weight"] > 0, (logits > picked).sum(-1), -1)
+        return jnp.where(batch["target_weight"] > 0, (logits > of_label(logits, targets)).sum(-1), -1)
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
@@ -105,8 +104,12 @@ class Pretraining(Task):
 
 def accuracy(logits, labels, weight) -> Loss:
     """The loss has found the highest logit already; to ask which one it is would take another look at all of them."""
-    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return weigh((picked >= logits.max(-1)).astype(jnp.float32), weight)
+    best = of_label(logits, labels)[..., 0] >= logits.max(-1)
+    return weigh(best.astype(jnp.float32), weight)
+
+
+def of_label(logits, labels):
+    return jnp.take_along_axis(logits, labels[..., None], axis=-1)
 
 
 class Corpora:
