@@ -84,6 +84,20 @@ def train(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+def pretrain(parser: argparse.ArgumentParser) -> Run:
+    config_flags(parser)
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="of the run; begun or gone on with")
+    parser.add_argument("--against", choices=("transformers",), help="who does the same")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+    def run(args):
+        from bert_jax.bench.pretrain import report
+
+        print(report(args.config, args.overrides, args.workdir, args.against, args.json))
+
+    return run
+
+
 def finetune(parser: argparse.ArgumentParser) -> Run:
     config_flags(parser)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each (default 3)")
@@ -151,6 +165,12 @@ SUBJECTS = {
         inputs,
         "corpus to batches, and how many chips that would feed",
         "bert-jax bench input --corpus corpus --lengths 128 512",
+    ),
+    "pretrain": (
+        pretrain,
+        "what a pre-training reaches, against transformers'",
+        "bert-jax bench pretrain --config configs/pretrain.py:mini,laptop --workdir runs/mini "
+        "--config.data.corpora=corpus --against transformers",
     ),
     "finetune": (
         finetune,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.bench.torch_recipe import torch_recipe
 from bert_jax.data.arrange import Piece
 from bert_jax.data.epochs import shuffled
 from bert_jax.errors import BertJaxError
@@ -69,21 +70,9 @@ class TorchFinetuning:
     def fit(self, pieces: Sequence[Piece]) -> float:
         """Trains, and gives the seconds it took."""
         torch, config, recipe = self.torch, self.config, self.config.optimizer
-        names = dict(self.model.named_parameters())
-        flat = {name for name in names if name.endswith("bias") or "LayerNorm" in name}
-        groups = [
-            {"params": [p for n, p in names.items() if n not in flat], "weight_decay": recipe.weight_decay},
-            {"params": [p for n, p in names.items() if n in flat], "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.AdamW(
-            groups, recipe.rate, (recipe.beta1, recipe.beta2), recipe.epsilon, fused=True
-        )
-        steps, warmup = config.steps, max(recipe.warmup_of(config.steps), 1)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(steps - warmup, 1))
-        )
+        optimizer, schedule = torch_recipe(torch, self.model, recipe, config.steps)
         batch = config.data.batch
-        chosen = shuffled(len(pieces), steps * batch, config.seed).reshape(steps, batch)
+        chosen = shuffled(len(pieces), config.steps * batch, config.seed).reshape(config.steps, batch)
         self.model.train()
         begun = time.perf_counter()
         for places in chosen:
