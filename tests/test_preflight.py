@@ -156,6 +156,15 @@ def test_what_a_compiled_text_says():
     assert found.traffic == 12 * loop.traffic + 2 * padded
 
 
+def test_a_sum_crosses_in_the_type_it_is_summed_in():
+    narrow = TEXT.replace(
+        "%z = f32[100,64]{1,0:T(8,128)} parameter", "%z = bf16[100,64]{1,0:T(8,128)(2,1)} parameter"
+    )
+    assert narrow != TEXT
+    (reduced,) = program.read(narrow).collectives
+    assert reduced.bytes == 100 * 64 * 4
+
+
 def test_products_in_the_padding_of_a_window_do_not_count():
     # As the TPU writes x[512, 256] @ w[256, 3, 12]: a convolution over the 3 whose window reaches over both ends.
     assert program.pairs(left=1, window=3, out=3, before=2, stride=1, spread=1, reach=1) == 3

@@ -236,9 +236,10 @@ class Reader:
         )
 
     def collective(self, each: Instruction, here: dict, trips: int) -> Collective:
-        values = [array for name in each.operands if name in here for array in here[name].outputs]
-        moved = float(sum(array.content for array in values))
         kind = each.kind.removesuffix("-start")
+        values = [array for name in each.operands if name in here for array in here[name].outputs]
+        # What crosses of a sum are parts of it, which have its type, wider perhaps than what is added up.
+        moved = float(sum(array.content for array in (each.outputs if kind == "all-reduce" else values)))
         return Collective(kind, moved, trips, members(each), each.kind.endswith("-start"))
 
 
