@@ -1,11 +1,20 @@
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 
 # Before JAX is imported: tests run on the CPU, also where libtpu is installed and there is no TPU.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# A program that one test compiled serves all others, also those in processes of their own.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    programs = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bert-jax-tests-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    atexit.register(shutil.rmtree, programs, ignore_errors=True)
 
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -44,12 +44,9 @@ def small_corpus(root: Path, seed: int = 5) -> Path:
     return root / "corpus"
 
 
-def environment(cache: Path) -> dict:
-    # The cache of compiled programs: a restart is what is tested here, not another compilation.
+def environment() -> dict:
     return os.environ | {
         "JAX_PLATFORMS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONPATH": str(ROOT),
     }
 
@@ -76,18 +73,18 @@ def command(corpus: Path, workdir: Path, *more: str, **changes) -> list[str]:
     ]
 
 
-def started(arguments: list[str], cache: Path, **changes) -> subprocess.Popen:
+def started(arguments: list[str], **changes) -> subprocess.Popen:
     return subprocess.Popen(
         arguments,
-        env=environment(cache) | changes,
+        env=environment() | changes,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def finished(arguments: list[str], cache: Path, code: int = 0, **changes) -> str:
-    process = started(arguments, cache, **changes)
+def finished(arguments: list[str], code: int = 0, **changes) -> str:
+    process = started(arguments, **changes)
     output = process.communicate(timeout=300)[0]
     assert process.returncode == code, output[-3000:]
     return output
@@ -122,10 +119,10 @@ def being_written(workdir: Path) -> bool:
     )
 
 
-def killed(arguments: list[str], workdir: Path, cache: Path, writing: bool, steps: int) -> bool:
+def killed(arguments: list[str], workdir: Path, writing: bool, steps: int) -> bool:
     """Starts, kills when so many more steps are done, and says whether a checkpoint was being written then."""
     target = last_step(workdir) + steps
-    process = started(arguments, cache)
+    process = started(arguments)
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         if last_step(workdir) >= target and (not writing or being_written(workdir)):

@@ -8,7 +8,6 @@ import time
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from bert_jax import api
 from bert_jax.errors import BertJaxError
@@ -23,22 +22,6 @@ from runs import leaves
 from tiny_training import Batches, tiny
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_once(tmp_path_factory):
-    """Runs in this module differ in what happens to them, not in their programs."""
-    settings = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-    }
-    before = {name: getattr(jax.config, name) for name in settings}
-    for values in (settings, before):
-        for name, value in values.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()  # JAX looks once whether there is one
-        if values is settings:
-            yield
 
 
 @pytest.fixture(scope="module")

@@ -30,21 +30,21 @@ def corpus(place):
 @pytest.fixture(scope="module")
 def whole(place, corpus):
     """By one process, uninterrupted."""
-    finished(command(corpus, place / "one", **SHORT), place / "cache")
+    finished(command(corpus, place / "one", **SHORT))
     return place / "one"
 
 
 class Pod:
     """launch/local_pod.sh with two processes, and what it leaves."""
 
-    def __init__(self, corpus: Path, workdir: Path, cache: Path):
+    def __init__(self, corpus: Path, workdir: Path):
         self.workdir, self.folder = workdir, workdir.with_name(f"{workdir.name}.pod")
         verb = command(corpus, workdir, **SHORT)[3:]  # without `python -m bert_jax`
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         script = runs.ROOT / "launch" / "local_pod.sh"
         # A narrow terminal cuts what `ps` says of a process, unless it is told not to.
         self.shell: subprocess.Popen = started(
-            [script, "2", *verb], cache, LOCAL_POD=str(self.folder), PATH=path, COLUMNS="20"
+            [script, "2", *verb], LOCAL_POD=str(self.folder), PATH=path, COLUMNS="20"
         )
 
     def send(self, number: signal.Signals, index: int, step: int) -> None:
@@ -70,7 +70,7 @@ class Pod:
 
 @pytest.fixture
 def pod(place, corpus):
-    found = Pod(corpus, place / "two", place / "cache")
+    found = Pod(corpus, place / "two")
     yield found
     runs.end(found.shell, found.folder)
 

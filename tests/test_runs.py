@@ -24,7 +24,7 @@ def corpus(place):
 
 @pytest.fixture(scope="module")
 def uninterrupted(place, corpus):
-    finished(command(corpus, place / "whole"), place / "cache")
+    finished(command(corpus, place / "whole"))
     return place / "whole"
 
 
@@ -35,8 +35,8 @@ def killed_and_finished(place, corpus, workdir, kills, seed):
     interrupted = 0
     for n in range(kills):
         steps = rng.randint(1, STEPS // (2 * kills))
-        interrupted += killed(arguments, workdir, place / "cache", writing=n % 2 == 0, steps=steps)
-    finished(arguments, place / "cache")
+        interrupted += killed(arguments, workdir, writing=n % 2 == 0, steps=steps)
+    finished(arguments)
     return interrupted
 
 
@@ -55,7 +55,7 @@ def test_twenty_kills_change_nothing(place, corpus, uninterrupted):
 
 def test_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
     workdir = place / "stopped"
-    process = started(command(corpus, workdir), place / "cache")
+    process = started(command(corpus, workdir))
     while last_step(workdir) < 13:
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
@@ -65,7 +65,7 @@ def test_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
     assert f"stopped at step {step}; the same command goes on from there" in output
     assert step < STEPS
     assert not (workdir / "model").exists()
-    assert f"going on at step {step}\n" in finished(command(corpus, workdir), place / "cache")
+    assert f"going on at step {step}\n" in finished(command(corpus, workdir))
     assert_same_end(uninterrupted, workdir)
 
 
