@@ -229,18 +229,21 @@ def classified(tmp_path_factory, model):
 
 
 @pytest.mark.slow
-def test_a_classifier_learns_and_transformers_gives_the_same_logits(classified):
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
+def test_a_classifier_learns(classified):
     root, lines = classified
     assert lines[0]["step"] == 20, "an evaluation an epoch"
     assert max(line["accuracy"] for line in lines) > 0.95
-    ours = load(root / "run" / "model")
-    assert ours.labels == ("bad", "good")
-    theirs = AutoModelForSequenceClassification.from_pretrained(root / "run" / "model").eval()
+    assert load(root / "run" / "model").labels == ("bad", "good")
+
+
+@pytest.mark.slow
+def test_transformers_gives_the_same_classes(classified):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    path = classified[0] / "run" / "model"
+    ours = load(path)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
     assert theirs.config.id2label == {0: "bad", 1: "good"}
-    tokenizer = AutoTokenizer.from_pretrained(root / "run" / "model")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     given = [text for text, _ in marked(8, 2)]
     with torch.no_grad():
         logits = theirs(**tokenizer(given, padding=True, return_tensors="pt")).logits.numpy()
@@ -315,11 +318,9 @@ def test_several_labels_and_numbers_are_learnt(tmp_path, model):
     assert [x.label for x in load(tmp_path / "several" / "model").classify("w3 w2 w40")] != []
 
 
-@pytest.mark.slow
-def test_a_tagger_learns_and_transformers_gives_the_same_logits(tmp_path, model):
-    import torch
-    from transformers import AutoModelForTokenClassification
-
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory, model):
+    root = tmp_path_factory.mktemp("tag")
     rng = random.Random(6)
     lines = []
     for text in texts(160, (4, 30)):
@@ -328,25 +329,34 @@ def test_a_tagger_learns_and_transformers_gives_the_same_logits(tmp_path, model)
             if rng.random() < 0.2:
                 lines += ["w5 B-PER", "w6 I-PER"]
         lines.append("")
-    (tmp_path / "train.conll").write_text("\n".join(lines))
-    found = finetune(
-        "tag", model, tmp_path / "run", **{"data.train": tmp_path / "train.conll", "data.overlap": 8}
-    )
+    (root / "train.conll").write_text("\n".join(lines))
+    found = finetune("tag", model, root / "run", **{"data.train": root / "train.conll", "data.overlap": 8})
+    return root / "run" / "model", found
+
+
+@pytest.mark.slow
+def test_a_tagger_learns(tagged):
+    path, found = tagged
+    ours = load(path)
     assert max(line["f1"] for line in found) > 0.95
-    ours = load(tmp_path / "run" / "model")
-    theirs = AutoModelForTokenClassification.from_pretrained(tmp_path / "run" / "model").eval()
-    (encoding,) = ours.encode(["w9 w5 w6 w7"])
-    with torch.no_grad():
-        logits = theirs(torch.tensor([encoding.ids])).logits[0].numpy()
-    np.testing.assert_allclose(outputs(ours, encoding)["tag"][0], logits, atol=1e-5)
     assert [span.label for span in ours.tag("w9 w5 w6 w7")] == ["PER"]
 
 
 @pytest.mark.slow
-def test_an_answer_finder_learns_and_transformers_gives_the_same_logits(tmp_path, model):
-    import torch
-    from transformers import AutoModelForQuestionAnswering
+def test_transformers_gives_the_same_tags(tagged):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    path, _ = tagged
+    ours = load(path)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
+    (encoding,) = ours.encode(["w9 w5 w6 w7"])
+    with torch.no_grad():
+        logits = theirs(torch.tensor([encoding.ids])).logits[0].numpy()
+    np.testing.assert_allclose(outputs(ours, encoding)["tag"][0], logits, atol=1e-5)
 
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory, model):
+    root = tmp_path_factory.mktemp("answer")
     rng = random.Random(7)
     articles = []
     for n, text in enumerate(texts(240, (4, 40))):
@@ -358,20 +368,33 @@ def test_an_answer_finder_learns_and_transformers_gives_the_same_logits(tmp_path
             asked["answers"] = [{"answer_start": len(" ".join(words[:at])) + bool(at), "text": "w11 w12"}]
         asked["is_impossible"] = not asked["answers"]
         articles.append({"title": str(n), "paragraphs": [{"context": " ".join(words), "qas": [asked]}]})
-    (tmp_path / "train.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
+    (root / "train.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
     found = finetune(
-        "answer", model, tmp_path / "run", epochs=10,
-        **{"data.train": tmp_path / "train.json", "data.overlap": 8, "data.rows": "packed"},
+        "answer", model, root / "run", epochs=10,
+        **{"data.train": root / "train.json", "data.overlap": 8, "data.rows": "packed"},
     )  # fmt: skip
+    return root / "run" / "model", found
+
+
+@pytest.mark.slow
+def test_an_answer_finder_learns(answered):
+    path, found = answered
+    ours = load(path)
     assert max(line["f1"] for line in found) > 0.9
-    ours = load(tmp_path / "run" / "model")
-    theirs = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "run" / "model").eval()
+    assert ours.answer("w10", "w50 w51 w11 w12 w52", may_be_missing=True).text == "w11 w12"
+
+
+@pytest.mark.slow
+def test_transformers_gives_the_same_answers(answered):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    path, _ = answered
+    ours = load(path)
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path).eval()
     (encoding,) = ours.encode([("w10", "w50 w51 w11 w12 w52")])
     with torch.no_grad():
         out = theirs(torch.tensor([encoding.ids]), token_type_ids=torch.tensor([encoding.segments]))
     logits = outputs(ours, encoding)["answer"][0]
     np.testing.assert_allclose(logits, np.stack([out.start_logits[0], out.end_logits[0]], -1), atol=1e-5)
-    assert ours.answer("w10", "w50 w51 w11 w12 w52", may_be_missing=True).text == "w11 w12"
 
 
 def test_the_answer_is_where_the_file_says_or_at_cls():
