@@ -106,7 +106,7 @@ class Stream:
         0."""
         table, owner, keys = self._heldout_rows(length)
         rows = self._rows_of(host_index, host_count)
-        masked = tf.function(self._masking(length))
+        masked = tf.function(self._masking(length), autograph=False)
         for first in range(0, len(table), self.config.batch):
             here = np.arange(first, first + self.config.batch)[rows]
             filled = here < len(table)
@@ -150,7 +150,8 @@ class Stream:
                     raise
                 return [batch[name] for name in gathered] + [keys]
 
-            @tf.function(input_signature=[tf.TensorSpec([], tf.int64)])
+            # As it stands: there is nothing for autograph to rewrite, which takes seconds and files in /tmp.
+            @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
             def make(step):
                 types = [tf.as_dtype(shapes[name][1]) for name in gathered]
                 *values, keys = tf.numpy_function(gather, [step], [*types, tf.uint64], stateful=False)
