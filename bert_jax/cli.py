@@ -11,12 +11,14 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from glob import glob
 from importlib.util import find_spec
 
 from bert_jax import __version__
 from bert_jax.bench.flags import SUBJECTS
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.files import programs_home
 from bert_jax.flags import Parser, Run, column_flags, config_flags, input_flags, long_flag
 from bert_jax.interrupts import interruptible
 
@@ -392,6 +394,18 @@ def hush() -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
+def keep_programs() -> None:
+    """A command finds again what the one before it compiled, which takes longer than most of what is asked."""
+    folder = programs_home()
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    with suppress(OSError):  # where nothing can be kept, nothing is
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+        os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**30)
+
+
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
@@ -410,6 +424,8 @@ def main(argv: list[str] | None = None) -> int:
     parser, run = parser_of(argv[0])
     args = parser.parse_args(argv[1:])
     hush()
+    if argv[0] not in ("bench", "preflight"):  # which are asked how long it takes, and for another machine
+        keep_programs()
     try:
         with interruptible(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(

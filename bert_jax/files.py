@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and the folder of those that can be made again."""
 
 import os
 import tempfile
@@ -24,3 +24,12 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+
+
+def programs_home() -> Path:
+    """Where the command keeps what XLA compiled, unless JAX is told otherwise."""
+    return cache_home() / "programs"

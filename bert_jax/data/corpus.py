@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
+from bert_jax.files import cache_home, replacing
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 1
@@ -159,10 +159,6 @@ def _writable(directory: Path, identity: str) -> Path:
     if os.access(directory if directory.exists() else directory.parent, os.W_OK):
         return directory
     return cache_home() / "plans" / identity
-
-
-def cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
 
 
 def _local(name: str) -> Path:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import jax
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import programs_home
 
 # A variable that says a process is one of several -> whether its value does.
 SIGNS = {
@@ -40,6 +41,9 @@ def joined(
     if coordinator and (count is None or index is None):
         raise BertJaxError("--coordinator needs --processes=N and --process=I, with I from 0 to N - 1")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # of the CPU alone
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(programs_home()):
+        # Each machine has its own; those who compile together must all compile, or none.
+        jax.config.update("jax_enable_compilation_cache", False)
     try:
         jax.distributed.initialize(coordinator, count, index)
     except (RuntimeError, ValueError) as error:
