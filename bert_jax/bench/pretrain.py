@@ -6,8 +6,6 @@ Ours is the run that `bert-jax train` does with the same flags, begun, resumed, 
 import json
 from collections.abc import Sequence
 
-from tqdm import tqdm
-
 from bert_jax.bench.torch_pretrain import SUMS, TorchPretraining
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks import load
@@ -29,9 +27,10 @@ def report(spec: str, overrides: Sequence[str], workdir: str, against: str | Non
         raise BertJaxError(f"the run in {workdir} was stopped; the same command goes on with it")
     found = {"bert_jax": [line for line in read(Workdir(workdir).metrics) if line["kind"] == "heldout"]}
     if theirs:
-        found[str(against)] = list(
-            tqdm(theirs.lines(), total=len(found["bert_jax"]), desc=against, disable=None)
-        )
+        found[str(against)] = []
+        for line in theirs.lines():
+            found[str(against)].append(line)
+            print(f"{against} step {line['step']:,} heldout: mlm_loss {line['mlm_loss']:.4g}", flush=True)
     if as_json:
         return json.dumps(found)
     lines = [f"{'step':>7}  {'':12}" + "".join(f"{name:>14}" for name in SUMS)]
