@@ -96,6 +96,10 @@ class Model:
         self.embedder = embedder or Embedder()
         self.calibration = calibration
 
+    def __repr__(self) -> str:
+        c, heads = self.config, ", ".join(self.layout.heads) or "none"
+        return f"<{self.layout.family.model_type}: {c.layers} layers of {c.hidden_size}, heads: {heads}>"
+
     @property
     def config(self) -> EncoderConfig:
         return self.layout.config

@@ -264,6 +264,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument(
         "--label", default="", metavar="COLUMN", help="of the labels, tags or answers, likewise"
     )
+    parser.add_argument("--separator", default=",", help='between several labels in one cell (default ",")')
     long_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     parser.add_argument("--report", metavar="DIR", help="write report.md and its pictures there")
@@ -271,7 +272,12 @@ def evaluate(parser: argparse.ArgumentParser) -> Run:
     def run(args):
         from bert_jax.data.labelled import Columns
 
-        given = args.data, Columns(text=args.text, pair=args.pair, label=args.label), args.long, args.json
+        given = (
+            args.data,
+            Columns(args.text, args.pair, args.label, separator=args.separator),
+            args.long,
+            args.json,
+        )
         if args.compare:
             from bert_jax.report.compare import compare
 

@@ -119,7 +119,16 @@ def _field_type(reader: type, name: str, where: str) -> type:
     hints = typing.get_type_hints(reader)
     names = [field.name for field in dataclasses.fields(reader) if field.init]
     if name not in names:
-        raise BertJaxError(f"nothing reads config key {where}{name}; {nearest(name, names)}")
+        # A key of a section may be meant, without the section.
+        sections = {each: hints[each] for each in names if dataclasses.is_dataclass(hints[each])}
+        nested = [
+            f"{each}.{field.name}"
+            for each, section in sections.items()
+            for field in dataclasses.fields(section)
+            if field.name == name
+        ]
+        hint = f'did you mean "{where}{nested[0]}"?' if nested else nearest(name, names)
+        raise BertJaxError(f"nothing reads config key {where}{name}; {hint}")
     return hints[name]
 
 

@@ -15,9 +15,12 @@ class Parser(argparse.ArgumentParser):
     Where a verb takes --config, `--config.KEY=VALUE` are flags too, gathered in `overrides`.
     """
 
+    argv: tuple[str, ...] | list[str] = ()
+
     def parse_args(self, argv):
         overrides = [flag for flag in argv if flag.startswith("--config.")]
-        args = super().parse_args([flag for flag in argv if flag not in overrides])
+        self.argv = [flag for flag in argv if flag not in overrides]
+        args = super().parse_args(self.argv)
         if hasattr(args, "overrides"):
             args.overrides = [flag.removeprefix("--config.") for flag in overrides]
         elif overrides:
@@ -25,12 +28,29 @@ class Parser(argparse.ArgumentParser):
         return args
 
     def error(self, message: str):
+        known = sorted(flags_of(self) - {"--help"})
+        wrong = ""
         if "unrecognized arguments: " in message:
-            wrong = message.split("unrecognized arguments: ")[1].split()[0]
-            known = [flag for action in self._actions for flag in action.option_strings if flag[:2] == "--"]
-            message = f"unknown argument {wrong}; {nearest(wrong.split('=')[0], known)}"
+            wrong = message.split("unrecognized arguments: ")[1].split()[0].split("=")[0]
+        elif "arguments are required" in message:  # what is misspelt is missing, too
+            flags = (word.split("=")[0] for word in self.argv if word.startswith("--"))
+            wrong = next((flag for flag in flags if not any(name.startswith(flag) for name in known)), "")
+        if wrong:
+            message = f"unknown argument {wrong}; {nearest(wrong, known)}"
+            if "--config" in known and "did you mean" not in message:
+                message += f"; a key of the config is set by --config.{wrong.lstrip('-')}=VALUE"
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(2)
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Also those of what the first word chooses among."""
+    found = set()
+    for action in parser._actions:
+        found |= {flag for flag in action.option_strings if flag.startswith("--")}
+        if isinstance(action, argparse._SubParsersAction):
+            found = found.union(*map(flags_of, action.choices.values()))
+    return found
 
 
 def config_flags(parser: argparse.ArgumentParser) -> None:

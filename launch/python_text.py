@@ -47,12 +47,14 @@ def main(directory: Path) -> None:
             seen.update(new)
             use = use_of(f"{library}/{name}")
             if use != "text":
-                of[use] += [found for found in new if len(found) >= TELLING]
+                begun = dict.fromkeys(found[:ENOUGH] for found in new if len(found) >= TELLING)
+                of[use] += [found for found in begun if found not in seen]
+                seen.update(begun)
             elif sum(map(len, new)) >= SHORTEST:
                 text.append({"module": f"{library}/{name}", "text": "\n\n".join(new)})
         for use, most in (("train", TRAIN), ("test", TEST)):
             chosen = sorted(of[use], key=drawn)[:most]
-            labelled[use] += [{"text": docstring[:ENOUGH], "label": library} for docstring in chosen]
+            labelled[use] += [{"text": docstring, "label": library} for docstring in chosen]
     for name, rows in {"text": text, **labelled}.items():
         with open(directory / f"{name}.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)

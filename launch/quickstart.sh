@@ -66,6 +66,6 @@ The pre-trained model is in $work/pretrained/model, its curves in $work/pretrain
 right and wrong in $work/labels-pretrained/report/report.md. Try next:
   source .venv/bin/activate
   bert-jax fill-mask --model $work/pretrained/model "Text with a [MASK] of your own."
-  bert-jax predict --model $work/labels-pretrained/model --input README.md | head -5
+  bert-jax predict --model $work/labels-pretrained/model --input $work/text/test.jsonl | head -5
   bert-jax embed --model "$published" --input README.md --output vectors.npy
 NEXT

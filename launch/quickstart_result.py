@@ -36,7 +36,8 @@ def main(work: Path) -> None:
     verdict = (
         "more than chance" if abs(gain) > noise else "within the noise: more labels, text or steps would tell"
     )
-    print(f"  pre-training brings {gain:+.1f} points, twice the standard error is {noise:.1f}: {verdict}")
+    of = "twice the standard error, of runs and texts, is"
+    print(f"  pre-training brings {gain:+.1f} points, {of} {noise:.1f}: {verdict}")
 
 
 def heldout(run: Path) -> dict:

@@ -71,7 +71,7 @@ def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
 def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path):
     """On a machine without accelerators, where this runs with libtpu too, and no variable hushes what is imported."""
     corpus = runs.small_corpus(tmp_path)
-    ours = re.compile(r"[\d,]+ parameters on |step \d |the model is in ")
+    ours = re.compile(r"[\d,]+ parameters on |compiling the step|step \d |the model is in ")
     said_by_tests = ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL", "JAX_COMPILATION_CACHE_DIR")
     environment = {k: v for k, v in os.environ.items() if k not in said_by_tests}
     environment |= {"PYTHONPATH": str(runs.ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -20,7 +20,8 @@ def evident(where: str, row: Mapping, names: Iterable[str], what: str) -> str:
     if found is None:
         raise BertJaxError(
             f"{where}: which column holds the {what}? {nearest('', [name[:40] for name in row])}; "
-            "name it, by its number where the file has no header"
+            "name it with --text, --pair or --label, in training with --config.data.columns.text, .pair or .label; "
+            "by its number (0, 1, ...) where the file has no header"
         )
     return found
 

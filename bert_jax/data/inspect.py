@@ -28,7 +28,11 @@ def report(config, step: int, rows: int, colour: bool | None = None) -> str:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     facts = stream.facts(step)
     shown = [example(stream, batch, row, facts[row], step, colour) for row in range(min(rows, len(facts)))]
-    return "\n\n".join([*shown, rates(stream, batch, stream.length(step))])
+    legend = "Asked for are x and its like: " + ", ".join(
+        f"{tint}x{PLAIN} {fate}" if colour else f"{signs.format(new='y', old='x')} {fate}"
+        for fate, (tint, signs) in STYLES.items()
+    )
+    return "\n\n".join([*shown, legend, rates(stream, batch, stream.length(step))])
 
 
 def example(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], step: int, colour: bool) -> str:

@@ -37,6 +37,7 @@ from bert_jax.text.sentences import sentences
 from bert_jax.text.tokenizer import Tokenizer
 
 CHUNK = 2 << 20  # characters
+FEW = 4  # sentences of a document, of which pairs have little to take
 TOGETHER = 1 << 18  # characters tokenized in one call; the library holds hundreds of bytes for each meanwhile
 
 
@@ -362,9 +363,16 @@ def summary(manifest: dict, output) -> str:
     ]
     odd = {
         "duplicate documents dropped": counts["duplicate_documents"],
-        f"of {counts['lines']:,} lines stood there before": counts["repeated_lines"],
+        f"of {counts['lines']:,} lines repeat an earlier one, and are kept": counts["repeated_lines"],
         "lines of broken UTF-8, replaced by \ufffd": source["broken_lines"],
         "empty files": source["empty_files"],
         "documents over 16 MB cut; are there blank lines between documents?": source["cut_documents"],
     }
-    return "\n".join(lines + [f"  {count:,} {what}" for what, count in odd.items() if count])
+    lines += [f"  {count:,} {what}" for what, count in odd.items() if count]
+    documents, sentences = (sum(counts[part][name] for part in PARTS) for name in ("documents", "sentences"))
+    if source["layout"] == "blank" and documents > 1 and sentences < FEW * documents:
+        lines.append(
+            f"  a document has {sentences / documents:.1f} sentences: if each is a paragraph of plain text, "
+            "--layout file makes one of each file"
+        )
+    return "\n".join(lines)

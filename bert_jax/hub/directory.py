@@ -123,7 +123,13 @@ def existing(directory) -> Path:
 def read_published(directory: Path) -> tuple[dict, Path]:
     path = next((directory / name for name in CONFIGS if (directory / name).is_file()), None)
     if path is None:
-        raise BertJaxError(f"{directory} has no config.json; it is no model directory")
+        inside = directory / "model"
+        where = (
+            f"the model of that run is {inside}"
+            if (inside / CONFIGS[0]).is_file()
+            else "it is no model directory"
+        )
+        raise BertJaxError(f"{directory} has no config.json; {where}")
     try:
         published = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

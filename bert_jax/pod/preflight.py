@@ -79,7 +79,9 @@ def compiled(spec: str, overrides: Sequence[str], where: Slice, length: int, voc
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["without a word"])[-1]
-        if "libtpu" in ran.stderr and "install" in ran.stderr.lower():
+        if "TPU support not installed" in ran.stderr or (
+            "libtpu" in ran.stderr and "install" in ran.stderr.lower()
+        ):
             last = "the TPU compiler is not installed; pip install 'bert-jax[preflight]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
     found = json.loads(ran.stdout.splitlines()[-1])

@@ -1,5 +1,6 @@
 """Fine-tuning on whole texts or pairs of them: one class, several labels at once, or a number."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from bert_jax.tasks.finetune import (
     in_epochs,
     in_windows,
     parted,
+    say,
     tokenizer_of,
 )
 from bert_jax.tasks.inspect import report
@@ -57,6 +59,13 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
     known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
     names = labelled.label_names(train, config.kind, known)
     labelled.check(train, names, config.kind)
+    if config.kind == "labels" and (
+        joined := next((name for name in names if re.search(r"[;|,]", name)), None)
+    ):
+        say(
+            f'the label "{joined}" may be several; what stands between them is told by '
+            f"--config.data.columns.separator, now {config.data.columns.separator!r}"
+        )
     labelled.check([*heldout, *parts.calibration], names, config.kind)
     tokenizer = tokenizer_of(config)
     layout = headed(config, "classify", names or ("LABEL_0",), problem_type=PROBLEMS[config.kind])

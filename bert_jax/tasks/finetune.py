@@ -189,7 +189,8 @@ def parted(
     if round(documents * data.calibration_share) * len(train) < FEWEST * documents:
         say(
             f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, of which "
-            f"{FEWEST} are wanted; without it scores are as the logits say. data.calibration_share may be more"
+            f"{FEWEST} are wanted; without it scores are as the logits say. "
+            f"--config.data.calibration_share={math.ceil(100 * FEWEST / len(train)) / 100:g} would keep them"
         )
         return Parts(train, heldout, [])
     train, calibration = split(train, data.calibration_share)
@@ -229,7 +230,7 @@ def in_epochs(
     lengths = sorted(set(data.arrangement.lengths))
     say(
         f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "
-        f"calibration; steps of {config.data.batch} in "
+        f"calibration; {config.data.batch} examples a step, in "
         f"{data.batch} rows of {', '.join(map(str, lengths))} tokens, {data.padding():.1%} of them padding"
     )
     return task, data, config

@@ -73,6 +73,7 @@ class Run:
         self.tracing = False
         self.waited = 0.0  # seconds for batches, since the last line
         self.mark = time.perf_counter()
+        self.shared = programs is not None
         if programs:
             self.take_step, self.evaluation = programs.of(task, config, mesh)
         else:
@@ -119,6 +120,8 @@ class Run:
         config = self.config
         rows = self.data.batch
         batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
+        if self.step < config.steps and not self.shared:
+            self.say(f"compiling the step; then a line every {config.log.every:,} steps")
         with closing(placed(batches, self.mesh, rows)) as feed:
             while True:
                 new = self.step > self.begun_at
@@ -170,7 +173,7 @@ class Run:
                 )
         else:
             self.window.add(measured)
-        if step % self.config.log.every == 0:
+        if step % self.config.log.every == 0 or step == self.config.steps:
             self.write_line(measured, step)
 
     def write_line(self, measured: dict, step: int) -> None:

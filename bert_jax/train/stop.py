@@ -1,5 +1,6 @@
 """How a run is told to stop: a signal to one process, agreed upon by all."""
 
+import os
 import signal
 
 import jax
@@ -25,6 +26,9 @@ class Stop:
     def _receive(self, number, frame):
         if self.signal == number == signal.SIGINT:
             raise KeyboardInterrupt
+        if number == signal.SIGINT:
+            # At once, as the step may take a minute; print() may be what the signal came into.
+            os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
         self.signal = signal.Signals(number)
 
     def asked(self, step: int) -> bool:
