@@ -29,7 +29,7 @@ PACKAGES = (
 )  # beside Python's own library: well described, and enough
 SHORTEST = 200  # characters of a module worth a document
 TELLING, ENOUGH = 60, 200  # characters of a docstring that are worth a label, and of it those that are shown
-TRAIN, TEST = 50, 100  # labelled docstrings of each library
+TRAIN, TEST = 50, 300  # labelled docstrings of each library
 
 
 def main(directory: Path) -> None:

@@ -50,11 +50,11 @@ echo "After:"
 bert-jax fill-mask --model $work/pretrained/model --top 3 "${sentences[@]}"
 
 echo
-echo "Which library is a docstring from? 50 labels of each to learn from, three times with and without pre-training:"
+echo "Which library is a docstring from? 50 labels of each to learn from, five times with and without pre-training:"
 for begun in untrained pretrained; do
   say bert-jax train --config configs/classify.py --config.init=$work/$begun/model \
     --config.data.train=$work/text/train.jsonl --config.data.heldout=$work/text/test.jsonl \
-    --config.data.calibration_share=0 --config.optimizer.rate=1e-3 --config.epochs=10 --config.seeds=3 \
+    --config.data.calibration_share=0 --config.optimizer.rate=1e-3 --config.epochs=10 --config.seeds=5 \
     --config.log.evaluate_every=1000 --workdir $work/labels-$begun \
     --config.report="$([ $begun = untrained ] && echo False || echo True)"
 done
