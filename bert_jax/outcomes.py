@@ -1,5 +1,6 @@
 """What a model says of labelled examples, one by one: scores, calibrations and reports are made from it."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -242,9 +243,15 @@ def read_as(
         unread = set(theirs) - set(found)
         unread = unread - set(ours) or unread
         odd = next(example for example in examples if unread & set(labelled.labels_of(example)))
+        joined = any(name != label and name in re.split(r"[;|,]", label) for name in ours for label in unread)
+        hint = (
+            "several labels in a cell are told apart by --separator"
+            if joined
+            else "if they mean the same, name the model's in the id2label of its config.json"
+        )
         raise BertJaxError(
             f"{odd.where}: the data's labels are {shortened(theirs)} and the model's {shortened(ours)}, and nothing "
-            "says which is which; name the model's in the id2label of its config.json"
+            f"says which is which; {hint}"
         )
     return found, [
         "labels of the data, as the model calls them: " + shortened([f"{a} = {b}" for a, b in found.items()])

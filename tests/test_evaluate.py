@@ -247,6 +247,11 @@ def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected
         assert found == expected and bool(notes) == any(a != b for a, b in expected.items())
 
 
+def test_a_cell_that_was_not_taken_apart_is_recognised():
+    with pytest.raises(BertJaxError, match="told apart by --separator"):
+        read_as(examples("book;film", "book"), ("book", "film"))
+
+
 def test_a_label_the_model_does_not_know_is_named_with_its_row():
     with pytest.raises(
         BertJaxError, match="dev.csv row 3: the data's labels are maybe, no and the model's no, yes"

@@ -233,6 +233,12 @@ def test_absurd_configs(directory, changes, said):
     assert said in refusal(directory, tokenizer=False)
 
 
+def test_the_directory_of_a_run_names_its_model(directory, tmp_path):
+    shutil.copytree(directory, tmp_path / "run" / "model")
+    with pytest.raises(BertJaxError, match="run has no config.json; the model of that run is .*run/model"):
+        load(tmp_path / "run")
+
+
 def test_truncated_safetensors(directory):
     file = directory / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])

@@ -363,7 +363,7 @@ def summary(manifest: dict, output) -> str:
     ]
     odd = {
         "duplicate documents dropped": counts["duplicate_documents"],
-        f"of {counts['lines']:,} lines repeat an earlier one, and are kept": counts["repeated_lines"],
+        f"of {counts['lines']:,} lines repeat an earlier one": counts["repeated_lines"],
         "lines of broken UTF-8, replaced by \ufffd": source["broken_lines"],
         "empty files": source["empty_files"],
         "documents over 16 MB cut; are there blank lines between documents?": source["cut_documents"],
