@@ -36,6 +36,7 @@ def main(directory: Path) -> None:
     stdlib, installed = (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))
     libraries = {"python": stdlib} | {package: installed / package for package in PACKAGES}
     seen: set[str] = set()
+    shown: set[str] = set()
     text, labelled = topics(stdlib / "pydoc_data" / "topics.py"), {"train": [], "test": []}
     for library, root in libraries.items():
         of: dict[str, list[str]] = defaultdict(list)
@@ -48,8 +49,8 @@ def main(directory: Path) -> None:
             use = use_of(f"{library}/{name}")
             if use != "text":
                 begun = dict.fromkeys(found[:ENOUGH] for found in new if len(found) >= TELLING)
-                of[use] += [found for found in begun if found not in seen]
-                seen.update(begun)
+                of[use] += [found for found in begun if found not in shown]
+                shown.update(begun)
             elif sum(map(len, new)) >= SHORTEST:
                 text.append({"module": f"{library}/{name}", "text": "\n\n".join(new)})
         for use, most in (("train", TRAIN), ("test", TEST)):
