@@ -45,6 +45,7 @@ def bare(model, encoding, output):
     return found[:length] if found.ndim == 2 else found
 
 
+@pytest.mark.slow
 def test_embed_one_many_and_streamed(model):
     model = model("")
     texts = ["the cat sat", "", "the mat . " * 4, "on", "cats on the mat"] * 3
@@ -68,6 +69,7 @@ def test_a_stream_is_read_no_further_than_needed(model):
     assert next(read) <= 513  # a chunk; an endless stream would never return otherwise
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_aloud_or_averaged(model):
     model = model("")
     long = "the cat sat on the mat . " * 5
@@ -95,6 +97,7 @@ def test_a_warning_points_at_the_caller(model):
     assert caught[0].filename == __file__
 
 
+@pytest.mark.slow
 def test_fill_mask(model):
     model = model("mlm")
     text = "the [MASK] sat"
@@ -112,6 +115,7 @@ def test_fill_mask(model):
     np.testing.assert_allclose([f[0].score for f in many], likely[1:12].max(-1), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_mask_far_into_a_long_text_is_read_where_it_stands(model):
     model = model("mlm")
     before, after = "the cat sat on the mat . " * 6, " the mat . " * 6
@@ -137,6 +141,7 @@ def test_what_fill_mask_refuses(model):
         model("").fill_mask("[MASK]")
 
 
+@pytest.mark.slow
 def test_classify(model):
     model = model("classify", ("no", "yes", "maybe"))
     texts = ["the cat sat", ("the cat", "the mat ."), "", "cats"]
@@ -226,6 +231,7 @@ def test_joined_labels():
     assert spans == [("X", "a b"), ("X", "d e"), ("X", "f"), ("Y", "g h")]
 
 
+@pytest.mark.slow
 def test_answer(model):
     model = model("answer")
     question = "on the mat ?"
@@ -262,6 +268,7 @@ def test_answers_side_by_side(model):
         model.answer("the cat sat on the mat . on the mat", "the cat")
 
 
+@pytest.mark.slow
 def test_an_answer_may_be_missing(model):
     model = model("answer")
     asked = [

@@ -19,6 +19,7 @@ def model(tmp_path_factory):
     return bert_jax.load(path)
 
 
+@pytest.mark.slow
 def test_hidden_states_are_those_of_each_text_alone_in_order(model):
     texts = ["the cat sat", "", ("the mat", "the cat"), "the " * 12, "cats .", "the cat sat on the mat ."]
     together = model.hidden_states(texts)
@@ -27,6 +28,7 @@ def test_hidden_states_are_those_of_each_text_alone_in_order(model):
         np.testing.assert_allclose(states, model.hidden_states([text])[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_pooled(model):
     texts = ["the cat sat", "on", "the mat . . . ."]
     states = model.hidden_states(texts)
@@ -86,6 +88,7 @@ def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 def test_inference_loads_neither_tensorflow_nor_torch(tmp_path):
     write(tmp_path)
     program = (

@@ -139,6 +139,7 @@ def test_splash_equals_xla_forward_and_gradient(case):
     assert (ours[2] == 0).all(), "a row with no real token yields exact zeros"
 
 
+@pytest.mark.slow
 def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
     out, gradient = jax.value_and_grad(lambda qkv: attend(qkv, MASK, heads=H, kernel="xla")[2].sum())(QKV)
     assert out == 0
@@ -146,6 +147,7 @@ def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_dropout_follows_the_rows_and_not_the_batch_they_are_in():
     x, key, rows = jnp.ones((6, 40)), jax.random.key(0), jnp.arange(6)
     whole = drop(x, 0.3, key, rows)
@@ -156,6 +158,7 @@ def test_dropout_follows_the_rows_and_not_the_batch_they_are_in():
     )
 
 
+@pytest.mark.slow
 def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     x = jnp.ones((100, 100))
     dropped = drop(x, 0.3, jax.random.key(0))

@@ -22,6 +22,7 @@ class Clock:
         return self.run_texts(texts), 0.01 * self.slow * len(texts), 0.005 * len(texts)
 
 
+@pytest.mark.slow
 def test_everyone_gives_the_same_logits_and_is_timed(tmp_path):
     pytest.importorskip("onnxruntime"), pytest.importorskip("transformers")
     write(tmp_path, heads=("classify",), labels=("no", "yes", "maybe"))

@@ -108,6 +108,7 @@ def test_ctrl_c_is_quiet(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_that_is_swallowed_is_raised_again(monkeypatch):
     heard = []
 

@@ -23,6 +23,7 @@ def inputs():
     return (x, *(jax.random.normal(key, (WIDTH,)) for key in keys[1:3])), jax.random.normal(keys[3], x.shape)
 
 
+@pytest.mark.slow
 def test_layer_norm_and_its_gradients_are_flax_s(inputs):
     arguments, gradient = inputs
 

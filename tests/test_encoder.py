@@ -41,6 +41,7 @@ def test_published_parameter_counts(size, heads, count):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == count
 
 
+@pytest.mark.slow
 def test_initial_values_are_berts():
     module, variables = init(EncoderConfig.named("mini", vocab_size=5000))
     flat = jax.tree_util.tree_leaves_with_path(variables["params"])
@@ -61,6 +62,7 @@ def test_initial_values_are_berts():
     assert not np.allclose(kernel[0], kernel[1]), "layers must not start alike"
 
 
+@pytest.mark.slow
 def test_a_head_that_a_fine_tuning_begins_with_is_as_wide_as_it_says():
     head = Bert(EncoderConfig.named("mini", vocab_size=64, layers=1), ("classify",), labels=50)
     kernel = head.init(jax.random.key(0), BATCH)["params"]["classify"]["dense"]["kernel"]
@@ -68,6 +70,7 @@ def test_a_head_that_a_fine_tuning_begins_with_is_as_wide_as_it_says():
     assert np.abs(kernel).max() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remat", ["dots", "full"])
 def test_remat_changes_nothing(remat):
     module, params = init()
@@ -85,6 +88,7 @@ def test_remat_changes_nothing(remat):
         np.testing.assert_allclose(a / scale, b / scale, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_dropout_differs_by_key_and_only_in_training(remat):
     module, params = init(TINY.replace(dropout=0.3, remat=remat))
@@ -95,6 +99,7 @@ def test_dropout_differs_by_key_and_only_in_training(remat):
     assert (quiet == still).all()
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_in_bfloat16_over_float32_parameters():
     module, params = init(TINY.replace(dtype="bfloat16"))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
@@ -126,6 +131,7 @@ def packed_and_separate():
     return packed, separate, places, lengths
 
 
+@pytest.mark.slow
 def test_packed_rows_equal_separate_rows_forward_and_gradient():
     module, params = init(heads=("nsp",))
     params = jax.tree.map(lambda x: x * 5, params)  # far from the initial values, where all rows look alike
@@ -162,6 +168,7 @@ def test_layer_norm_is_exact_on_inputs_with_an_offset():
     np.testing.assert_allclose(ours, exact, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_padded_vocabulary_never_wins():
     config = TINY.replace(vocab_multiple=128)
     module, params = init(config)
@@ -177,6 +184,7 @@ def test_padded_vocabulary_never_wins():
     assert (gradient["mlm"]["bias"][101:] == 0).all()
 
 
+@pytest.mark.slow
 def test_ids_out_of_range_become_nan_rather_than_another_word():
     module, params = init()
     batch = BATCH | {"tokens": np.where(np.arange(20) == 3, 101, BATCH["tokens"])}

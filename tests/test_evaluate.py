@@ -77,6 +77,7 @@ def published(tmp_path):
     return save
 
 
+@pytest.mark.slow
 def test_classes_of_a_directory_of_transformers(published, tmp_path):
     directory, logits = published("BertForSequenceClassification", labels=3)
     said = [int(logits(text)[1].logits.argmax()) for text in TEXTS]
@@ -185,6 +186,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     assert len(windows.notes) == 2
 
 
+@pytest.mark.slow
 def test_several_labels_and_numbers(tmp_path):
     write(tmp_path / "several", heads=("classify",), labels=tuple("abcdef"))
     edit_config(tmp_path / "several", problem_type="multi_label_classification")

@@ -437,7 +437,9 @@ def test_class_weights_and_windows_weigh_as_they_should():
         ({"data.train": ""}, "data.train is missing"),
         ({"data.max_length": 100}, "set --config.data.max_length=64"),
         ({"kind": "number", "class_weights": "balanced"}, "for one class a text"),
-        ({"checkpoints.best": "f2"}, 'nothing held out measures "f2"; known'),
+        pytest.param(
+            {"checkpoints.best": "f2"}, 'nothing held out measures "f2"; known', marks=pytest.mark.slow
+        ),
         ({"epochs": 0}, "epochs must be more than 0"),
         ({"data.columns.label": "labl"}, "labl"),
     ],

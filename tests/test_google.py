@@ -88,6 +88,7 @@ def test_every_parameter_arrives(directory, values):
     np.testing.assert_array_equal(ours["mlm/norm/scale"], values["cls/predictions/transform/LayerNorm/gamma"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*embedding rows have no token")
 def test_outputs_after_import_equal_the_reference(directory, values, tmp_path):
     """The reference reads the same TensorFlow values under its own names, without any of our mapping."""

@@ -161,6 +161,7 @@ def test_a_slice_made_at_once_on_reserved_chips(cloud):
     assert cloud.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     first = {"looks": {"0": [RUNNING, RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
     second = {"looks": {"0": [["running", "going on at step 10\n"], DONE], "1": [["ended 0", ""]]}}
@@ -178,6 +179,7 @@ def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     assert (cloud.folder / "here/logs/0.log").read_text().startswith("going on at step 10\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "second, line",
     [
@@ -249,6 +251,7 @@ def test_a_host_that_cannot_be_set_up(cloud):
     assert cloud.nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lost, line",
     [
@@ -269,6 +272,7 @@ def test_a_lost_process_is_started_again_on_the_same_slice(cloud, lost, line):
     assert cloud.world()["node"] and "pod is kept and goes on costing" in said
 
 
+@pytest.mark.slow
 def test_a_process_that_is_lost_again_and_again(cloud):
     cloud.script({"looks": {"0": [LOST] * 4, "1": [["ended 137", "Killed\n"]] * 4}})
     begin(cloud)
@@ -289,6 +293,7 @@ def test_an_error_in_the_command_is_not_tried_again(cloud):
     assert cloud.deeds() == [*CREATE, *BEGIN, "stop", *DELETE]
 
 
+@pytest.mark.slow
 def test_processes_told_to_stop_go_on_if_the_slice_stays(cloud):
     stopped = ["stopped", "stopped at step 30; the same command goes on from there\n"]
     cloud.script({"looks": {"0": [stopped, DONE], "1": [["ended 0", ""]]}})
@@ -374,6 +379,7 @@ def test_help(cloud, name):
     assert "set -" not in said.stdout
 
 
+@pytest.mark.slow
 def test_shellcheck_finds_nothing():
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     scripts = sorted(path.name for path in LAUNCH.glob("*.sh"))
@@ -420,6 +426,7 @@ def local_pod(tmp_path):
         runs.end(process, tmp_path / "pod")
 
 
+@pytest.mark.slow
 def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local_pod, tmp_path):
     pod = local_pod("train", "--workdir", "a 'b")
     assert "running on 2 hosts" in pod.stdout.readline()

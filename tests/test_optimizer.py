@@ -48,6 +48,7 @@ def first_update(**changes):
     return {name: np.asarray(update) for name, update in named(updates).items()}
 
 
+@pytest.mark.slow
 def test_layers_further_down_learn_slower():
     plain, decayed = first_update(), first_update(layer_decay=0.5)
     for name, update in decayed.items():
@@ -61,6 +62,7 @@ def test_layers_further_down_learn_slower():
             np.testing.assert_allclose(ratio, 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_frozen_layers_keep_their_values_and_do_not_count_for_clipping():
     frozen = first_update(frozen_layers=1, clip=1e-3, epsilon=1.0)
     params = named(jax.eval_shape(lambda: fresh_params(*tiny(layers=3))))

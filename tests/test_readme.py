@@ -56,7 +56,7 @@ def place(tmp_path_factory):
     config = EncoderConfig(vocab_size=len(corpora.ENTRIES), **WIDTH)
     layout = Layout(config, heads=("mlm", "nsp"))
     batch = {name: np.ones((1, 4), np.int32) for name in ("tokens", "segments", "mask")}
-    params = layout.module.init(jax.random.key(0), batch)["params"]
+    params = jax.jit(layout.module.init)(jax.random.key(0), batch)["params"]
     hub.save(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(corpora.ENTRIES))
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     checkpoint(folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3))
@@ -179,6 +179,7 @@ def a_block_in_a_family_of_its_own(capfd) -> None:
     assert 'no published family has blocks "pre_norm"' in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_family_member_computes_what_it_is_published_for(tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     block = next(block for language, block in FENCED if "FAMILIES[" in block and language == "python")

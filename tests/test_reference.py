@@ -67,7 +67,12 @@ def assert_close(ours, theirs, mask=None, tolerance=1e-5):
 
 
 @pytest.mark.parametrize(
-    ("name", "length"), [(n, length) for n, lengths in LENGTHS.items() for length in lengths]
+    ("name", "length"),
+    [
+        pytest.param(name, length, marks=[pytest.mark.slow] * (name != "long_rows"))
+        for name, lengths in LENGTHS.items()
+        for length in lengths
+    ],
 )
 def test_pre_training_equals_transformers(name, length, tmp_path):
     theirs = reference("BertForPreTraining", tmp_path, **BERT[name])

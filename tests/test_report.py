@@ -76,6 +76,7 @@ def test_the_scores_of_sums_are_the_metrics(kind):
     assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_score_as_often_as_they_say():
     whole, held = made("classes", 30_000, seed=7, skill=1.0), {"accuracy": 0, "f1_macro": 0, "matthews": 0}
     truth = scored(whole, NONE)

@@ -68,6 +68,7 @@ def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, tmp_path)
     np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_prompts(theirs, tmp_path):
     model = bert_jax.load(MINILM)
     model.save(tmp_path)

@@ -275,6 +275,7 @@ def test_mixture_counts_are_closed_form():
     assert [a.tolist() for a in mixture(some)] == [owner[some].tolist(), place[some].tolist()]
 
 
+@pytest.mark.slow
 def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
     (tmp_path / "small.txt").write_text(corpora.written(corpora.made_up(60, seed=6)))
     vocabulary = corpora.save_tokenizer(tmp_path / "vocabulary")

@@ -94,6 +94,7 @@ def test_a_degenerate_run_is_pointed_out(runs, said):
     assert not runs[-1].trouble
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -74,6 +74,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     assert "put them back, or name another --workdir" in said
 
 
+@pytest.mark.slow
 def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     workdir = tmp_path / "run"
     arguments = [*runs.command(corpus, workdir)[3:], "--config.steps=0"]
