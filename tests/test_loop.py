@@ -15,6 +15,7 @@ from bert_jax.run import export
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.log import read
 from bert_jax.train.loop import train
+from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import initial_state
 from bert_jax.train.step import make_step
@@ -296,3 +297,27 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, t
     assert "the run goes on and tries again in 5 steps, older checkpoints stay" in said
     assert "going on at step 10\n" in again(tmp_path, capsys)
     assert_same(whole, tmp_path)
+
+
+def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("bert_jax.train.pace.time.perf_counter", lambda: clock[0])
+    pace = Pace()
+    for seconds in (30, 2, 2):  # the first compiles
+        clock[0] += seconds
+        pace.add(tokens=100)
+    clock[0] += 7
+    pace.pause(7)
+    pace.wait(1.7)
+    assert pace.line(left=9) == pytest.approx(
+        {"seconds": 34, "input_wait": 0.05, "tokens_per_second": 50, "hours_left": 9 * 2 / 3600}
+    )
+    clock[0] += 4
+    pace.add(tokens=100)
+    assert pace.line(left=8)["tokens_per_second"] == 25
+
+
+def test_a_line_of_the_compiled_step_alone_has_no_speed():
+    pace = Pace()
+    pace.add(tokens=100)
+    assert pace.line(left=9).keys() == {"seconds", "input_wait"}

@@ -5,17 +5,15 @@ CPU time is given too: unlike the clock's, it does not grow when other programs 
 """
 
 import multiprocessing
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import bert_jax
+from bert_jax.bench.rivals import by_length, rivals, session_of
 from bert_jax.errors import BertJaxError
 from bert_jax.lines import lines
 
@@ -147,13 +145,8 @@ def sampled(model, count: int) -> list[str]:
 
 
 def sentence_transformers(directory: str) -> Callable:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise BertJaxError(
-            "`sentence-transformers` is the rival here: pip install sentence-transformers"
-        ) from error
-    theirs: Any = SentenceTransformer(directory, device="cpu")
+    (library,) = rivals("sentence_transformers")
+    theirs = library.SentenceTransformer(directory, device="cpu")
     theirs.max_seq_length = theirs[0].auto_model.config.max_position_embeddings
     return lambda texts: theirs.encode(texts, show_progress_bar=False)
 
@@ -172,50 +165,6 @@ def onnxruntime(directory: str) -> Callable:
         return vectors
 
     return run
-
-
-def session_of(directory: str, opener: str, output: str):
-    """ONNX Runtime's session of a model that `transformers` opens with `opener`."""
-    try:
-        import onnxruntime as ort
-        import torch
-        import transformers
-    except ImportError as error:
-        raise BertJaxError("this rival needs: pip install onnxruntime onnx torch transformers") from error
-    theirs = getattr(transformers, opener).from_pretrained(directory).eval()
-
-    class Exported(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = theirs
-
-        def forward(self, ids, mask, segments):
-            return getattr(self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments), output)
-
-    with tempfile.TemporaryDirectory() as scratch:
-        path = str(Path(scratch) / "encoder.onnx")
-        some = torch.ones((2, 8), dtype=torch.long)
-        axes = {name: {0: "rows", 1: "length"} for name in ("ids", "mask", "segments")}
-        axes["output"] = axes["ids"] if output == "last_hidden_state" else {0: "rows"}
-        torch.onnx.export(
-            Exported(), (some, some, 0 * some), path, dynamo=False, opset_version=17,
-            input_names=["ids", "mask", "segments"], output_names=["output"], dynamic_axes=axes,
-        )  # fmt: skip
-        return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-
-def by_length(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
-    """(numbers of the texts, arrays for a session), texts of like length together."""
-    encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
-    order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
-    for start in range(0, len(order), rows_at_once):
-        rows = order[start : start + rows_at_once]
-        mask = np.zeros((len(rows), len(encodings[rows[-1]].ids)), np.int64)
-        ids = np.full_like(mask, model.tokenizer.special.pad)
-        for row, i in enumerate(rows):
-            ids[row, : len(encodings[i].ids)] = encodings[i].ids
-            mask[row, : len(encodings[i].ids)] = 1
-        yield rows, {"ids": ids, "mask": mask, "segments": np.zeros_like(mask)}
 
 
 CONTENDERS = {"bert-jax": ours, "sentence-transformers": sentence_transformers, "onnxruntime": onnxruntime}

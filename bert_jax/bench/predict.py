@@ -12,8 +12,8 @@ import numpy as np
 
 import bert_jax
 from bert_jax import calibration
-from bert_jax.bench.embed import Runner, by_length, drawn, session_of
-from bert_jax.errors import BertJaxError
+from bert_jax.bench.embed import Runner, drawn
+from bert_jax.bench.rivals import by_length, rivals, session_of
 from bert_jax.tasks.classify import logits_of
 from bert_jax.tasks.heads import need
 
@@ -94,14 +94,10 @@ def ours(directory: str) -> Callable:
 
 
 def transformers(directory: str) -> Callable:
-    try:
-        import torch
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    except ImportError as error:
-        raise BertJaxError("this rival needs: pip install torch transformers") from error
+    torch, library = rivals("torch", "transformers")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    theirs = AutoModelForSequenceClassification.from_pretrained(directory).eval().to(device)
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    theirs = library.AutoModelForSequenceClassification.from_pretrained(directory).eval().to(device)
+    tokenizer = library.AutoTokenizer.from_pretrained(directory)
     longest = theirs.config.max_position_embeddings
 
     def run(texts, rows_at_once=32):

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_jax.bench.rivals import rivals
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentencepiece import SentencePiece
@@ -136,10 +137,7 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
 
 
 def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
-    try:
-        import transformers
-    except ImportError as error:
-        raise BertJaxError("`transformers` is the reference here: pip install transformers") from error
+    (transformers,) = rivals("transformers")
     tokenizer = getattr(transformers, kind).from_pretrained(directory)
     return transformers_function(tokenizer)
 

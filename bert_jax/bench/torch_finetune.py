@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.bench.rivals import rivals
 from bert_jax.bench.torch_recipe import torch_recipe
 from bert_jax.data.arrange import Piece
 from bert_jax.data.epochs import shuffled
-from bert_jax.errors import BertJaxError
 from bert_jax.tasks.finetune import FinetuneConfig
 
 AUTO = {
@@ -23,11 +23,7 @@ class TorchFinetuning:
     """From the same directory, pieces, order and recipe; its head has initial values of its own."""
 
     def __init__(self, config: FinetuneConfig, head: str, labels: int, problem: str | None, pad: int):
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise BertJaxError(f"--against transformers needs torch and transformers: {error}") from None
+        torch, transformers = rivals("torch", "transformers")
         self.torch, self.config, self.pad = torch, config, pad
         torch.manual_seed(config.seed)
         transformers.logging.set_verbosity_error()

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.bench.rivals import rivals
 from bert_jax.bench.torch_recipe import torch_recipe
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -20,22 +21,17 @@ SUMS = "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"
 
 class TorchPretraining:
     def __init__(self, task: Pretraining, data: Corpora, config: Config):
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise BertJaxError(f"--against transformers needs torch and transformers: {error}") from None
+        torch, transformers = rivals("torch", "transformers")
         if task.layout.heads != ("mlm", "nsp"):
             raise BertJaxError("transformers has no packed rows; leave --against away, or pre-train on pairs")
-        library: Any = transformers  # takes more, and gives other types, than it says
-        library.logging.set_verbosity_error()
-        library.logging.disable_progress_bar()
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
         self.torch, self.data, self.config = torch, data, config
         torch.manual_seed(config.seed)
         with tempfile.TemporaryDirectory() as directory:
             state = initial_state(task, config, make_mesh(config.mesh))
             hub.save(directory, task.layout, jax.device_get(state.params))
-            self.model = library.BertForPreTraining.from_pretrained(directory)
+            self.model = transformers.BertForPreTraining.from_pretrained(directory)
 
     def measure(self, batch: dict[str, np.ndarray]) -> tuple[Any, np.ndarray]:
         """The loss that is trained on, and [total, weight] of each of SUMS."""

@@ -1,11 +1,10 @@
 """The same pre-training step by `transformers` on torch, for comparison."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.bench.rivals import rivals
 
 
 @dataclass(frozen=True)
@@ -26,17 +25,12 @@ class TorchStep:
     """Each call takes one step and waits for it."""
 
     def __init__(self, shape, batch: dict[str, np.ndarray], autocast: bool, compiled: bool):
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise BertJaxError(f"--against torch needs torch and transformers: {error}") from None
-        library: Any = transformers  # takes more, and gives other types, than it says
+        torch, transformers = rivals("torch", "transformers")
         self.torch = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         config = shape.config().model
-        self.model = library.BertForPreTraining(
-            library.BertConfig(
+        self.model = transformers.BertForPreTraining(
+            transformers.BertConfig(
                 vocab_size=config.vocab_size,
                 hidden_size=config.hidden_size,
                 num_hidden_layers=config.layers,

@@ -98,18 +98,46 @@ def event_writer(directory: Path, purge_step: int):
 
 
 BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait", "hours_left")
+IN_THE_FILE = ("gradient_norm", "tokens", "seconds")  # alone; nobody reads them as they pass
 
 
 def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
     """
-    >>> shown({"loss": 2.34567, "tokens": 1234567})
-    'loss 2.346, tokens 1,234,567'
+    >>> shown({"loss": 2.34567, "tokens": 1234, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4})
+    'loss 2.346, 17,432 tokens/s, 3% waiting for input, 24 min left'
     """
-    parts = []
-    for name, value in values.items():
-        if (names is None or name in names) and isinstance(value, int | float):
-            parts.append(f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}")
-    return ", ".join(parts)
+    said = (
+        in_words(name, value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and name not in IN_THE_FILE and (names is None or name in names)
+    )
+    return ", ".join(part for part in said if part)
+
+
+def in_words(name: str, value: float) -> str:
+    match name:
+        case "tokens_per_second":
+            return f"{value:,.0f} tokens/s"
+        case "input_wait":
+            return f"{value:.0%} waiting for input"
+        case "mfu":
+            return f"{value:.1%} MFU"
+        case "hours_left":
+            return f"{span(3600 * value)} left"
+        case "discarded":
+            return f"{value:,} discarded" if value else ""
+    return f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
+
+
+def span(seconds: float) -> str:
+    """
+    >>> [span(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
+    ['7 s', '119 s', '2 min', '120 min', '2.0 h', '2.3 days']
+    """
+    for length, limit, unit in ((1, 120, " s"), (60, 7200, " min")):
+        if seconds < limit:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def read(path: Path) -> list[dict]:

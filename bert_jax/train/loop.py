@@ -18,6 +18,7 @@ from bert_jax.tasks.contract import Data, Task
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
+from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, make_mesh
 from bert_jax.train.state import State, abstract_state, gathered, initial_state
 from bert_jax.train.step import Programs, make_evaluation, make_step
@@ -71,8 +72,7 @@ class Run:
         self.history: list = []  # (step, value) of the metric by which checkpoints are the best
         self.pending: dict | None = None  # what the last step measured, still on the devices
         self.tracing = False
-        self.waited = 0.0  # seconds for batches, since the last line
-        self.mark = time.perf_counter()
+        self.pace = Pace()
         self.shared = programs is not None
         if programs:
             self.take_step, self.evaluation = programs.of(task, config, mesh)
@@ -151,12 +151,13 @@ class Run:
     def next(self, feed: Iterator[dict]) -> dict:
         begun = time.perf_counter()
         batch = next(feed)
-        self.waited += time.perf_counter() - begun
+        self.pace.wait(time.perf_counter() - begun)
         return batch
 
     def look_at(self, measured: dict, step: int) -> None:
         """What the step measured that ended at `step`."""
         measured = jax.device_get(measured)
+        self.pace.add(int(measured["tokens"]))
         self.log.advance()
         if measured["bad"]:
             self.log.line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
@@ -186,21 +187,12 @@ class Run:
         self.window = Window()
 
     def timings(self, step: int) -> dict:
-        steps, tokens = self.window.sums["steps"], self.window.sums["tokens"]
-        now = time.perf_counter()
-        seconds, self.mark = now - self.mark, now
-        waited, self.waited = self.waited, 0.0
-        found = {
-            "seconds": seconds,
-            "tokens_per_second": tokens / seconds,
-            "input_wait": waited / seconds,
-            "hours_left": (self.config.steps - step) * seconds / max(steps, 1) / 3600,
-        }
-        if self.peak:
+        found = self.pace.line(self.config.steps - step)
+        if self.peak and "tokens_per_second" in found:
             length = self.data.length(step - 1)
             # The published formula, for the share of the rows that is not padding.
-            flops = self.task.flops(self.data.batch, length) * tokens / (self.data.batch * length)
-            found["mfu"] = flops / seconds / (self.peak * self.mesh.size)
+            flops = self.task.flops(self.data.batch, length) / (self.data.batch * length)
+            found["mfu"] = flops * found["tokens_per_second"] / (self.peak * self.mesh.size)
         return found
 
     def flush(self) -> None:
@@ -225,7 +217,7 @@ class Run:
         self.heldout = self.task.summary(total.means()) | self.data.metrics(predicted)
         self.remember()
         self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
-        self.mark += time.perf_counter() - begun  # not the training's time
+        self.pace.pause(time.perf_counter() - begun)
 
     def remember(self) -> None:
         """Keeps the metric by which checkpoints are the best."""

@@ -1,0 +1,63 @@
+"""Libraries that a bench compares with. Nobody else needs them, so nothing installs them."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+
+
+def rivals(*names: str) -> list[Any]:
+    """Typed as anything: torch and transformers take more, and give other types, than they say."""
+    try:
+        return [import_module(name) for name in names]
+    except ImportError as error:
+        packages = " ".join(name.replace("_", "-") for name in names)
+        raise BertJaxError(
+            f"this comparison needs {error.name or packages}: pip install {packages}"
+        ) from error
+
+
+def session_of(directory: str, opener: str, output: str):
+    """ONNX Runtime's session of a model that `transformers` opens with `opener`."""
+    runtime, _, torch, transformers = rivals("onnxruntime", "onnx", "torch", "transformers")
+    from torch.nn import Module
+
+    theirs = getattr(transformers, opener).from_pretrained(directory).eval()
+
+    class Exported(Module):
+        def __init__(self):
+            super().__init__()
+            self.model = theirs
+
+        def forward(self, ids, mask, segments):
+            return getattr(self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments), output)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        path = str(Path(scratch) / "encoder.onnx")
+        some = torch.ones((2, 8), dtype=torch.long)
+        axes = {name: {0: "rows", 1: "length"} for name in ("ids", "mask", "segments")}
+        axes["output"] = axes["ids"] if output == "last_hidden_state" else {0: "rows"}
+        torch.onnx.export(
+            Exported(), (some, some, 0 * some), path, dynamo=False, opset_version=17,
+            input_names=["ids", "mask", "segments"], output_names=["output"], dynamic_axes=axes,
+        )  # fmt: skip
+        return runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def by_length(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
+    """(numbers of the texts, arrays for a session), texts of like length together."""
+    encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+    order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
+    for start in range(0, len(order), rows_at_once):
+        rows = order[start : start + rows_at_once]
+        mask = np.zeros((len(rows), len(encodings[rows[-1]].ids)), np.int64)
+        ids = np.full_like(mask, model.tokenizer.special.pad)
+        for row, i in enumerate(rows):
+            ids[row, : len(encodings[i].ids)] = encodings[i].ids
+            mask[row, : len(encodings[i].ids)] = 1
+        yield rows, {"ids": ids, "mask": mask, "segments": np.zeros_like(mask)}
