@@ -119,17 +119,24 @@ def _field_type(reader: type, name: str, where: str) -> type:
     hints = typing.get_type_hints(reader)
     names = [field.name for field in dataclasses.fields(reader) if field.init]
     if name not in names:
-        # A key of a section may be meant, without the section.
-        sections = {each: hints[each] for each in names if dataclasses.is_dataclass(hints[each])}
-        nested = [
-            f"{each}.{field.name}"
-            for each, section in sections.items()
-            for field in dataclasses.fields(section)
-            if field.name == name
-        ]
-        hint = f'did you mean "{where}{nested[0]}"?' if nested else nearest(name, names)
-        raise BertJaxError(f"nothing reads config key {where}{name}; {hint}")
+        raise BertJaxError(f"nothing reads config key {where}{name}; {_meant(name, names, hints, where)}")
     return hints[name]
+
+
+def _meant(name: str, names: list[str], hints: dict[str, type], where: str) -> str:
+    """A key of a section may be meant, without the section, or by a longer name: learning_rate, batch_size."""
+    keys = list(names)
+    for section in names:
+        if dataclasses.is_dataclass(hints[section]):
+            keys += [f"{section}.{field.name}" for field in dataclasses.fields(hints[section])]
+    last = {key: key.rpartition(".")[2] for key in keys}
+    found = [key for key in keys if last[key] == name]
+    found = found or [key for key in keys if set(last[key].split("_")) <= set(name.split("_"))]
+    return (
+        "did you mean " + " or ".join(f'"{where}{key}"' for key in found) + "?"
+        if found
+        else nearest(name, names)
+    )
 
 
 def _parse(text: str, kind: type, where: str):

@@ -7,12 +7,14 @@ is the better the lower. A ratio of nothing to nothing is 0, and so is the corre
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bert_jax.errors import BertJaxError
 
+TELLING = ("matthews", "spearman", "f1_micro", "f1")  # about 0 where a model says the same of everything
+NOTHING = 0.02
 OUTSIDE = "O"
 MARKS = ("B", "I", "E", "S")  # a span's first word, one inside, its last word, its only word
 
@@ -164,6 +166,18 @@ def word_f1(said: list[str], right: list[str], second: bool) -> float:
     if second and not (said and right):
         return float(said == right)
     return f1((Counter(said) & Counter(right)).total(), len(said), len(right))
+
+
+def nothing_learnt(measured: Mapping[str, float]) -> str:
+    """Which of the metrics says that the answers have nothing to do with the texts; "" where none says so.
+
+    >>> nothing_learnt({"accuracy": 0.9, "matthews": 0.01})
+    'matthews 0.010: it says the same of everything, or guesses'
+    """
+    name = next((name for name in TELLING if name in measured), None)
+    if name is None or abs(measured[name]) >= NOTHING:
+        return ""
+    return f"{name} {measured[name]:.3f}: it says the same of everything, or guesses"
 
 
 def f1(right: float, said: float, true: float) -> float:

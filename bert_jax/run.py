@@ -13,6 +13,7 @@ from bert_jax import config as configs
 from bert_jax.data.labelled import Example, Parts
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.metrics import nothing_learnt
 from bert_jax.outcomes import calibration_of, outcomes
 from bert_jax.pod.chips import peak_of
 from bert_jax.report.curves import draw
@@ -23,6 +24,7 @@ from bert_jax.tasks.contract import Task
 from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.log import read
 from bert_jax.train.loop import train
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state
@@ -74,6 +76,10 @@ def one(
     if alone and jax.process_index() == 0:
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
         if finished and isinstance(config, FinetuneConfig):
+            measured = [line for line in read(Workdir(workdir).metrics) if line["kind"] == "heldout"]
+            if measured and all(map(nothing_learnt, measured)):
+                advice = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
+                print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
             conclude(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
     return finished
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import replacing
+from bert_jax.metrics import nothing_learnt
 from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import load
@@ -25,9 +26,7 @@ from bert_jax.train.checkpoint import lower_is_better
 from bert_jax.train.log import read
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
-# One of these is about 0 where a model says the same of everything.
-TELLING = ("matthews", "spearman", "f1_micro", "f1")
-NOTHING, FAR = 0.02, 0.05
+FAR = 0.05
 DEVIATIONS = 5  # of the runs' spread around their median, robustly measured
 
 
@@ -123,11 +122,10 @@ def point_out(runs: Sequence[Run]) -> None:
     middle = np.nanmedian(values)
     spread = 1.4826 * np.nanmedian(np.abs(values - middle))
     for each, value in zip(runs, values, strict=True):
-        telling = next((name for name in TELLING if name in each.last), None)
         if each.trouble or not each.last:
             each.trouble = each.trouble or "it was never measured"
-        elif telling and abs(each.last[telling]) < NOTHING:
-            each.trouble = f"{telling} {each.last[telling]:.3f}: it says the same of everything, or guesses"
+        elif nothing := nothing_learnt(each.last):
+            each.trouble = nothing
         elif value - sign * each.last[each.metric] > max(FAR, 0.1 * abs(value)):
             each.trouble = f"its last evaluation, {each.last[each.metric]:.4f}, is far below its best"
         elif middle - value > max(DEVIATIONS * spread, FAR * max(abs(middle), 1)):

@@ -54,6 +54,9 @@ def test_recipes():
 WRONG = {
     "data.rat=0.2": 'nothing reads config key data.rat; did you mean "rate"?',
     "dta.rate=0.2": 'nothing reads config key dta; did you mean "data"?',
+    "learning_rate=1": 'nothing reads config key learning_rate; did you mean "data.rate"?',
+    "batch_size=1": 'nothing reads config key batch_size; did you mean "data.batch"?',
+    "data.batch_size=1": 'nothing reads config key data.batch_size; did you mean "data.batch"?',
     "data.batch=x": "config key data.batch must be of type int",
     "data.batch=2.5": "config key data.batch must be of type int",
     "data.unit=tokn": "config key data.unit cannot be 'tokn'; did you mean \"token\"?",
