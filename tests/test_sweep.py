@@ -70,6 +70,17 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, 
     assert other.read_bytes() != weights[0].read_bytes()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.parametrize(("rate", "told"), [(0.0, True), (5e-3, False)])
+def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys, rate, told):
+    given = overrides(begun, report=False, **{"optimizer.rate": rate})
+    assert run.start("configs/classify.py", given, str(tmp_path / "run"))
+    assert (
+        "it says the same of everything, or guesses; try another --config." in capsys.readouterr().out
+    ) is told
+
+
 def runs_of(*values, **last) -> list[Run]:
     found = [
         Run("s", n, None, [], "accuracy", v, {"accuracy": v, "matthews": 0.7}) for n, v in enumerate(values)
