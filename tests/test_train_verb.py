@@ -32,7 +32,7 @@ def told(capsys, corpus, workdir, *flags) -> str:
     [
         ("optimizer.rat=1", 'nothing reads config key optimizer.rat; did you mean "rate"?'),
         ("optimiser.rate=1", 'nothing reads config key optimiser; did you mean "optimizer"?'),
-        ("rate=1", 'nothing reads config key rate; did you mean "optimizer.rate"?'),
+        ("rate=1", 'nothing reads config key rate; did you mean "optimizer.rate" or "data.rate"?'),
         ("mesh.data=x", "mesh.data"),
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
         ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
