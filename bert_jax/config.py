@@ -132,11 +132,9 @@ def _meant(name: str, names: list[str], hints: dict[str, type], where: str) -> s
     last = {key: key.rpartition(".")[2] for key in keys}
     found = [key for key in keys if last[key] == name]
     found = found or [key for key in keys if set(last[key].split("_")) <= set(name.split("_"))]
-    return (
-        "did you mean " + " or ".join(f'"{where}{key}"' for key in found) + "?"
-        if found
-        else nearest(name, names)
-    )
+    if not found:
+        return nearest(name, names)
+    return "did you mean " + " or ".join(f'"{where}{key}"' for key in found) + "?"
 
 
 def _parse(text: str, kind: type, where: str):

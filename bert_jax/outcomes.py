@@ -1,6 +1,5 @@
 """What a model says of labelled examples, one by one: scores, calibrations and reports are made from it."""
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from bert_jax import metrics
 from bert_jax.api import Model
 from bert_jax.calibration import Calibration
 from bert_jax.data import labelled
+from bert_jax.data.cells import taken_apart
 from bert_jax.data.labelled import Columns, Example, Kind, answers_of, labels_of
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.answer import candidates
@@ -243,7 +243,7 @@ def read_as(
         unread = set(theirs) - set(found)
         unread = unread - set(ours) or unread
         odd = next(example for example in examples if unread & set(labelled.labels_of(example)))
-        joined = any(name != label and name in re.split(r"[;|,]", label) for name in ours for label in unread)
+        joined = any(name != label and name in taken_apart(label) for name in ours for label in unread)
         hint = (
             "several labels in a cell are told apart by --separator"
             if joined

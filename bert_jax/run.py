@@ -24,7 +24,7 @@ from bert_jax.tasks.contract import Task
 from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.log import read
+from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state
@@ -76,7 +76,7 @@ def one(
     if alone and jax.process_index() == 0:
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
         if finished and isinstance(config, FinetuneConfig):
-            measured = [line for line in read(Workdir(workdir).metrics) if line["kind"] == "heldout"]
+            measured = heldout(Workdir(workdir).metrics)
             if measured and all(map(nothing_learnt, measured)):
                 advice = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
                 print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)

@@ -23,7 +23,7 @@ from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import load
 from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.train.checkpoint import lower_is_better
-from bert_jax.train.log import read
+from bert_jax.train.log import heldout
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
 FAR = 0.05
@@ -106,7 +106,7 @@ def literal(text: str):
 
 
 def measure(each: Run, spec: str) -> None:
-    lines = [line for line in read(each.path / "metrics.jsonl") if line["kind"] == "heldout"]
+    lines = heldout(each.path / "metrics.jsonl")
     module, config = load(spec, each.overrides)
     each.metric = config.checkpoints.best or module.measured_by(config)
     if lines:

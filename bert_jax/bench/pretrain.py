@@ -10,7 +10,7 @@ from bert_jax.bench.torch_pretrain import SUMS, TorchPretraining
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks import load
 from bert_jax.tasks.pretrain import Config
-from bert_jax.train.log import read
+from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
 from bert_jax.train.workdir import Workdir
 
@@ -25,7 +25,7 @@ def report(spec: str, overrides: Sequence[str], workdir: str, against: str | Non
     theirs = TorchPretraining(task, data, config) if against else None
     if not train(task, data, config, workdir):
         raise BertJaxError(f"the run in {workdir} was stopped; the same command goes on with it")
-    found = {"bert_jax": [line for line in read(Workdir(workdir).metrics) if line["kind"] == "heldout"]}
+    found = {"bert_jax": heldout(Workdir(workdir).metrics)}
     if theirs:
         found[str(against)] = []
         for line in theirs.lines():

@@ -25,7 +25,7 @@ def rivals(*names: str) -> list[Any]:
 def session_of(directory: str, opener: str, output: str):
     """ONNX Runtime's session of a model that `transformers` opens with `opener`."""
     runtime, _, torch, transformers = rivals("onnxruntime", "onnx", "torch", "transformers")
-    from torch.nn import Module
+    from torch.nn import Module  # not torch.nn.Module: the types want a class that they know as a base
 
     theirs = getattr(transformers, opener).from_pretrained(directory).eval()
 

@@ -85,6 +85,11 @@ def several_in(where: str, value, separator: str, of: Classes) -> tuple[str, ...
     return tuple(dict.fromkeys(of(where, one) for one in listed(where, value)))
 
 
+def taken_apart(label: str) -> list[str]:
+    """What a label is several of, if a usual separator was not told."""
+    return re.split(r"[;|,]", label)
+
+
 def number_in(where: str, value) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)

@@ -1,6 +1,5 @@
 """Fine-tuning on whole texts or pairs of them: one class, several labels at once, or a number."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data import labelled
+from bert_jax.data import cells, labelled
 from bert_jax.data.arrange import Piece, Target
 from bert_jax.data.epochs import Epochs
 from bert_jax.data.labelled import Example, Kind, labels_of
@@ -60,7 +59,7 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
     names = labelled.label_names(train, config.kind, known)
     labelled.check(train, names, config.kind)
     if config.kind == "labels" and (
-        joined := next((name for name in names if re.search(r"[;|,]", name)), None)
+        joined := next((name for name in names if len(cells.taken_apart(name)) > 1), None)
     ):
         say(
             f'the label "{joined}" may be several; what stands between them is told by '

@@ -134,10 +134,15 @@ def span(seconds: float) -> str:
     >>> [span(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
     ['7 s', '119 s', '2 min', '120 min', '2.0 h', '2.3 days']
     """
-    for length, limit, unit in ((1, 120, " s"), (60, 7200, " min")):
-        if seconds < limit:
-            return f"{seconds / length:.0f}{unit}"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def heldout(path: Path) -> list[dict]:
+    return [line for line in read(path) if line["kind"] == "heldout"]
 
 
 def read(path: Path) -> list[dict]:
