@@ -7,7 +7,7 @@ __all__ = ["load"]
 def __getattr__(name: str):
     # Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
     if name == "load":
-        from bert_jax.api import load
+        from bert_jax.inference.model import load
 
         return load
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")

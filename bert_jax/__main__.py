@@ -1,5 +1,5 @@
 import sys
 
-from bert_jax.cli import main
+from bert_jax.command.main import main
 
 sys.exit(main())

@@ -11,7 +11,7 @@ qqp, mnli, qnli, rte and wnli, which are downloaded. Several labels a text: --co
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import glue
+from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
 
 

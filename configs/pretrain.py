@@ -22,7 +22,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config.seed = 0
     # 40 passes over Wikipedia and books; in 2018, 4 days on 16 TPU chips for base, and on 64 for large.
     config.steps = 1_000_000
-    # Adam at 1e-4 after 10,000 steps of warm-up, linear decay, and all else that is not said here: tasks/config.py.
+    # Adam at 1e-4 after 10,000 steps of warm-up, linear decay, and all else that is not said here: train/config.py.
     config.model = ConfigDict(
         {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
     )

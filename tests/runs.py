@@ -14,7 +14,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 import corpora
-from bert_jax.data.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare
 
 ROOT = Path(__file__).parent.parent
 STEPS = 240

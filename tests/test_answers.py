@@ -221,7 +221,7 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
 
 
 def test_joined_labels():
-    from bert_jax.tasks.tag import joined
+    from bert_jax.inference.tag import joined
 
     names = ("O", "B-X", "I-X", "Y")
     text = "a b c d e f g h"

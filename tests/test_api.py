@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.batching import LENGTHS, batches, row_rungs
 from bert_jax.errors import BertJaxError
+from bert_jax.inference.batching import LENGTHS, batches, row_rungs
 from bert_jax.text.tokenizer import Encoding
 from test_hub import CONFIG, WORDS, write
 
@@ -81,7 +81,7 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding():
 
 def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
     program = (
-        "import sys, bert_jax, bert_jax.cli; bert_jax.cli.main(['--help']); bert_jax.cli.parser_of('info');"
+        "import sys, bert_jax; from bert_jax.command import main; main.main(['--help']); main.parser_of('info');"
         "sys.exit(', '.join({'tensorflow', 'torch', 'jax', 'flax', 'numpy'} & set(sys.modules)) or 0)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

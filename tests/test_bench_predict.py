@@ -3,10 +3,10 @@
 import pytest
 
 import bert_jax
-from bert_jax import calibration
 from bert_jax.bench import predict
-from bert_jax.calibration import Calibration
 from bert_jax.errors import BertJaxError
+from bert_jax.predictions import calibration
+from bert_jax.predictions.calibration import Calibration
 from test_evaluate import TEXTS
 from test_hub import write
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import calibration
-from bert_jax.calibration import Calibration, Level
-from bert_jax.data.labelled import Example
+from bert_jax.command.predict import predictions
+from bert_jax.data.examples.labelled import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.outcomes import calibration_of, outcomes
-from bert_jax.predict import predictions
+from bert_jax.inference.outcomes import calibration_of, outcomes
+from bert_jax.predictions import calibration
+from bert_jax.predictions.calibration import Calibration, Level
 from test_evaluate import TEXTS, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model

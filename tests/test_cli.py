@@ -8,8 +8,8 @@ import time
 import pytest
 
 import runs
-from bert_jax import cli
-from bert_jax.bench.flags import SUBJECTS
+from bert_jax.command import main as cli
+from bert_jax.command.bench import SUBJECTS
 from bert_jax.errors import BertJaxError
 
 

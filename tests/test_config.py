@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.cli import main
+from bert_jax.command.main import main
 from bert_jax.config import load
-from bert_jax.data.config import DataConfig
+from bert_jax.data.corpus.config import DataConfig
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import SIZES, EncoderConfig
 from bert_jax.tasks import TASKS, module_of
@@ -97,7 +97,7 @@ def test_wrong_files_and_names(tmp_path):
 
 
 def test_every_data_key_is_read_somewhere():
-    folder = Path(__file__).parents[1] / "bert_jax" / "data"
+    folder = Path(__file__).parents[1] / "bert_jax" / "data" / "corpus"
     code = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "config.py")
     own = (folder / "config.py").read_text().split("def targets")[1]
     for field in fields(DataConfig):
@@ -112,7 +112,8 @@ def test_misspelt_override_on_the_command_line(capsys):
 
 
 def test_help_loads_no_tensorflow():
-    code = "import sys, bert_jax.cli as c\nfor v in c.VERBS: c.parser_of(v)\nassert 'tensorflow' not in sys.modules"
+    code = "import sys\nfrom bert_jax.command import main\nfor verb in main.VERBS: main.parser_of(verb)\n"
+    code += "assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import bert_jax
-from bert_jax import api
+from bert_jax.inference import model as api
 from test_hub import write
 
 MODULES = [
@@ -27,12 +27,12 @@ def examples() -> list[str]:
 
 # Shown with a `model` whose parameters are drawn at random, of one head after the other.
 SHOWN_WITH = {
-    "bert_jax.api": (("mlm", "nsp"), ()),
-    "bert_jax.tasks.fill_mask": (("mlm", "nsp"), ()),
-    "bert_jax.tasks.embed": (("mlm", "nsp"), ()),
-    "bert_jax.tasks.classify": (("classify",), ("bad", "good")),
-    "bert_jax.tasks.tag": (("tag",), ("B-CAT", "O")),
-    "bert_jax.tasks.answer": (("answer",), ()),
+    "bert_jax.inference.model": (("mlm", "nsp"), ()),
+    "bert_jax.inference.fill_mask": (("mlm", "nsp"), ()),
+    "bert_jax.inference.embed": (("mlm", "nsp"), ()),
+    "bert_jax.inference.classify": (("classify",), ("bad", "good")),
+    "bert_jax.inference.tag": (("tag",), ("B-CAT", "O")),
+    "bert_jax.inference.answer": (("answer",), ()),
 }
 
 

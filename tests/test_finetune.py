@@ -11,21 +11,23 @@ import numpy as np
 import pytest
 
 import corpora
-from bert_jax import run
-from bert_jax.api import load
-from bert_jax.data.arrange import arrange, fill, in_rows
-from bert_jax.data.epochs import Epochs
-from bert_jax.data.labelled import Example
+from bert_jax.command import train as run
+from bert_jax.data.examples.arrange import arrange, fill, in_rows
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.labelled import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks import answering, classification, tagging
-from bert_jax.tasks.answering import Answering
-from bert_jax.tasks.classification import Classification, targets_of
-from bert_jax.tasks.config import RunConfig
-from bert_jax.tasks.tagging import Tagging
+from bert_jax.tasks import answer as answering
+from bert_jax.tasks import classify as classification
+from bert_jax.tasks import tag as tagging
+from bert_jax.tasks.answer import Answering
+from bert_jax.tasks.classify import Classification, targets_of
+from bert_jax.tasks.tag import Tagging
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.text.words import encode_words
+from bert_jax.train.config import RunConfig
 from bert_jax.train.log import read
 from bert_jax.train.state import fresh_params
 

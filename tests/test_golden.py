@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from bert_jax import losses
-from bert_jax.api import load
 from bert_jax.hub.directory import published_tensors
+from bert_jax.inference.model import load
 from golden_bert import FILE, summary
 from seeded import seeded_batch, seeded_tensors
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.api import load
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES
+from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 
@@ -306,7 +306,7 @@ def test_a_failed_save_leaves_the_old_directory_whole(directory, monkeypatch):
 
 
 def test_info(directory, capsys):
-    from bert_jax.cli import main
+    from bert_jax.command.main import main
 
     assert main(["info", str(directory)]) == 0
     text = capsys.readouterr().out

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import corpora
-from bert_jax.cli import main
+from bert_jax.command.main import main
 from bert_jax.config import load
-from bert_jax.data.inspect import report
-from bert_jax.data.prepare import prepare
+from bert_jax.data.corpus.inspect import report
+from bert_jax.data.corpus.prepare import prepare
 from bert_jax.tasks.pretrain import Config
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
@@ -33,8 +33,8 @@ def config(corpus, *more):
 
 
 def test_targets_show_what_became_of_them(corpus):
-    from bert_jax.data.config import DataConfig
-    from bert_jax.data.stream import Stream
+    from bert_jax.data.corpus.config import DataConfig
+    from bert_jax.data.corpus.stream import Stream
 
     said = report(config(corpus), step=3, rows=64, colour=False)
     batch = Stream(DataConfig((str(corpus / "corpus"),), batch=64, plans=1), 0, 1_000_000).batch(3)

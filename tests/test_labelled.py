@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data import glue
-from bert_jax.data.labelled import (
+from bert_jax.data.examples import glue
+from bert_jax.data.examples.labelled import (
     Columns,
     Example,
     answering,
@@ -147,7 +147,7 @@ def test_glue_is_nine_tasks():
 def test_tensorflow_datasets(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
-    from bert_jax.host_tensorflow import tf  # noqa: F401
+    from bert_jax.text.host_tensorflow import tf  # noqa: F401
 
     rows = [
         {"tokens": ["Zoë", "sleeps"], "ner": ["I-PER", "O"], "text": "Zoë sleeps", "label": "zzz", "score": 1.5},

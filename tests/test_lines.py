@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import lines
+from bert_jax.command import lines
 from bert_jax.errors import BertJaxError
 from test_hub import write
 

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import api
+from bert_jax.command.train import export
 from bert_jax.errors import BertJaxError
-from bert_jax.run import export
+from bert_jax.inference import model as api
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.log import read
 from bert_jax.train.loop import train

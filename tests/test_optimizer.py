@@ -10,7 +10,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.directory import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS
-from bert_jax.tasks.config import MeshConfig, OptimizerConfig
+from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.optimizer import DECAYED, direction, trust
 from bert_jax.train.rules import by_rule, decide, named
 from bert_jax.train.schedule import rate_at

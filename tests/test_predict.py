@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import bert_jax
-from bert_jax.data.labelled import Columns
+from bert_jax.command.predict import predictions, write
+from bert_jax.data.examples.labelled import Columns
 from bert_jax.errors import BertJaxError
-from bert_jax.predict import predictions, write
 from test_evaluate import TEXTS, squad, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model

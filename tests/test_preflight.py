@@ -10,7 +10,7 @@ import pytest
 
 import runs
 from bert_jax import config as configs
-from bert_jax.cli import main
+from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.models import short_attention
 from bert_jax.pod import checks, flops, preflight, program, sweep

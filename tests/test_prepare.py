@@ -20,10 +20,10 @@ import zstandard
 from pyarrow import parquet
 
 import corpora
-from bert_jax.cli import main
-from bert_jax.data import duplicates
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.prepare import prepare
+from bert_jax.command.main import main
+from bert_jax.data.corpus import duplicates
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
 from bert_jax.text.readers import LONGEST_LINE, Source
 from bert_jax.text.sentences import sentences
@@ -112,7 +112,7 @@ def test_sentences_with_wide_spaces():
 def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
-    from bert_jax.host_tensorflow import tf  # noqa: F401
+    from bert_jax.text.host_tensorflow import tf  # noqa: F401
 
     class MadeUp(tfds.core.GeneratorBasedBuilder):
         VERSION = tfds.core.Version("1.0.0")
@@ -153,7 +153,7 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
 
 def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "SLICE", 7)  # many slices and chunks, as of a large corpus
-    monkeypatch.setattr(importlib.import_module("bert_jax.data.prepare"), "CHUNK", 2000)
+    monkeypatch.setattr(importlib.import_module("bert_jax.data.corpus.prepare"), "CHUNK", 2000)
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
     counts = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", heldout=0, processes=1)["counts"]
@@ -267,7 +267,7 @@ def test_a_damaged_corpus_is_refused(kind, vocabulary, tmp_path):
 
 def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
     """ram:// stands in for gs://, both are TensorFlow's file systems."""
-    from bert_jax.host_tensorflow import tf
+    from bert_jax.text.host_tensorflow import tf
 
     (tmp_path / "x.txt").write_text(PLAIN)
     made = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", processes=1)
@@ -284,7 +284,7 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
 
 CHILD = """
 import resource, sys
-import bert_jax.data.prepare as p
+import bert_jax.data.corpus.prepare as p
 if __name__ == "__main__":
     p.CHUNK = 20_000
     if len(sys.argv) > 4:

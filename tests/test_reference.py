@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax import losses
-from bert_jax.api import load
 from bert_jax.hub.directory import published_tensors
+from bert_jax.inference.model import load
 from seeded import seeded_batch, seeded_tensors
 
 torch = pytest.importorskip("torch")

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import calibration, run
-from bert_jax.calibration import NONE, Calibration, Level
-from bert_jax.data.labelled import Example
+from bert_jax.command import train as run
+from bert_jax.data.examples.labelled import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.evaluate import evaluate
-from bert_jax.outcomes import Outcomes, scored
+from bert_jax.inference.answer import Answer
+from bert_jax.inference.outcomes import Outcomes, scored
+from bert_jax.predictions import calibration
+from bert_jax.predictions.calibration import NONE, Calibration, Level
 from bert_jax.report.compare import compare
+from bert_jax.report.evaluate import evaluate
 from bert_jax.report.facts import facts
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
 from bert_jax.report.page import of_file, write
-from bert_jax.tasks.answer import Answer
 from bert_jax.text.wordpiece import WordPiece
 from test_evaluate import TEXTS, write_lines
 from test_hub import WORDS
@@ -151,7 +152,9 @@ def two(tmp_path):
     model = bert_jax.load(tmp_path / "a")
     said = [one.label for one in model.classify(TEXTS)]
     head = jax.tree.map(lambda leaf: -leaf, model.params["classify"])
-    bert_jax.api.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(tmp_path / "b")
+    bert_jax.inference.model.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(
+        tmp_path / "b"
+    )
     rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(TEXTS)]
     return tmp_path / "a", tmp_path / "b", write_lines(tmp_path / "dev.jsonl", rows)
 

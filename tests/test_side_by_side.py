@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import runs
-from bert_jax.cli import main
+from bert_jax.command.main import main
 from bert_jax.hub import directory as hub
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import initial_state

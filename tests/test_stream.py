@@ -11,12 +11,12 @@ import pytest
 
 import corpora
 import published
-from bert_jax.data.config import DataConfig
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.masking import Masking
-from bert_jax.data.mixture import BLOCK, Mixture
-from bert_jax.data.prepare import prepare
-from bert_jax.data.stream import Stream
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.masking import Masking
+from bert_jax.data.corpus.mixture import BLOCK, Mixture
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.errors import BertJaxError
 
 STEPS = (0, 1, 777, 1_000_000)
@@ -194,7 +194,7 @@ def test_whole_words_are_never_split_and_fill_the_count(corpus):
 
 def test_word_groups_are_taken_as_the_published_loop_takes_them():
     """The batch-wise selection equals the loop, word by word, for the same order of words."""
-    from bert_jax.data import masking
+    from bert_jax.data.corpus import masking
 
     rng = np.random.default_rng(0)
     masker = Masking(0.15, 20, 0.8, 0.1, "word", 3, 4, tuple(range(5)), 1000, np.zeros(1000, bool))
@@ -219,7 +219,7 @@ def test_span_lengths_follow_their_distribution(corpus):
     )
     drawn = np.zeros(5)
     masker = stream._masking(512)
-    from bert_jax.data import masking
+    from bert_jax.data.corpus import masking
 
     tf = masking.tf
     tokens = np.full((256, 512), 700, np.int32)

@@ -4,17 +4,18 @@ import jax
 import pytest
 
 import corpora
-from bert_jax import run, sweep
-from bert_jax.api import load
+from bert_jax.command import sweep
+from bert_jax.command import train as run
+from bert_jax.command.sweep import Run
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
-from bert_jax.sweep import Run
-from bert_jax.tasks.config import RunConfig
-from bert_jax.tasks.contract import Task
 from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
 from bert_jax.train.step import Programs
+from bert_jax.train.task import Task
 from test_finetune import marked, table
 
 

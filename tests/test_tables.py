@@ -10,8 +10,8 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from bert_jax.data.tables import class_names, rows
 from bert_jax.errors import BertJaxError
+from bert_jax.text.tables import class_names, rows
 
 TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from bert_jax.api import load
 from bert_jax.hub import torch_pickle
+from bert_jax.inference.model import load
 from test_hub import edit_config, equal, refusal, write
 
 torch = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ import pytest
 import bert_jax
 import runs
 from bert_jax import config as configs
-from bert_jax.cli import main
+from bert_jax.command.main import main
 from bert_jax.tasks import pretrain
 from bert_jax.train.workdir import Workdir
 

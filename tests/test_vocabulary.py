@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.cli import main
+from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source

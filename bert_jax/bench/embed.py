@@ -15,7 +15,7 @@ import numpy as np
 import bert_jax
 from bert_jax.bench.rivals import by_length, rivals, session_of
 from bert_jax.errors import BertJaxError
-from bert_jax.lines import lines
+from bert_jax.text.lines import lines
 
 SAMPLE = 500
 LATENCY_CALLS = 200

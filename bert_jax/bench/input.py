@@ -2,9 +2,9 @@
 
 import time
 
-from bert_jax.data.config import DataConfig
-from bert_jax.data.prepare import cores
-from bert_jax.data.stream import Stream
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.prepare import cores
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod.chips import PEAKS

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 import bert_jax
-from bert_jax import calibration
 from bert_jax.bench.embed import Runner, drawn
 from bert_jax.bench.rivals import by_length, rivals, session_of
-from bert_jax.tasks.classify import logits_of
-from bert_jax.tasks.heads import need
+from bert_jax.inference.classify import logits_of
+from bert_jax.inference.heads import need
+from bert_jax.predictions import calibration
 
 ALONE = 200  # texts asked for one by one
 PERCENTILES = (50, 90, 99)

@@ -9,7 +9,7 @@ import time
 from itertools import chain
 from pathlib import Path
 
-from bert_jax.data.prepare import CHUNK, cores, prepare
+from bert_jax.data.corpus.prepare import CHUNK, cores, prepare
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source

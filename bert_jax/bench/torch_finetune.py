@@ -7,8 +7,8 @@ import numpy as np
 
 from bert_jax.bench.rivals import rivals
 from bert_jax.bench.torch_recipe import torch_recipe
-from bert_jax.data.arrange import Piece
-from bert_jax.data.epochs import shuffled
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.epochs import shuffled
 from bert_jax.tasks.finetune import FinetuneConfig
 
 AUTO = {

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bert_jax.errors import BertJaxError
-from bert_jax.tasks.config import OptimizerConfig
+from bert_jax.train.config import OptimizerConfig
 
 
 def torch_recipe(torch: Any, model: Any, recipe: OptimizerConfig, steps: int) -> tuple[Any, Any]:

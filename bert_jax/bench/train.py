@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.config import DataConfig, Examples
+from bert_jax.data.corpus.config import DataConfig, Examples
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod import program
 from bert_jax.pod.chips import peak_of
-from bert_jax.tasks.config import MeshConfig, OptimizerConfig
 from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import initial_state
 from bert_jax.train.step import make_step

@@ -39,7 +39,7 @@ def checkpoint_in(directory: Path) -> Path | None:
 
 def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
     """Shapes of the checkpoint's parameters under today's published names, and a function that reads each."""
-    from bert_jax.host_tensorflow import tf
+    from bert_jax.text.host_tensorflow import tf
 
     # TensorFlow turns its own errors into Python's here and there.
     unreadable = (tf.errors.OpError, ValueError, RuntimeError, IndexError)

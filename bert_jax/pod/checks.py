@@ -7,8 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
-from bert_jax.data.config import DataConfig
-from bert_jax.data.corpus import Corpus
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
 from bert_jax.pod.topology import Slice
 from bert_jax.tasks.pretrain import Config, fitting
@@ -117,7 +117,7 @@ def space(config: Config, state: int, workdir: str | None) -> str:
 
 
 def read_speed(config: Config, phase: dict, where: Slice) -> str:
-    from bert_jax.data.stream import Stream  # TensorFlow takes seconds
+    from bert_jax.data.corpus.stream import Stream  # TensorFlow takes seconds
 
     data = config.data
     one = DataConfig(**{**vars(data), "lengths": (phase["length"],), "shares": (1.0,)})

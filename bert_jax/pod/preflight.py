@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import config as configs
-from bert_jax.data.config import DataConfig
+from bert_jax.data.corpus.config import DataConfig
 from bert_jax.errors import BertJaxError
 from bert_jax.pod import checks
 from bert_jax.pod.roofline import Roofline

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.calibration import Calibration
-from bert_jax.outcomes import Outcomes, said, true
+from bert_jax.inference.outcomes import Outcomes, said, true
+from bert_jax.predictions.calibration import Calibration
 
 RESAMPLES = 2000
 CHUNK = 100

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.api import Model, load
-from bert_jax.calibration import error
-from bert_jax.data.labelled import Columns, Example
+from bert_jax.data.examples.labelled import Columns, Example
 from bert_jax.errors import BertJaxError
-from bert_jax.evaluate import in_lines, of_counts, of_outcomes
 from bert_jax.files import replacing
-from bert_jax.outcomes import EVIDENT, Outcomes, outcomes, read, said, true
+from bert_jax.inference.model import Model, load
+from bert_jax.inference.outcomes import EVIDENT, Outcomes, outcomes, read, said, true
+from bert_jax.predictions.calibration import error
 from bert_jax.report import pictures
+from bert_jax.report.evaluate import in_lines, of_counts, of_outcomes
 from bert_jax.report.facts import Facts, facts
 from bert_jax.report.intervals import intervals
 from bert_jax.report.views import SURE_UNITS, UNITS, Shown, View, view

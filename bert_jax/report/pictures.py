@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.calibration import BINS
 from bert_jax.files import replacing
+from bert_jax.predictions.calibration import BINS
 from bert_jax.report.facts import Facts
 from bert_jax.report.intervals import Interval
 

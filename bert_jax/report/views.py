@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.calibration import NONE, Calibration, all_right
-from bert_jax.outcomes import Outcomes, right_answer, said, spans_in, true
+from bert_jax.inference.outcomes import Outcomes, right_answer, said, spans_in, true
+from bert_jax.predictions.calibration import NONE, Calibration, all_right
 
 UNITS = {"classes": "texts", "labels": "labels of texts", "tags": "words", "answers": "answers"}
 SURE_UNITS = {"classes": "texts", "labels": "texts", "tags": "spans", "answers": "answers"}

@@ -11,9 +11,9 @@ from bert_jax.errors import BertJaxError, nearest
 # rows)`. What a config leaves to the data, such as the steps of an epoch, is in the one that `open` gives back.
 TASKS = {
     "pretrain": "bert_jax.tasks.pretrain",
-    "classify": "bert_jax.tasks.classification",
-    "tag": "bert_jax.tasks.tagging",
-    "answer": "bert_jax.tasks.answering",
+    "classify": "bert_jax.tasks.classify",
+    "tag": "bert_jax.tasks.tag",
+    "answer": "bert_jax.tasks.answer",
 }
 
 

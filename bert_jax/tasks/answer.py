@@ -1,130 +1,145 @@
-"""The span of a text that answers a question."""
+"""Fine-tuning on questions: where in a passage the answer starts and ends, or that it is not there.
+
+A passage longer than the model is read in windows; in one without the answer, and where there is none at all, the
+answer is [CLS], as in BERT's SQuAD runs.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Literal
 
+import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.calibration import softmax
-from bert_jax.errors import BertJaxError
-from bert_jax.streaming import results
-from bert_jax.tasks.heads import head_program, need
+from bert_jax import metrics
+from bert_jax.data.examples import labelled
+from bert_jax.data.examples.arrange import Piece, Target
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.labelled import Example, answers_of
+from bert_jax.inference.answer import LONGEST, MAY_BE_MISSING, OVERLAP, best
+from bert_jax.losses import Loss, span_cross_entropy, weigh
+from bert_jax.tasks.finetune import (
+    ExamplesConfig,
+    FinetuneConfig,
+    Finetuning,
+    headed,
+    in_epochs,
+    in_windows,
+    parted,
+    tokenizer_of,
+)
+from bert_jax.tasks.inspect import report
+from bert_jax.text.tokenizer import Encoding
 
-OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
-LONGEST = 30  # tokens of an answer, likewise
-NOTHING = 1e-300  # a probability that has a logarithm
-MAY_BE_MISSING = "may_be_missing"  # in config.json: whether the model learnt from questions without an answer
+TARGETS = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
 
 
 @dataclass(frozen=True)
-class Answer:
-    text: str
-    start: int  # in characters
-    end: int
-    # The probability of this start times that of this end; where the model was calibrated, that the answer is right.
-    score: float
+class PassagesConfig(ExamplesConfig):
+    max_length: int = 384
+    long: Literal["windows"] = "windows"  # the answer may be anywhere
+    overlap: int = OVERLAP
 
 
-def answer(model, question, text, *, may_be_missing: bool | None = None, longest: int = LONGEST):
-    """The best `Answer` to a question in a text of any length, read in windows.
-
-    Lists of questions and of texts go side by side; one question goes with every text, and one text with every
-    question. With `may_be_missing` (by default as config.json says, else not), None where [CLS], by which SQuAD 2
-    marks a text without an answer, is likelier in every window.
-
-    >>> model.answer("the cat", "the cat sat on the mat").text
-    'sat on the'
-    """
-    if may_be_missing is None:
-        may_be_missing = may_miss(model)
-    calibration = model.calibration
-
-    def decided(found: tuple[Answer, float]) -> Answer | None:
-        answer, gap = found
-        if may_be_missing and gap > calibration.missing:
-            return None
-        return replace(answer, score=calibration.of_answer(answer.score))
-
-    found = candidates(model, question, text, may_be_missing, longest)
-    if isinstance(found, tuple):
-        return decided(found)
-    return list(map(decided, found)) if isinstance(found, list) else map(decided, found)
+@dataclass(frozen=True)
+class Config(FinetuneConfig):
+    data: PassagesConfig = field(default_factory=PassagesConfig)
 
 
-def may_miss(model) -> bool:
-    """Whether it learnt from questions without an answer."""
-    return bool(model.layout.published.get(MAY_BE_MISSING))
+def open(config: Config) -> tuple["Answering", Epochs, Config]:
+    parts = parted(config, labelled.answering)
+    train, heldout = parts.train, parts.heldout
+    may_be_missing = any(not example.label for example in train)
+    tokenizer = tokenizer_of(config)
+    task = Answering(headed(config, "answer", (), **{MAY_BE_MISSING: may_be_missing}), TARGETS)
+    windows = [
+        in_windows([example.text for example in examples], tokenizer, config.data, what)
+        for examples, what in ((train, "training"), (heldout, "held-out"))
+    ]
+    pieces, held = (
+        [
+            Piece(window, i, {**span_in(example, window), "weight": 1.0})
+            for i, (example, found) in enumerate(zip(examples, each, strict=True))
+            for window in found
+        ]
+        for examples, each in zip((train, heldout), windows, strict=True)
+    )
+    judge = Judge(heldout, windows[1], may_be_missing)
+    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
 
 
-def candidates(model, question, text, may_be_missing: bool, longest: int = LONGEST):
-    """(best answer, log odds of none against it) of each question, before any calibration."""
-    need(model, "answer", "answer")
-    program = head_program(model.config, "answer", 0)
-    most = model.config.max_positions
-
-    def of_chunk(chunk):
-        windows = model.tokenizer.windows(chunk, max_length=most, overlap=min(OVERLAP, most // 4))
-        logits = iter(model.run([window for found in windows for window in found], program))
-        for (_, content), found in zip(chunk, windows, strict=True):
-            yield candidate(content, found, [next(logits) for _ in found], longest, may_be_missing)
-
-    return results(side_by_side(question, text), of_chunk)
+def measured_by(config: Config) -> str:
+    return "f1"
 
 
-def side_by_side(question, text):
-    if isinstance(question, str) and isinstance(text, str):
-        return question, text
-    if isinstance(question, str):
-        pairs = ((question, one) for one in text)
-        return list(pairs) if isinstance(text, Sequence) else pairs
-    if isinstance(text, str):
-        pairs = ((one, text) for one in question)
-        return list(pairs) if isinstance(question, Sequence) else pairs
-    if isinstance(question, Sequence) and isinstance(text, Sequence):
-        if len(question) != len(text):
-            raise BertJaxError(f"{len(question)} questions and {len(text)} texts; lists go side by side")
-        return list(zip(question, text, strict=True))
-    return zip(question, text, strict=True)
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return report(task, data, step, rows)
 
 
-def best(text: str, windows: list, logits: list, longest: int, may_be_missing: bool) -> Answer | None:
-    answer, gap = candidate(text, windows, logits, longest, may_be_missing)
-    return None if gap > 0 else answer
+def span_in(example: Example, window: Encoding) -> dict[str, int]:
+    """The first and last token of the answer, or [CLS] for both where the window does not hold all of it."""
+    if answers := answers_of(example):
+        start, text = answers[0]
+        places = window.spans[1]
+        covered = [
+            p for p in places if window.offsets[p][0] < start + len(text) and window.offsets[p][1] > start
+        ]
+        if (
+            covered
+            and window.offsets[covered[0]][0] <= start
+            and window.offsets[covered[-1]][1] >= start + len(text)
+        ):
+            return {"starts": covered[0], "ends": covered[-1]}
+    return {"starts": 0, "ends": 0}
 
 
-def candidate(
-    text: str, windows: list, logits: list, longest: int, may_be_missing: bool
-) -> tuple[Answer, float]:
-    """Over all windows: the start and the end, at most `longest` tokens apart, whose probabilities multiply highest;
-    and the log of how much likelier no answer is, -inf where there must be one."""
-    starts, ends = [], []
-    for window, scores in zip(windows, logits, strict=True):
-        # Only places in the text, and [CLS] if that may win, share in the probability.
-        places = [*([0] if may_be_missing else []), *window.spans[1]]
-        starts.append(np.full(len(window.ids), -np.inf))
-        ends.append(np.full(len(window.ids), -np.inf))
-        starts[-1][places], ends[-1][places] = scores[places, 0], scores[places, 1]
-    lengths = np.cumsum([0, *map(len, starts)])
-    if not np.isfinite(np.concatenate(starts)).any():
-        return Answer("", 0, 0, 0.0), np.inf if may_be_missing else -np.inf
-    start_likely, end_likely = softmax(np.concatenate(starts)), softmax(np.concatenate(ends))
-    found, missing = None, 1.0
-    for n, window in enumerate(windows):
-        p, q = start_likely[lengths[n] : lengths[n + 1]], end_likely[lengths[n] : lengths[n + 1]]
-        # As in BERT's SQuAD runs: all other windows than the answer's say, rightly, that it is not in them.
-        missing = min(missing, p[0] * q[0])
-        span = window.spans[1]
-        if not len(span):
-            continue
-        inside = slice(span.start, span.stop)
-        product = np.triu(np.outer(p[inside], q[inside]))
-        product -= np.triu(product, longest)
-        first, last = np.unravel_index(product.argmax(), product.shape)
-        score = float(product[first, last])
-        if found is None or score > found.score:
-            a, b = window.offsets[span.start + first][0], window.offsets[span.start + last][1]
-            found = Answer(text[a:b], a, b, score)
-    if found is None:
-        return Answer("", 0, 0, 0.0), np.inf
-    gap = np.log(max(missing, NOTHING)) - np.log(max(found.score, NOTHING))
-    return found, float(gap) if may_be_missing else -np.inf
+@dataclass(frozen=True)
+class Answering(Finetuning):
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        start, end = piece.targets["starts"], piece.targets["ends"]
+        return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits, mask, starts, ends = in_packs(outputs["answer"], batch)
+        return {"answer_loss": span_cross_entropy(logits, starts, ends, batch["weight"], mask)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits, mask, starts, ends = in_packs(outputs["answer"], batch)
+        found = jnp.where(mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
+        right = (found[..., 0] == starts) & (found[..., 1] == ends)
+        return {"span_accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return outputs["answer"]
+
+
+def in_packs(logits, batch: dict):
+    """(logits, mask of places, starts, ends), each with an axis of packs where the rows have some."""
+    if "packs" not in batch:
+        return logits, batch["mask"], batch["starts"], batch["ends"]
+    begins = batch["cls_positions"]
+    packs = jnp.arange(begins.shape[1]) + 1
+    mask = batch["packs"][:, None, :] == packs[None, :, None]  # [B, P, L]
+    return logits[:, None], mask, batch["starts"] + begins, batch["ends"] + begins
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Logits of the held-out windows -> how well the questions are answered."""
+
+    examples: Sequence[Example]
+    windows: list[list[Encoding]]
+    may_be_missing: bool
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        found, truth, each = [], [], iter(logits)
+        for example, windows in zip(self.examples, self.windows, strict=True):
+            parts = [next(each) for _ in windows]
+            if all(part is not None for part in parts):
+                answer = best(
+                    example.text[1], windows, [np.asarray(p) for p in parts], LONGEST, self.may_be_missing
+                )
+                found.append(answer.text if answer else "")
+                truth.append([text for _, text in answers_of(example)])
+        return metrics.answers(found, truth)

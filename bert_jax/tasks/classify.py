@@ -1,91 +1,185 @@
-"""Labels for whole texts, or for pairs of them."""
+"""Fine-tuning on whole texts or pairs of them: one class, several labels at once, or a number."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.calibration import all_right
-from bert_jax.data.labelled import Kind
+from bert_jax import metrics
+from bert_jax.data.examples import cells, labelled
+from bert_jax.data.examples.arrange import Piece, Target
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.labelled import Example, Kind, labels_of
 from bert_jax.errors import BertJaxError
-from bert_jax.streaming import Cutter, results
-from bert_jax.tasks.heads import head_program, need
+from bert_jax.losses import Loss, binary_cross_entropy, cross_entropy, squared_error, weigh
+from bert_jax.tasks.finetune import (
+    FinetuneConfig,
+    Finetuning,
+    headed,
+    in_epochs,
+    in_windows,
+    parted,
+    say,
+    tokenizer_of,
+)
+from bert_jax.tasks.inspect import report
+
+PROBLEMS = {
+    "classes": "single_label_classification",
+    "labels": "multi_label_classification",
+    "number": "regression",
+}
+BEST = {"classes": "accuracy", "labels": "f1_micro", "number": "spearman"}
 
 
 @dataclass(frozen=True)
-class Label:
-    label: str
-    score: float  # its probability
-    margin: float = 0.0  # over the next likeliest; of several labels at once, over what it must exceed
+class Config(FinetuneConfig):
+    kind: Kind = "classes"  # of a text: one class, several labels at once, or a number
+    labels: tuple[str, ...] = ()  # in the order of the model's outputs; (): those of the data
+    class_weights: Literal["none", "balanced"] = "none"  # balanced: each class weighs the same in all
+    label_smoothing: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.kind != "classes" and (self.class_weights != "none" or self.label_smoothing):
+            raise BertJaxError(
+                f"class_weights and label_smoothing are for one class a text, not for kind={self.kind}"
+            )
 
 
-def classify(model, texts, *, scores: bool = False, long: str = "cut", precision: float | None = None):
-    """The best `Label` of a text or pair, or with `scores` the probability of every label.
+def open(config: Config) -> tuple["Classification", Epochs, Config]:
+    def read(spec, columns, most):
+        return labelled.classification(spec, columns, config.kind, most)
 
-    A model of several labels at once gives the list of those above their thresholds (one half, if it was not
-    calibrated); a model of one number gives it. Longer texts are cut, which is said, or with long="windows" read in
-    windows whose logits are averaged. With a wanted `precision`, None where a calibrated model is not that sure.
-
-    >>> [found.label for found in model.classify(["the cat", ("the cat", "the mat")])]
-    ['good', 'good']
-    """
-    kind = kind_of(model)
-    enough = None if precision is None else sure(model, precision)
-
-    def read(logits):
-        if kind == "number":
-            return float(logits[0])
-        likely = model.calibration.likely(logits, several=kind == "labels")
-        if scores:
-            return dict(zip(model.labels, map(float, likely), strict=True))
-        found, confidence = chosen(model, likely)
-        return found if enough is None or confidence >= enough else None
-
-    found = logits_of(model, texts, long)
-    if isinstance(texts, str | tuple):
-        return read(found)
-    return list(map(read, found)) if isinstance(found, list) else map(read, found)
-
-
-def logits_of(model, texts, long: str = "cut"):
-    """[labels] of each text, before any calibration."""
-    need(model, "classify", "classify")
-    cut = Cutter(model.tokenizer, model.config.max_positions, long)
-    program = head_program(model.config, "classify", len(model.labels))
-
-    def of_chunk(chunk):
-        windows = cut(chunk)
-        logits = iter(model.run([window for found in windows for window in found], program))
-        for found in windows:
-            yield np.mean([next(logits) for _ in found], axis=0)
-
-    return results(texts, of_chunk)
-
-
-def chosen(model, likely: np.ndarray) -> tuple:
-    """What is said of a text whose labels are so likely, and how likely it is to be right."""
-    order = np.argsort(-likely)
-    if kind_of(model) == "classes":
-        first, second = likely[order[:2]]
-        return Label(model.labels[order[0]], float(first), float(first - second)), float(first)
-    above = model.calibration.above(len(likely))
-    found = [Label(model.labels[i], float(likely[i]), float(likely[i] - above[i])) for i in order]
-    return [label for label in found if label.margin > 0], float(all_right(likely, likely > above))
-
-
-def sure(model, precision: float) -> float:
-    """How likely an answer of a calibrated model must be, for so many of such answers to be right."""
-    if "classify" in model.layout.heads and kind_of(model) == "number":
-        raise BertJaxError("this model gives a number, of which no precision can be promised")
-    return model.calibration.sure(precision)
-
-
-def kind_of(model) -> Kind:
-    """What a classifier gives: one of its "classes", several "labels" at once, or a "number"."""
-    problem, outputs = model.layout.published.get("problem_type") or "", len(model.labels)
-    if problem.startswith("multi_label"):
-        return "labels"
-    if problem == "regression" and outputs > 1:
-        raise BertJaxError(
-            f"this model gives {outputs} numbers at once; only models of one number are read here"
+    parts = parted(config, read, calibrates=config.kind != "number")
+    train, heldout = parts.train, parts.heldout
+    known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
+    names = labelled.label_names(train, config.kind, known)
+    labelled.check(train, names, config.kind)
+    if config.kind == "labels" and (
+        joined := next((name for name in names if len(cells.taken_apart(name)) > 1), None)
+    ):
+        say(
+            f'the label "{joined}" may be several; what stands between them is told by '
+            f"--config.data.columns.separator, now {config.data.columns.separator!r}"
         )
-    return "number" if outputs == 1 else "classes"
+    labelled.check([*heldout, *parts.calibration], names, config.kind)
+    tokenizer = tokenizer_of(config)
+    layout = headed(config, "classify", names or ("LABEL_0",), problem_type=PROBLEMS[config.kind])
+    weights = balanced(train, names) if config.class_weights == "balanced" else ()
+    task = Classification(
+        layout, targets_of(config.kind, names), config.kind, config.label_smoothing, weights
+    )
+    pieces, held = (
+        pieces_of(
+            examples, names, config.kind, in_windows([e.text for e in examples], tokenizer, config.data, what)
+        )
+        for examples, what in ((train, "training"), (heldout, "held-out"))
+    )
+    judge = Judge(heldout, [piece.example for piece in held], names, config.kind)
+    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
+
+
+def measured_by(config: Config) -> str:
+    return BEST[config.kind]
+
+
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return report(task, data, step, rows)
+
+
+def targets_of(kind: Kind, names: Sequence[str]) -> dict[str, Target]:
+    labels = {
+        "classes": Target("int32"),
+        "labels": Target("float32", (len(names),)),
+        "number": Target("float32"),
+    }
+    return {"labels": labels[kind], "weight": Target("float32")}
+
+
+def pieces_of(examples: Sequence[Example], names: Sequence[str], kind: Kind, windows) -> list[Piece]:
+    """Each window has its example's label, and all windows of an example weigh as one."""
+    number = {name: i for i, name in enumerate(names)}
+    pieces = []
+    for i, (example, found) in enumerate(zip(examples, windows, strict=True)):
+        label: Any = example.label
+        if kind != "number":
+            places = [number[name] for name in labels_of(example)]
+            label = np.isin(np.arange(len(names)), places) if kind == "labels" else places[0]
+        targets = {"labels": label, "weight": 1 / len(found)}
+        pieces += [Piece(window, i, targets) for window in found]
+    return pieces
+
+
+def balanced(examples: Sequence[Example], names: Sequence[str]) -> tuple[float, ...]:
+    counts = [sum(example.label == name for example in examples) for name in names]
+    return tuple(len(examples) / (len(names) * max(count, 1)) for count in counts)
+
+
+@dataclass(frozen=True)
+class Classification(Finetuning):
+    kind: Kind = "classes"
+    smoothing: float = 0.0
+    class_weights: tuple[float, ...] = field(default=())
+
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        label = piece.targets["labels"]
+        if self.kind == "number":
+            return f"{label:g}", {}
+        names = self.layout.labels
+        return names[label] if self.kind == "classes" else " ".join(np.array(names)[label]) or "none", {}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits, labels, weight = outputs["classify"], batch["labels"], batch["weight"]
+        if self.class_weights:
+            weight = weight * jnp.asarray(self.class_weights)[labels]
+        if self.kind == "classes":
+            loss = cross_entropy(logits, labels, weight, self.smoothing)
+        elif self.kind == "labels":
+            loss = binary_cross_entropy(logits, labels, weight)
+        else:
+            loss = squared_error(logits[..., 0], labels, weight)
+        return {"classify_loss": loss}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        if self.kind != "classes":
+            return {}
+        right = outputs["classify"].argmax(-1) == batch["labels"]
+        return {"accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return outputs["classify"]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Logits of the held-out pieces -> metrics of the examples they are windows of."""
+
+    examples: Sequence[Example]
+    owners: Sequence[int]  # of the pieces
+    names: Sequence[str]
+    kind: Kind
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        windows: dict[int, list] = {}
+        for owner, found in zip(self.owners, logits, strict=True):
+            if found is not None:  # what was not computed, because only a part of the held-out was
+                windows.setdefault(owner, []).append(found)
+        truth = [self.examples[i].label for i in windows]
+        means = np.array([np.mean(found, axis=0) for found in windows.values()])
+        return judged(means, truth, self.names, self.kind)
+
+
+def judged(logits: np.ndarray, truth: Sequence, names: Sequence[str], kind: Kind) -> dict[str, float]:
+    if kind == "number":
+        return metrics.numbers(logits[:, 0].tolist(), truth)
+    if kind == "labels":
+        return metrics.several(
+            [{names[i] for i in np.flatnonzero(row > 0).tolist()} for row in logits],
+            [set(each) for each in truth],
+            names,
+        )
+    return metrics.classes([names[i] for i in logits.argmax(-1).tolist()], truth, names)

@@ -9,17 +9,17 @@ from typing import Literal, Self, TypeVar
 import jax
 import numpy as np
 
-from bert_jax.data.arrange import Manner, Piece, Target
-from bert_jax.data.epochs import Epochs, Judge
-from bert_jax.data.labelled import Columns, Example, Parts, split
+from bert_jax.data.examples.arrange import Manner, Piece, Target
+from bert_jax.data.examples.epochs import Epochs, Judge
+from bert_jax.data.examples.labelled import Columns, Example, Parts, split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.models.cost import layer_flops
 from bert_jax.models.heads import HEADS
-from bert_jax.tasks.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
-from bert_jax.tasks.contract import Features, Task
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
+from bert_jax.train.task import Features, Task
 
 FEWEST = 50  # examples that a calibration is learnt from
 

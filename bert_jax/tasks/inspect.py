@@ -3,8 +3,8 @@
 import os
 import sys
 
-from bert_jax.data.arrange import Piece
-from bert_jax.data.epochs import Epochs
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.text.tokenizer import Tokenizer

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.config import DataConfig
+from bert_jax.data.corpus.config import DataConfig
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import with_block
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.tasks.config import RunConfig
-from bert_jax.tasks.contract import Features, Task
 from bert_jax.tasks.warm_start import as_in
+from bert_jax.train.config import RunConfig
+from bert_jax.train.task import Features, Task
 
 if TYPE_CHECKING:
-    from bert_jax.data.stream import Stream
+    from bert_jax.data.corpus.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Config(RunConfig):
 
 
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
-    from bert_jax.data.stream import Stream  # TensorFlow takes seconds: what is misspelt is said before that
+    from bert_jax.data.corpus.stream import (
+        Stream,  # TensorFlow takes seconds: what is misspelt is said before that
+    )
 
     data = Corpora(Stream(config.data, config.seed, config.steps))
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
@@ -42,7 +44,7 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
-    from bert_jax.data.inspect import report
+    from bert_jax.data.corpus.inspect import report
 
     return report(config, step, rows)
 

@@ -1,144 +1,127 @@
-"""Labelled spans in texts: names of people and places, parts of speech. Or a tag for each of given words."""
+"""Fine-tuning on words: a tag for each, learnt at the word's first token."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
+import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
-from bert_jax.streaming import Cutter, results
-from bert_jax.tasks.heads import head_program, need
+from bert_jax import metrics
+from bert_jax.data.examples import labelled
+from bert_jax.data.examples.arrange import Piece, Target
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.labelled import Example, labels_of
+from bert_jax.inference.tag import OUTSIDE, tags_of
+from bert_jax.losses import Loss, cross_entropy, weigh
+from bert_jax.tasks.finetune import (
+    ExamplesConfig,
+    FinetuneConfig,
+    Finetuning,
+    headed,
+    in_epochs,
+    parted,
+    tokenizer_of,
+)
+from bert_jax.tasks.inspect import report
 from bert_jax.text.words import Windowed, encode_words
+
+TARGETS = {"labels": Target("int32", each_token=True), "weight": Target("float32", each_token=True)}
 
 
 @dataclass(frozen=True)
-class Span:
-    label: str
-    text: str
-    start: int  # in characters of the text it was found in
-    end: int
-    score: float  # the mean probability of its words' labels
+class WordsConfig(ExamplesConfig):
+    long: Literal["windows"] = "windows"  # every word gets its tag
 
 
-def tag(model, texts):
-    """The labelled `Span`s of a text, in order.
-
-    A word has the label of its first token, as in training. Labels such as B-PER and I-PER join to spans; so do equal
-    neighbours without that mark. Long texts are read in windows, each word in the one where it stands most central.
-
-    >>> [(span.label, span.text) for span in model.tag("the cat")]
-    [('CAT', 'the'), ('CAT', 'cat')]
-    """
-    need(model, "tag", "tag")
-    cut = Cutter(model.tokenizer, model.config.max_positions, "windows")
-    program = head_program(model.config, "tag", len(model.labels))
-
-    def of_chunk(chunk: list):
-        windows = cut(chunk)
-        logits = iter(model.run([window for found in windows for window in found], program))
-        for text, found in zip(chunk, windows, strict=True):
-            best: dict[tuple[int, int], tuple] = {}
-            for window in found:
-                likely = model.calibration.likely(next(logits)[: len(window.ids)])
-                for position in window.spans[0]:
-                    margin = min(position, len(window.ids) - position)
-                    place = window.offsets[position]
-                    if place not in best or margin > best[place][0]:
-                        best[place] = (margin, likely[position])
-            yield joined(text, words(text, [(place, best[place][1]) for place in sorted(best)]), model.labels)
-
-    return results(texts, of_chunk)
+@dataclass(frozen=True)
+class Config(FinetuneConfig):
+    labels: tuple[str, ...] = ()  # in the order of the model's outputs; (): those of the data
+    label_smoothing: float = 0.0
+    data: WordsConfig = field(default_factory=WordsConfig)
 
 
-def tag_words(model, word_lists):
-    """One label a word, for a list of words, for a list of such, or for a stream of them; a tuple is a list of words.
-
-    A list of any length is read in windows, as `tag` reads long texts.
-    """
-
-    def read(logits):
-        return [model.labels[i] for i in logits.argmax(-1)]
-
-    if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
-        word_lists = tuple(word_lists)
-    found = word_logits(model, word_lists)
-    if isinstance(word_lists, tuple):
-        return read(found)
-    return list(map(read, found)) if isinstance(found, list) else map(read, found)
-
-
-def word_logits(model, word_lists):
-    """[words, labels] of each list of words, before any calibration."""
-    need(model, "tag", "tag_words")
-    most = model.config.max_positions
-    program = head_program(model.config, "tag", len(model.labels))
-
-    def of_chunk(chunk):
-        windows = encode_words(model.tokenizer, chunk, max_length=most, overlap=most // 4)
-        logits = iter(model.run([window.encoding for found in windows for window in found], program))
-        for words, found in zip(chunk, windows, strict=True):
-            yield in_words(len(words), found, [next(logits) for _ in found], model.labels)
-
-    return results(word_lists, of_chunk)
+def open(config: Config) -> tuple["Tagging", Epochs, Config]:
+    parts = parted(config, labelled.tagging)
+    train, heldout = parts.train, parts.heldout
+    known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
+    names = labelled.label_names(train, "tags", known)
+    labelled.check(train, names, "tags")
+    labelled.check([*heldout, *parts.calibration], names, "tags")
+    tokenizer = tokenizer_of(config)
+    task = Tagging(headed(config, "tag", names), TARGETS, config.label_smoothing)
+    windows = [
+        encode_words(
+            tokenizer,
+            [e.text for e in examples],
+            max_length=config.data.max_length,
+            overlap=config.data.overlap,
+        )
+        for examples in (train, heldout)
+    ]
+    pieces, held = (pieces_of(e, names, w) for e, w in zip((train, heldout), windows, strict=True))
+    judge = Judge(heldout, windows[1], names)
+    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
 
 
-def tags_of(
-    words: int, windows: Sequence[Windowed], logits: Sequence[np.ndarray], labels: Sequence[str]
-) -> list[str]:
-    """A label for each word."""
-    return [labels[i] for i in in_words(words, windows, logits, labels).argmax(-1)]
+def measured_by(config: Config) -> str:
+    return "f1"
 
 
-def in_words(
-    words: int, windows: Sequence[Windowed], logits: Sequence[np.ndarray], labels: Sequence[str]
-) -> np.ndarray:
-    """Logits of the words; one of which the tokenizer made nothing stands outside of everything."""
-    found = np.zeros((words, len(labels)), np.float32)
-    found[:, labels.index(OUTSIDE) if OUTSIDE in labels else 0] = 1
-    for window, scores in zip(windows, logits, strict=True):
-        for position, word in window.words:
-            found[word] = scores[position]
-    return found
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return report(task, data, step, rows)
 
 
-def words(text: str, pieces: list) -> list[tuple[int, int, np.ndarray]]:
-    """Pieces ((start, end), probabilities) -> words (start, end, probabilities of the first piece).
-
-    >>> [word[:2] for word in words("unlit 中文", [((0, 2), 1), ((2, 5), 2), ((6, 7), 3), ((7, 8), 4)])]
-    [(0, 5), (6, 7), (7, 8)]
-    """
-    found: list = []
-    for (start, end), likely in pieces:
-        if start == end:
-            continue
-        if found and start <= found[-1][1] and is_inside_word(text, start):
-            found[-1] = (found[-1][0], max(end, found[-1][1]), found[-1][2])
-        else:
-            found.append((start, end, likely))
-    return found
+def pieces_of(
+    examples: Sequence[Example], names: Sequence[str], windows: list[list[Windowed]]
+) -> list[Piece]:
+    number = {name: i for i, name in enumerate(names)}
+    pieces = []
+    for i, (example, found) in enumerate(zip(examples, windows, strict=True)):
+        tags = labels_of(example)
+        for window in found:
+            labels, weight = np.zeros((2, len(window.encoding.ids)))
+            for position, word in window.words:
+                labels[position], weight[position] = number[tags[word]], 1
+            pieces.append(Piece(window.encoding, i, {"labels": labels, "weight": weight}))
+    return pieces
 
 
-def is_inside_word(text: str, place: int) -> bool:
-    before, after = text[place - 1], text[place]
-    return before.isalnum() and after.isalnum() and not (is_ideograph(before) or is_ideograph(after))
+@dataclass(frozen=True)
+class Tagging(Finetuning):
+    smoothing: float = 0.0
+
+    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
+        labels, weight = piece.targets["labels"], piece.targets["weight"]
+        names = {place: self.layout.labels[int(labels[place])] for place in np.flatnonzero(weight).tolist()}
+        return "", {place: name for place, name in names.items() if name != OUTSIDE}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {"tag_loss": cross_entropy(outputs["tag"], batch["labels"], batch["weight"], self.smoothing)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        right = outputs["tag"].argmax(-1) == batch["labels"]
+        return {"accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return outputs["tag"]
 
 
-def is_ideograph(character: str) -> bool:
-    # Han characters are words of their own to BERT's tokenizer.
-    return any(
-        first <= character <= last for first, last in (("㐀", "鿿"), ("豈", "﫿"), ("𠀀", "\U0002fa1f"))
-    )
+@dataclass(frozen=True)
+class Judge:
+    """Logits of the held-out windows -> metrics of the texts' tags."""
 
+    examples: Sequence[Example]
+    windows: list[list[Windowed]]
+    names: Sequence[str]
 
-def joined(text: str, found: list, labels) -> list[Span]:
-    spans: list[list] = []  # kind, start, end, scores
-    before = OUTSIDE
-    for start, end, likely in found:
-        name = labels[int(np.argmax(likely))]
-        if continues(before, name):
-            spans[-1][2] = end
-            spans[-1][3].append(float(likely.max()))
-        elif name != OUTSIDE:
-            spans.append([mark_and_kind(name)[1], start, end, [float(likely.max())]])
-        before = name
-    return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]
+    def __call__(self, logits: list) -> dict[str, float]:
+        found, each = [], iter(logits)
+        truth = []
+        for example, windows in zip(self.examples, self.windows, strict=True):
+            parts = [next(each) for _ in windows]
+            if all(part is not None for part in parts):
+                found.append(tags_of(len(example.text), windows, parts, self.names))
+                truth.append(labels_of(example))
+        return metrics.spans(found, truth)

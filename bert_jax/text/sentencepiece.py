@@ -10,13 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.rust import (
-    BERT_NAMES,
-    ROBERTA_NAMES,
-    RustTokenizer,
-    bert_processor,
-    roberta_processor,
-)
+from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, bert_processor, roberta_processor
 from bert_jax.text.settings import Settings
 
 MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")

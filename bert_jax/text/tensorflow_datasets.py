@@ -35,7 +35,7 @@ def split_of(name: str, column: str | None = None):
     """(features, rows as they are stored)"""
     import tensorflow_datasets as tfds
 
-    from bert_jax.host_tensorflow import tf  # noqa: F401, keeps TensorFlow off the accelerator
+    from bert_jax.text.host_tensorflow import tf  # noqa: F401, keeps TensorFlow off the accelerator
 
     dataset, colon, split = name.removeprefix("tfds:").rpartition(":")
     if not colon:

@@ -16,8 +16,8 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.tasks.config import CheckpointConfig
 from bert_jax.train import manifest
+from bert_jax.train.config import CheckpointConfig
 from bert_jax.train.state import State
 
 ORBAX_PARTIAL = ".orbax-checkpoint-tmp"

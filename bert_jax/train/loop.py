@@ -13,9 +13,8 @@ from jax.sharding import Mesh
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub import directory as hub
-from bert_jax.tasks.config import RunConfig
-from bert_jax.tasks.contract import Data, Task
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
+from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
@@ -23,6 +22,7 @@ from bert_jax.train.sharding import check_batch, make_mesh
 from bert_jax.train.state import State, abstract_state, gathered, initial_state
 from bert_jax.train.step import Programs, make_evaluation, make_step
 from bert_jax.train.stop import Stop
+from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir
 
 PROFILED = 5  # steps in a trace

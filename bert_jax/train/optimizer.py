@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.tasks.config import OptimizerConfig
+from bert_jax.train.config import OptimizerConfig
 from bert_jax.train.rules import by_rule, named
 
 # Embeddings decay and biases do not, as in BERT.

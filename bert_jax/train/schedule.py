@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from bert_jax.tasks.config import OptimizerConfig
+from bert_jax.train.config import OptimizerConfig
 
 
 def rate_at(config: OptimizerConfig, steps: int, step):

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
-from bert_jax.tasks.config import MeshConfig
+from bert_jax.train.config import MeshConfig
 from bert_jax.train.rules import decide, named
 
 AXES = ("data", "fsdp", "tensor")

@@ -9,10 +9,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.tasks.config import RunConfig
-from bert_jax.tasks.contract import Task
+from bert_jax.train.config import RunConfig
 from bert_jax.train.optimizer import direction
 from bert_jax.train.sharding import ROWS, check_batch, optimizer_shardings, parameter_shardings
+from bert_jax.train.task import Task
 
 
 @flax.struct.dataclass

@@ -18,8 +18,8 @@ from bert_jax.files import replacing
 from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks.config import RunConfig
-from bert_jax.tasks.contract import Data
+from bert_jax.train.config import RunConfig
+from bert_jax.train.task import Data
 
 # Keys that may change when a run goes on: they decide where and how it is computed and seen, not what it learns. The
 # corpora may lie elsewhere; that they are the same ones is checked by what is in them.

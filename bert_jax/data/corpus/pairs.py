@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_jax.data.corpus import Part
-from bert_jax.data.plan import row_type
+from bert_jax.data.corpus.directory import Part
+from bert_jax.data.corpus.plan import row_type
 from bert_jax.data.randomness import below, bits, heads, unit
 from bert_jax.errors import BertJaxError
 

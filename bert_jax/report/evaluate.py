@@ -7,9 +7,9 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from bert_jax import metrics
-from bert_jax.api import Model, load
-from bert_jax.data.labelled import Columns
-from bert_jax.outcomes import EVIDENT, Outcomes, outcomes, read, said, scored, true
+from bert_jax.data.examples.labelled import Columns
+from bert_jax.inference.model import Model, load
+from bert_jax.inference.outcomes import EVIDENT, Outcomes, outcomes, read, said, scored, true
 
 
 @dataclass

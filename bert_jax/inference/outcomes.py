@@ -7,17 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from bert_jax import calibration as fit
 from bert_jax import metrics
-from bert_jax.api import Model
-from bert_jax.calibration import Calibration
-from bert_jax.data import labelled
-from bert_jax.data.cells import taken_apart
-from bert_jax.data.labelled import Columns, Example, Kind, answers_of, labels_of
+from bert_jax.data.examples import labelled
+from bert_jax.data.examples.cells import taken_apart
+from bert_jax.data.examples.labelled import Columns, Example, Kind, answers_of, labels_of
 from bert_jax.errors import BertJaxError
-from bert_jax.tasks.answer import candidates
-from bert_jax.tasks.classify import kind_of, logits_of
-from bert_jax.tasks.tag import word_logits
+from bert_jax.inference.answer import candidates
+from bert_jax.inference.classify import kind_of, logits_of
+from bert_jax.inference.model import Model
+from bert_jax.inference.tag import word_logits
+from bert_jax.predictions import calibration as fit
+from bert_jax.predictions.calibration import Calibration
 
 EVIDENT = Columns()  # columns that are found by themselves
 TASKS = ("classify", "tag", "answer")

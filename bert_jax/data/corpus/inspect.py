@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from bert_jax.data.stream import Batch, Stream
+    from bert_jax.data.corpus.stream import Batch, Stream
 
 # How a target shows: in colour, and in signs for who has none. {new} stands in the row, {old} is asked for.
 STYLES = {
@@ -20,7 +20,7 @@ PLAIN = "\x1b[0m"
 
 def report(config, step: int, rows: int, colour: bool | None = None) -> str:
     """Of a pre-training config, what its `data`, `seed` and `steps` decide."""
-    from bert_jax.data.stream import Stream
+    from bert_jax.data.corpus.stream import Stream
 
     stream = Stream(config.data, config.seed, config.steps)
     batch = stream.batch(step)

@@ -166,7 +166,7 @@ def _local(name: str) -> Path:
     files."""
     if "://" not in name:
         return Path(name)
-    from bert_jax.host_tensorflow import tf
+    from bert_jax.text.host_tensorflow import tf
 
     try:
         manifest = json.loads(tf.io.gfile.GFile(f"{name}/manifest.json").read())

@@ -16,11 +16,11 @@ from glob import glob
 from importlib.util import find_spec
 
 from bert_jax import __version__
-from bert_jax.bench.flags import SUBJECTS
+from bert_jax.command.bench import SUBJECTS
+from bert_jax.command.flags import Parser, Run, column_flags, config_flags, input_flags, long_flag
+from bert_jax.command.interrupts import interruptible
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.files import programs_home
-from bert_jax.flags import Parser, Run, column_flags, config_flags, input_flags, long_flag
-from bert_jax.interrupts import interruptible
 
 VERBS: dict[str, tuple[Callable[[argparse.ArgumentParser], Run], str, str]] = {}
 
@@ -74,7 +74,7 @@ def prepare(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--processes", type=int, help="default: one for each core")
 
     def run(args):
-        from bert_jax.data.prepare import prepare, summary
+        from bert_jax.data.corpus.prepare import prepare, summary
 
         manifest = prepare(
             args.input,
@@ -102,7 +102,7 @@ def inspect(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--rows", type=int, default=4, help="examples shown (default 4)")
 
     def run(args):
-        from bert_jax.run import inspect
+        from bert_jax.command.train import inspect
 
         print(inspect(args.config, args.overrides, args.step, args.rows))
 
@@ -163,7 +163,7 @@ def train(parser: argparse.ArgumentParser) -> Run:
         from bert_jax.train.processes import joined
 
         with joined(args.coordinator, args.processes, args.process):
-            from bert_jax.run import start
+            from bert_jax.command.train import start
 
             start(args.config, args.overrides, args.workdir)
 
@@ -180,7 +180,7 @@ def export(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--step", type=int, help="of the checkpoint (default: the newest)")
 
     def run(args):
-        from bert_jax.run import export
+        from bert_jax.command.train import export
 
         print(f"the model of step {export(args.workdir, args.directory, args.step):,} is in {args.directory}")
 
@@ -212,7 +212,7 @@ def fill_mask(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
 
     def run(args):
-        from bert_jax.lines import fill_mask
+        from bert_jax.command.lines import fill_mask
 
         fill_mask(args.model, args.texts, args.top, args.json)
 
@@ -237,7 +237,7 @@ def embed(parser: argparse.ArgumentParser) -> Run:
     )
 
     def run(args):
-        from bert_jax.lines import embed
+        from bert_jax.command.lines import embed
 
         embed(args.model, args.input, args.output, args.prompt, args.long)
 
@@ -270,7 +270,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--report", metavar="DIR", help="write report.md and its pictures there")
 
     def run(args):
-        from bert_jax.data.labelled import Columns
+        from bert_jax.data.examples.labelled import Columns
 
         given = (
             args.data,
@@ -289,7 +289,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Run:
 
             print(of_file(args.report, args.model, *given, command=shlex.join(["bert-jax", *sys.argv[1:]])))
         else:
-            from bert_jax.evaluate import report
+            from bert_jax.report.evaluate import report
 
             print(report(args.model, *given))
 
@@ -329,8 +329,8 @@ def predict(parser: argparse.ArgumentParser) -> Run:
     )
 
     def run(args):
-        from bert_jax.data.labelled import Columns
-        from bert_jax.predict import write
+        from bert_jax.command.predict import write
+        from bert_jax.data.examples.labelled import Columns
 
         columns = Columns(text=args.text, pair=args.pair, id=args.id)
         write(args.model, args.input, args.output, columns, args.long, args.may_be_missing, args.precision)
@@ -346,7 +346,7 @@ def import_(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("destination", metavar="DST", help="a new directory")
 
     def run(args):
-        from bert_jax.lines import convert
+        from bert_jax.command.lines import convert
 
         convert(args.source, args.destination)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.data.arrange import Arrangement, Manner, Piece, Target, arrange, fill
-from bert_jax.data.labelled import Parts
+from bert_jax.data.examples.arrange import Arrangement, Manner, Piece, Target, arrange, fill
+from bert_jax.data.examples.labelled import Parts
 from bert_jax.text.tokenizer import Tokenizer
 
 Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces, in order -> metrics

@@ -10,13 +10,14 @@ from dataclasses import asdict, replace
 from itertools import chain, tee
 from pathlib import Path
 
-from bert_jax.api import Model, load
-from bert_jax.data import labelled, tables
-from bert_jax.data.labelled import Columns, Example, Located
+from bert_jax.data.examples import labelled
+from bert_jax.data.examples.labelled import Columns, Example, Located
 from bert_jax.errors import BertJaxError
 from bert_jax.files import replacing
-from bert_jax.outcomes import EVIDENT, task_of
-from bert_jax.tasks.classify import chosen, kind_of, logits_of, sure
+from bert_jax.inference.classify import chosen, kind_of, logits_of, sure
+from bert_jax.inference.model import Model, load
+from bert_jax.inference.outcomes import EVIDENT, task_of
+from bert_jax.text import tables
 
 NOT_ASKED = {*labelled.LABELS, *labelled.TAGS, "answers"}  # columns that may be there, right or wrong
 

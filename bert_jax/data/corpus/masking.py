@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from bert_jax.data.randomness import _MIX, GOLDEN
-from bert_jax.host_tensorflow import tf
+from bert_jax.text.host_tensorflow import tf
 from bert_jax.text.tokenizer import Tokenizer
 
 Unit = Literal["token", "word", "span"]

@@ -3,7 +3,7 @@ length."""
 
 import numpy as np
 
-from bert_jax.data.rows import spread
+from bert_jax.data.corpus.rows import spread
 from bert_jax.text.tokenizer import Special
 
 

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.inference.streaming import Cutter, results
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.pooling import POOLINGS, pool
-from bert_jax.streaming import Cutter, results
 
 
 def embed(

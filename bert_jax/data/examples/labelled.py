@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from bert_jax.data import glue, tables
-from bert_jax.data.cells import (
+from bert_jax.data.examples import glue
+from bert_jax.data.examples.cells import (
     Classes,
     answers_in,
     blank,
@@ -26,6 +26,7 @@ from bert_jax.data.cells import (
 )
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.text import tables
 from bert_jax.text.readers import expanded
 from bert_jax.text.tokenizer import Text
 

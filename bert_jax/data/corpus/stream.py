@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.assemble import assembled
-from bert_jax.data.config import DataConfig
-from bert_jax.data.corpus import Corpus, Part
-from bert_jax.data.masking import Masking, word_continuations
-from bert_jax.data.mixture import Mixture
-from bert_jax.data.pairs import Pairs
-from bert_jax.data.plan import Plan, planned
+from bert_jax.data.corpus.assemble import assembled
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.directory import Corpus, Part
+from bert_jax.data.corpus.masking import Masking, word_continuations
+from bert_jax.data.corpus.mixture import Mixture
+from bert_jax.data.corpus.pairs import Pairs
+from bert_jax.data.corpus.plan import Plan, planned
+from bert_jax.data.corpus.rows import Rows
 from bert_jax.data.randomness import bits, key_of, permuted
-from bert_jax.data.rows import Rows
 from bert_jax.errors import BertJaxError
-from bert_jax.host_tensorflow import tf
+from bert_jax.text.host_tensorflow import tf
 
 Batch = dict[str, np.ndarray]
 

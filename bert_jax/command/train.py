@@ -7,28 +7,29 @@ from pathlib import Path
 
 import jax
 
-from bert_jax import api, sweep
-from bert_jax import calibration as calibrations
 from bert_jax import config as configs
-from bert_jax.data.labelled import Example, Parts
+from bert_jax.command import sweep
+from bert_jax.data.examples.labelled import Example, Parts
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.inference import model as api
+from bert_jax.inference.outcomes import calibration_of, outcomes
 from bert_jax.metrics import nothing_learnt
-from bert_jax.outcomes import calibration_of, outcomes
 from bert_jax.pod.chips import peak_of
+from bert_jax.predictions import calibration as calibrations
 from bert_jax.report.curves import draw
 from bert_jax.report.page import write
 from bert_jax.tasks import load, warm_start
-from bert_jax.tasks.config import CheckpointConfig, MeshConfig, RunConfig
-from bert_jax.tasks.contract import Task
 from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.config import CheckpointConfig, MeshConfig, RunConfig
 from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state
 from bert_jax.train.step import Programs
+from bert_jax.train.task import Task
 from bert_jax.train.workdir import Workdir, layout_of, nested
 
 

@@ -2,14 +2,15 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bert_jax.api import load
 from bert_jax.errors import BertJaxError
 from bert_jax.files import replacing
+from bert_jax.inference.model import load
+from bert_jax.text.lines import lines
 
 
 def embed(
@@ -45,20 +46,6 @@ def convert(source, destination) -> None:
     model.save(destination)
     heads = ", ".join(model.layout.heads) or "no head"
     print(f"{destination}: {model.layout.family.model_type} with {heads}, as transformers opens it")
-
-
-def lines(source: str) -> Iterator[str]:
-    """One text a line, as they come; `-` is standard input."""
-    if source == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
-        return
-    try:
-        with open(source, encoding="utf-8", errors="replace") as file:
-            yield from (line.rstrip("\r\n") for line in file)
-    except OSError as error:
-        raise BertJaxError(
-            f"--input {source} cannot be read ({error.strerror}); name a text file, or - "
-        ) from error
 
 
 def write_rows(path: Path, rows) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from bert_jax.flags import Run, config_flags, input_flags
+from bert_jax.command.flags import Run, config_flags, input_flags
 
 
 def embed(parser: argparse.ArgumentParser) -> Run:

@@ -4,8 +4,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from bert_jax.batching import tokens_in_batch
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("cut", "windows")

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import BertJaxError
+from bert_jax.inference.heads import need
+from bert_jax.inference.streaming import results
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
-from bert_jax.streaming import results
-from bert_jax.tasks.heads import need
 from bert_jax.text.tokenizer import Encoding
 
 MASKS = 8  # read off one row; a text with more stands in several

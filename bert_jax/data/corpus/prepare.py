@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.data.arrays import growing_array
-from bert_jax.data.corpus import ARRAYS, PARTS, VERSION, file_hash, write_atomically
-from bert_jax.data.duplicates import first_seen, lowest, repeated
+from bert_jax.data.corpus.arrays import growing_array
+from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION, file_hash, write_atomically
+from bert_jax.data.corpus.duplicates import first_seen, lowest, repeated
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source

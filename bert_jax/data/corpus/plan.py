@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.arrays import growing_array
-from bert_jax.data.corpus import Part, file_hash, write_atomically
+from bert_jax.data.corpus.arrays import growing_array
+from bert_jax.data.corpus.directory import Part, file_hash, write_atomically
 from bert_jax.data.randomness import key_of
 
 VERSION = 1  # raise it when the same arguments would give other rows

@@ -8,23 +8,23 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from bert_jax import calibration as calibrations
-from bert_jax.batching import batches
-from bert_jax.calibration import Calibration
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.inference.answer import answer
+from bert_jax.inference.batching import batches
+from bert_jax.inference.classify import classify
+from bert_jax.inference.embed import embed
+from bert_jax.inference.fill_mask import fill_mask
+from bert_jax.inference.tag import tag, tag_words
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import Bert
 from bert_jax.models.pooling import pool
-from bert_jax.tasks.answer import answer
-from bert_jax.tasks.classify import classify
-from bert_jax.tasks.embed import embed
-from bert_jax.tasks.fill_mask import fill_mask
-from bert_jax.tasks.tag import tag, tag_words
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 

@@ -1,0 +1,1 @@
+"""Text without labels: from prepared corpora to the stream of masked batches."""

@@ -1,0 +1,1 @@
+"""Labelled texts: read, checked, arranged in rows, walked through in epochs."""
