@@ -159,6 +159,21 @@ def test_packed_rows_equal_separate_rows_forward_and_gradient():
         np.testing.assert_allclose(a / scale, b / scale, atol=1e-5)
 
 
+def test_padding_beyond_the_position_table_changes_nothing():
+    module, variables = init(heads=("answer",))
+    short = {name: BATCH[name][:1, :8] for name in ("tokens", "segments")} | {
+        "mask": np.ones((1, 8), np.int32)
+    }
+    short |= {"packs": np.array([[1, 1, 1, 1, 2, 2, 2, 2]]), "cls_positions": np.array([[0, 4]])}
+    beyond = TINY.max_positions + 12  # places of padding behind the eight tokens
+    padded = {name: np.pad(array, [(0, 0), (0, beyond)]) for name, array in short.items()}
+    padded["cls_positions"] = short["cls_positions"]
+    for drop in ((), ("packs", "cls_positions")):
+        rows = [{k: v for k, v in batch.items() if k not in drop} for batch in (short, padded)]
+        one, other = (apply(module, variables, batch)["answer"] for batch in rows)
+        np.testing.assert_allclose(other[:, :8], one, atol=1e-6)
+
+
 def test_layer_norm_is_exact_on_inputs_with_an_offset():
     x = np.random.RandomState(0).standard_normal((4, 64)).astype(np.float32) + 300
     layer = norm(TINY)

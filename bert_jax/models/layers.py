@@ -60,20 +60,22 @@ class Embeddings(nn.Module):
     def __call__(self, batch, train: bool):
         # take() turns an id out of range into NaN, which no later check can miss; indexing would clamp it in silence.
         x = jnp.take(self.words, batch["tokens"], axis=0)
-        x += jnp.take(self.positions, positions(batch), axis=0)
+        x += jnp.take(self.positions, positions(batch, self.config.max_positions), axis=0)
         x += jnp.take(self.segments, batch["segments"], axis=0)
         return self.dropout(self.norm(x), batch.get("rows"), train)
 
 
-def positions(batch):
-    """0, 1, 2 ... along each row, starting again where a new pack begins.
+def positions(batch, count: int):
+    """0, 1, 2 ... along each row, starting again where a new pack begins; below `count` on padding, however long.
 
-    >>> positions({"tokens": jnp.zeros((1, 5)), "packs": jnp.array([[1, 1, 2, 2, 0]])}).tolist()
-    [[0, 1, 0, 1, 0]]
+    >>> batch = {"tokens": jnp.zeros((1, 7)), "mask": jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
+    >>> positions(batch | {"packs": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
+    [[0, 1, 0, 1, 0, 1, 1]]
     """
     place = jnp.broadcast_to(jnp.arange(batch["tokens"].shape[1]), batch["tokens"].shape)
-    if "packs" not in batch:
-        return place
-    packs = batch["packs"]
-    begins = jnp.concatenate([jnp.ones_like(packs[:, :1], bool), packs[:, 1:] != packs[:, :-1]], axis=1)
-    return place - jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
+    if "packs" in batch:
+        packs = batch["packs"]
+        begins = jnp.concatenate([jnp.ones_like(packs[:, :1], bool), packs[:, 1:] != packs[:, :-1]], axis=1)
+        place -= jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
+    # Beyond the table the look-up gives NaN: right for a text that is too long, but padding must say nothing.
+    return jnp.where(batch["mask"] > 0, place, jnp.minimum(place, count - 1))
