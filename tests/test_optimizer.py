@@ -10,11 +10,12 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.directory import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS
+from bert_jax.models.mesh import AXES
 from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.optimizer import DECAYED, direction, trust
 from bert_jax.train.rules import by_rule, decide, named
 from bert_jax.train.schedule import rate_at
-from bert_jax.train.sharding import AXES, PARAMETERS, check_batch, make_mesh, parameter_shardings
+from bert_jax.train.sharding import PARAMETERS, check_batch, make_mesh, parameter_shardings
 from bert_jax.train.state import abstract_state, fresh_params
 from tiny_training import tiny
 

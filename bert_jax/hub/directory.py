@@ -6,7 +6,7 @@ a directory that `transformers` opens with the same outputs.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from bert_jax.hub.families import (
 )
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert
 
 CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
@@ -65,10 +66,14 @@ class Layout:
     def module_names(self) -> tuple[str, ...]:
         return ("encoder", *(["pooler"] if self.pooler else []), *self.heads)
 
+    def init(self, key, modules: Iterable[str] | None = None) -> dict:
+        """Initial values of the whole model, or of the named modules alone."""
+        params = self.module.init(key, dummy_batch())["params"]
+        return {name: params[name] for name in (self.module_names if modules is None else modules)}
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Every parameter's path and shape."""
-        batch = {name: jax.ShapeDtypeStruct((1, 1), "int32") for name in ("tokens", "segments", "mask")}
-        params = jax.eval_shape(self.module.init, jax.random.key(0), batch)["params"]
+        params = jax.eval_shape(self.init, jax.random.key(0))
         return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
 
     def parts(self, prefixed: bool) -> list[Part]:

@@ -63,11 +63,7 @@ def load(
 
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
     """Initial values for the named parts of a model."""
-    batch = {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
-    init = jax.jit(
-        lambda key: {n: p for n, p in layout.module.init(key, batch)["params"].items() if n in names}
-    )
-    return init(jax.random.key(seed)) if names else {}
+    return jax.jit(lambda key: layout.init(key, names))(jax.random.key(seed)) if names else {}
 
 
 class Model:

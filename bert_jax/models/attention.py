@@ -13,12 +13,12 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models import short_attention
 from bert_jax.models.dropout import by_row, drop
 from bert_jax.models.elementwise import KEPT, softmax
+from bert_jax.models.mesh import FUSED_QKV, HEAD_STATES, SEEDS, STATES, TENSOR, TOKENS
 
 LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
 
@@ -57,7 +57,7 @@ def attend(
     request = Request(
         platform or here,
         L,
-        heads // (1 if mesh.empty else mesh.shape["tensor"]),
+        heads // (1 if mesh.empty else mesh.shape[TENSOR]),
         width // heads,
         str(qkv.dtype),
         packs is not None,
@@ -67,9 +67,8 @@ def attend(
     chosen = KERNELS[choose(kernel, request)]
     if chosen.together:
         seeds = row_seeds(dropout_key if dropout else None, B, heads, rows)
-        whole = PartitionSpec("fsdp", None, None, "tensor"), PartitionSpec("fsdp", "tensor")
         run: Callable = partial(chosen.run, size=width // heads, window=window, dropout=dropout)
-        run = on_each_device(run, mesh, (whole[0], TOKENS, whole[1]), PartitionSpec("fsdp", None, "tensor"))
+        run = on_each_device(run, mesh, (FUSED_QKV, TOKENS, SEEDS), STATES)
         return run(qkv.transpose(0, 2, 1, 3), segments_of(mask, packs), seeds)
     q, k, v = (qkv[:, :, part].reshape(B, L, heads, -1) for part in range(3))
     if chosen.splits:
@@ -77,15 +76,10 @@ def attend(
             q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key, rows=rows
         )
     else:
-        states = PartitionSpec("fsdp", None, "tensor", None)
-        run = on_each_device(
-            partial(chosen.run, window=window), mesh, (states, states, states, TOKENS, TOKENS), states
-        )
+        in_specs = (HEAD_STATES, HEAD_STATES, HEAD_STATES, TOKENS, TOKENS)
+        run = on_each_device(partial(chosen.run, window=window), mesh, in_specs, HEAD_STATES)
         out = run(q, k, v, mask, packs)
     return out.reshape(B, L, width)
-
-
-TOKENS = PartitionSpec("fsdp", None)
 
 
 def on_each_device(run: Callable, mesh, in_specs, out_specs) -> Callable:

@@ -11,6 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
 from bert_jax.models.elementwise import KEPT
+from bert_jax.models.mesh import SHARD_ROWS
 
 
 def drop(x, rate: float, key, rows=None):
@@ -34,8 +35,8 @@ def by_row(draw_one, key, rows):
 
     if not jax.sharding.get_abstract_mesh().empty:
         # Every device draws for its own rows alone; of the hardware's generator the compiler would make each draw all.
-        specs = (PartitionSpec(), PartitionSpec("fsdp"))
-        draw_all = jax.shard_map(draw_all, in_specs=specs, out_specs=specs[1], check_vma=False)
+        specs = (PartitionSpec(), SHARD_ROWS)
+        draw_all = jax.shard_map(draw_all, in_specs=specs, out_specs=SHARD_ROWS, check_vma=False)
     return draw_all(key, rows)
 
 

@@ -2,6 +2,7 @@
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.config import EncoderConfig
@@ -21,6 +22,11 @@ REMAT = {
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "full": jax.checkpoint_policies.nothing_saveable,
 }
+
+
+def dummy_batch() -> dict[str, np.ndarray]:
+    """One row of one token: what initial values and shapes are made with."""
+    return {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
 
 
 class Encoder(nn.Module):

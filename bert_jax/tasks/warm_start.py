@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import jax
-import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -35,8 +34,6 @@ def read(directory: str, layout: hub.Layout, seed: int) -> tuple[dict, list[str]
     theirs, tensors = hub.survey(directory, vocab_multiple=layout.config.vocab_multiple)
     found = hub.read_params(theirs, tensors, directory)
     missing = [name for name in layout.module_names if name not in found]
-    batch = {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
     key = jax.random.key(seed, impl="threefry2x32")
-    fresh = jax.jit(lambda: {name: layout.module.init(key, batch)["params"][name] for name in missing})()
-    found |= jax.device_get(fresh)
+    found |= jax.device_get(jax.jit(lambda: layout.init(key, missing))())
     return {name: found[name] for name in layout.module_names}, missing

@@ -7,7 +7,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding
 
 from bert_jax.errors import BertJaxError
-from bert_jax.train.sharding import ROWS
+from bert_jax.models.mesh import ROWS
 
 
 def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:

@@ -1,8 +1,4 @@
-"""Which device holds what: a mesh of three axes, and ordered rules from parameter names to them.
-
-`data` holds copies of the model, `fsdp` and `tensor` hold parts of it; the rows of a batch are split over data and
-fsdp.
-"""
+"""Which device holds what: a mesh, and ordered rules from parameter names to its axes."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +9,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
+from bert_jax.models.mesh import AXES
 from bert_jax.train.config import MeshConfig
 from bert_jax.train.rules import decide, named
-
-AXES = ("data", "fsdp", "tensor")
-ROWS = P(("data", "fsdp"))
 
 # qkv is [N, D, 3, H, K], out [N, H, K, D], the feed-forward [N, D, F] and [N, F, D], words [V, D].
 PARAMETERS = [

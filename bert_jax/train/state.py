@@ -9,9 +9,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from bert_jax.models.mesh import ROWS
 from bert_jax.train.config import RunConfig
 from bert_jax.train.optimizer import direction
-from bert_jax.train.sharding import ROWS, check_batch, optimizer_shardings, parameter_shardings
+from bert_jax.train.sharding import check_batch, optimizer_shardings, parameter_shardings
 from bert_jax.train.task import Task
 
 
@@ -34,10 +35,9 @@ def first_state(task: Task, config: RunConfig, params) -> State:
 
 
 def fresh_params(task: Task, config: RunConfig):
-    batch = {name: jnp.zeros((1, 1), jnp.int32) for name in ("tokens", "segments", "mask")}
     # The generator that is the same everywhere, also where dropout draws from the hardware's.
     key = jax.random.key(config.seed, impl="threefry2x32")
-    return task.layout.module.init(key, batch)["params"]
+    return task.layout.init(key)
 
 
 def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> State:

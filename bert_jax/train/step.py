@@ -16,10 +16,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.losses import Loss
+from bert_jax.models.mesh import ROWS
 from bert_jax.train.config import RunConfig
 from bert_jax.train.optimizer import direction
 from bert_jax.train.schedule import share_at
-from bert_jax.train.sharding import ROWS
 from bert_jax.train.state import State, abstract_state, shardings_of
 from bert_jax.train.task import Task
 

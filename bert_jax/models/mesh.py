@@ -1,0 +1,20 @@
+"""The axes of a device mesh, and what lies along them.
+
+`data` holds copies of the model, `fsdp` and `tensor` hold parts of it; the rows of a batch are split over data and
+fsdp. The training step maps over data, so inside a model a batch is one data shard's: its rows lie along fsdp, its
+heads along tensor.
+"""
+
+from jax.sharding import PartitionSpec
+
+DATA, FSDP, TENSOR = AXES = ("data", "fsdp", "tensor")
+
+ROWS = PartitionSpec((DATA, FSDP))  # of a whole batch
+
+# Inside a model.
+SHARD_ROWS = PartitionSpec(FSDP)  # [B]
+TOKENS = PartitionSpec(FSDP, None)  # [B, L]
+SEEDS = PartitionSpec(FSDP, TENSOR)  # [B, H]
+STATES = PartitionSpec(FSDP, None, TENSOR)  # [B, L, H x K]
+HEAD_STATES = PartitionSpec(FSDP, None, TENSOR, None)  # [B, L, H, K]
+FUSED_QKV = PartitionSpec(FSDP, None, None, TENSOR)  # [B, 3, L, H x K]
