@@ -184,6 +184,36 @@ def test_bounds_by_hand():
     assert bounds.links < bounds.by_operation < bounds.serial
 
 
+KERNELS = """HloModule jit_step, is_scheduled=true
+
+ENTRY %main (x: bf16[512,256]) -> bf16[512,256] {
+  %x = bf16[512,256]{1,0:T(8,128)(2,1)} parameter(0)
+  %short_attention_backward.1 = bf16[512,256]{1,0:T(8,128)(2,1)} custom-call(%x), custom_call_target="tpu_custom_call"
+  %short_attention = bf16[512,256]{1,0:T(8,128)(2,1)} custom-call(%x), custom_call_target="tpu_custom_call"
+  ROOT %short_attention.2.remat = bf16[512,256]{1,0:T(8,128)(2,1)} custom-call(%x), custom_call_target="tpu_custom_call"
+}
+"""
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_kernel_is_known_by_its_whole_name(order):
+    """`short_attention` is the beginning of `short_attention_backward`."""
+    read = program.read(KERNELS)
+    assert read.kernels == {"short_attention": 2, "short_attention_backward": 1}
+    second = HERE.chip.flops  # what a chip computes in one
+    flops = {"short_attention": 2 * second, "short_attention_backward": 5 * second}
+    flops = dict(list(flops.items())[::order])
+    assert roofline(read, 0.0, flops, HERE).by_operation == pytest.approx(2 + 5)
+
+
+@pytest.mark.parametrize(
+    "kernels", [(), ("short_attention",), ("a", "short_attention", "short_attention_backward")]
+)
+def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(kernels):
+    with pytest.raises(BertJaxError, match="the traced step has the kernels .* and the compiled one"):
+        roofline(program.read(KERNELS), 1.0, dict.fromkeys(kernels, 1.0), HERE)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -67,7 +67,7 @@ def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | No
     each = {name: total / mesh.size for name, total in kernels.items()}
     bounds = roofline(read, executed / mesh.size, each, where)
     return found | {
-        "kernels": sorted({one.name.rpartition(".")[0] for one in read.operations if one.kernel}),
+        "kernels": sorted(read.kernels),
         "traffic": read.traffic,
         "products": sum(one.flops * one.trips for one in read.operations),
         "collectives": [

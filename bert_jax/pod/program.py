@@ -6,6 +6,7 @@ space. `S(1)` and above are on the chip; what has no `S` lies in HBM and costs i
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -80,7 +81,16 @@ class Operation:
     traffic: float
     flops: float
     made_by: str  # the name of what was traced
-    kernel: bool = False
+    is_kernel: bool = False
+
+    @property
+    def kernel(self) -> str:
+        """The Pallas kernel's name, "" for other operations. XLA appends a number to it, or how it copied it.
+
+        >>> Operation("short_attention.12.clone", 1, 0.0, 0.0, "", is_kernel=True).kernel
+        'short_attention'
+        """
+        return re.sub(r"(\.(\d+|clone|remat\d*))+$", "", self.name) if self.is_kernel else ""
 
 
 @dataclass
@@ -94,9 +104,13 @@ class Program:
         return sum(each.traffic * each.trips for each in self.operations)
 
     @property
-    def kernels(self) -> int:
-        """Pallas kernels in the text."""
-        return sum(each.kernel for each in self.operations)
+    def kernels(self) -> Counter[str]:
+        """How often a step runs each Pallas kernel."""
+        runs: Counter[str] = Counter()
+        for operation in self.operations:
+            if operation.kernel:
+                runs[operation.kernel] += operation.trips
+        return runs
 
 
 def read(text: str) -> Program:

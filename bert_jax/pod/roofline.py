@@ -7,6 +7,7 @@ another. `overlapped` is the longest of the three alone, which no program beats.
 
 from dataclasses import dataclass
 
+from bert_jax.errors import BertJaxError
 from bert_jax.pod.program import Collective, Program
 from bert_jax.pod.topology import Slice
 
@@ -34,27 +35,27 @@ class Roofline:
 
 
 def roofline(program: Program, flops: float, kernel_flops: dict[str, float], where: Slice) -> Roofline:
-    """`flops` and, of each kernel, `kernel_flops` are a chip's in a step."""
-    chip = where.chip
-    links = sum(sending(each, where) * each.trips for each in program.collectives)
-    own = dict.fromkeys(kernel_flops, 0.0)  # executions of each kernel in a step
-    kernel_of = {}
-    for each in program.operations:
-        for name in own:
-            if each.kernel and each.name.startswith(name):
-                own[name] += each.trips
-                kernel_of[each.name] = name
+    """`flops` and, by kernel, `kernel_flops` are what a chip computes in a step."""
+    chip, runs = where.chip, program.kernels
+    if runs.keys() != kernel_flops.keys():
+        raise BertJaxError(
+            f"the traced step has the kernels {sorted(kernel_flops)} and the compiled one {sorted(runs)}: no time "
+            "can be given; --config.model.attention=xla takes none"
+        )
+    links = sum(sending_seconds(collective, where) * collective.trips for collective in program.collectives)
     by_operation = links
-    for each in program.operations:
-        kernel = kernel_of.get(each.name)
-        own_flops = kernel_flops[kernel] / own[kernel] if kernel else each.flops
-        by_operation += max(own_flops / chip.flops, each.traffic / chip.memory_speed) * each.trips
+    for operation in program.operations:
+        # A kernel's products are not in the compiled text.
+        kernel = operation.kernel
+        flops_once = kernel_flops[kernel] / runs[kernel] if kernel else operation.flops
+        seconds = max(flops_once / chip.flops, operation.traffic / chip.memory_speed)
+        by_operation += seconds * operation.trips
     return Roofline(flops / chip.flops, program.traffic / chip.memory_speed, links, by_operation)
 
 
-def sending(each: Collective, where: Slice) -> float:
+def sending_seconds(collective: Collective, where: Slice) -> float:
     """Seconds of a collective, by the shortest way round a ring: what a chip has to send, over its links."""
-    n = each.members or where.chips
+    n = collective.members or where.chips
     shares = {
         "all-reduce": 2 * (n - 1) / n,  # a reduce-scatter and an all-gather
         "reduce-scatter": (n - 1) / n,
@@ -64,4 +65,4 @@ def sending(each: Collective, where: Slice) -> float:
     }
     # Some of the chips stand along one axis of the torus.
     speed = where.reduce_speed if n == where.chips else where.chip.link
-    return shares[each.kind] * each.bytes / speed
+    return shares[collective.kind] * collective.bytes / speed
