@@ -19,3 +19,12 @@ def nearest(name: object, known: Iterable[object]) -> str:
     names = [str(k) for k in known]
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f'did you mean "{close[0]}"?' if close else "known: " + ", ".join(names)
+
+
+def first_line(error: BaseException) -> str:
+    """What a library's error says, for use inside a message of ours.
+
+    >>> first_line(ValueError("no such key\\nin the file")), first_line(EOFError())
+    ('no such key', 'EOFError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,10 +1,15 @@
-"""Files that are either whole or not there, and the folder of those that can be made again."""
+"""Files that are either whole or absent, JSON files that hold what they should, and the cache directory."""
 
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from bert_jax.errors import BertJaxError, first_line
 
 
 @contextmanager
@@ -24,6 +29,49 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value, indent: int = 2) -> None:
+    write_atomically(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def read_json(
+    path: Path,
+    kind: Any = dict,
+    keys: Mapping[str, type] | None = None,
+    remedy: str = "copy it again from its source",
+) -> Any:
+    """The object or list in a file; of an object, `keys` must be there with values of these types.
+
+    A file that is not there raises FileNotFoundError, which callers put in words of their own.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BertJaxError(f"{path} is not valid JSON ({first_line(error)}); {remedy}") from error
+    if not isinstance(value, kind):
+        wanted = "an object" if kind is dict else "a list"
+        raise BertJaxError(f"{path} holds a {type(value).__name__}, not {wanted}; {remedy}")
+    for key, type_ in (keys or {}).items():
+        if key not in value:
+            raise BertJaxError(f'{path} has no key "{key}"; {remedy}')
+        if not isinstance(value[key], type_):
+            given = type(value[key]).__name__
+            raise BertJaxError(f'{path}: "{key}" is a {given}, not a {type_.__name__}; {remedy}')
+    return value
+
+
+def file_hash(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def cache_home() -> Path:

@@ -275,7 +275,7 @@ def test_cased_weights_with_a_lower_casing_tokenizer_are_pointed_out(tmp_path):
 def test_what_is_no_model_directory(tmp_path):
     assert "has no config.json" in refusal(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    assert "is no JSON" in refusal(tmp_path)
+    assert "is not valid JSON" in refusal(tmp_path)
     (tmp_path / "config.json").write_text("[]")
     assert "holds a list" in refusal(tmp_path)
     (tmp_path / "config.json").write_text("{}")

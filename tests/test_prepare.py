@@ -250,7 +250,7 @@ def damage(corpus: Path, kind: str) -> str:
         return "tokenizer/vocab.txt"
     manifest = corpus / "manifest.json"
     manifest.write_text(manifest.read_text()[:-9] if kind == "half a manifest" else '{"version": 99}')
-    return "manifest.json is damaged" if kind == "half a manifest" else "version 99"
+    return "manifest.json is not valid JSON" if kind == "half a manifest" else "version 99"
 
 
 @pytest.mark.parametrize(

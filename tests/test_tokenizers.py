@@ -161,8 +161,8 @@ def test_added_tokens(tmp_path):
 
 BROKEN = {
     "no tokenizer there": lambda d: None,
-    "not readable as JSON": lambda d: (d / "tokenizer_config.json").write_text("{"),
-    "not a JSON object": lambda d: (d / "special_tokens_map.json").write_text("[]"),
+    "is not valid JSON": lambda d: (d / "tokenizer_config.json").write_text("{"),
+    "holds a list, not an object": lambda d: (d / "special_tokens_map.json").write_text("[]"),
     "not a tokenizer.json": lambda d: (d / "tokenizer.json").write_text('{"model": 3}'),
     r"lacks the special tokens \[CLS\], \[SEP\]": lambda d: (d / "vocab.txt").write_text(
         "[PAD]\n[UNK]\n[MASK]\na\n"

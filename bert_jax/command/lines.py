@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.data.arrays import growing_array
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
 from bert_jax.inference.model import load
 from bert_jax.text.lines import lines
 
@@ -49,23 +49,9 @@ def convert(source, destination) -> None:
 
 
 def write_rows(path: Path, rows) -> int:
-    """A .npy file row by row; how many there are is known, and written into its head, at the end."""
-    count = 0
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with growing_array(path, np.float32) as array:
         for row in rows:
-            if not count:
-                header(file, 0, row)
-            file.write(np.ascontiguousarray(row, "<f4").tobytes())
-            count += 1
-        if not count:
+            array.append(row[None])
+        if not array.rows:
             raise BertJaxError("no line to embed: the input is empty")
-        file.seek(0)
-        header(file, count, row)
-    return count
-
-
-def header(file, count: int, row: np.ndarray) -> None:
-    # NumPy leaves room for the number of rows to grow in place.
-    np.lib.format.write_array_header_1_0(
-        file, {"descr": "<f4", "fortran_order": False, "shape": (count, *row.shape)}
-    )
+    return array.rows

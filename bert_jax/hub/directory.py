@@ -15,8 +15,8 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import save_file
 
-from bert_jax.errors import BertJaxError, nearest
-from bert_jax.files import replacing
+from bert_jax.errors import BertJaxError, first_line, nearest
+from bert_jax.files import read_json, replacing
 from bert_jax.hub.families import (
     FAMILIES,
     Family,
@@ -118,10 +118,9 @@ def existing(directory) -> Path:
     except (
         Exception
     ) as error:  # offline, unknown and forbidden names come as a dozen types of three libraries
-        reason = str(error).strip().splitlines()[0]
         raise BertJaxError(
             f'no directory "{directory}" here, and the Hugging Face hub did not give it ({type(error).__name__}: '
-            f"{reason}); download it where there is a network with `hf download {directory} --local-dir DIR`"
+            f"{first_line(error)}); download it where there is a network with `hf download {directory} --local-dir DIR`"
         ) from error
 
 
@@ -135,15 +134,7 @@ def read_published(directory: Path) -> tuple[dict, Path]:
             else "it is no model directory"
         )
         raise BertJaxError(f"{directory} has no config.json; {where}")
-    try:
-        published = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BertJaxError(f"{path} is no JSON ({error}); copy it again from its source") from error
-    if not isinstance(published, dict):
-        raise BertJaxError(
-            f"{path} holds a {type(published).__name__}, not an object; copy it again from its source"
-        )
-    return published, path
+    return read_json(path), path
 
 
 def todays_name(name: str) -> str:

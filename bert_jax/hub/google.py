@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, first_line
 
 # What training leaves beside the parameters.
 TRAINING = re.compile(
@@ -47,9 +47,8 @@ def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, C
         reader = tf.train.load_checkpoint(str(checkpoint))
         shapes = {name: tuple(shape) for name, shape in reader.get_variable_to_shape_map().items()}
     except unreadable as error:
-        reason = (str(error) or repr(error)).splitlines()[0]
         raise BertJaxError(
-            f"{checkpoint}.index cannot be read ({reason}); copy all files of the checkpoint again"
+            f"{checkpoint}.index cannot be read ({first_line(error)}); copy all files of the checkpoint again"
         ) from error
     kept = [name for name in shapes if not TRAINING.search(name)]
 
@@ -57,7 +56,7 @@ def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, C
         try:
             array = reader.get_tensor(name)
         except unreadable as error:
-            said = f"{checkpoint}: {name} cannot be read ({str(error).splitlines()[0]})"
+            said = f"{checkpoint}: {name} cannot be read ({first_line(error)})"
             raise BertJaxError(f"{said}; copy all files of the checkpoint again") from error
         return array.T if name.endswith("/kernel") else array
 

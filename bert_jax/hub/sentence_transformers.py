@@ -4,15 +4,15 @@ Both name modules in modules.json; the new one changed the modules' paths and th
 is written, because every version opens it.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
+from bert_jax.files import read_json, write_json
 
 # Ours -> sentence-transformers' name in the new layout; the old one writes it as pooling_mode_{name}: true.
 MODES = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len": "mean_sqrt_len_tokens"}
+BESIDE = ("sentence_bert_config.json", "config_sentence_transformers.json", "tokenizer_config.json")
 OLD_KEYS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 
 
@@ -33,20 +33,21 @@ class Embedder:
 def read(directory) -> Embedder | None:
     """None where the directory has no modules.json."""
     directory = Path(directory)
-    modules = read_json(directory / "modules.json", list)
-    if modules is None:
+    if not (directory / "modules.json").is_file():
         return None
+    modules = read_json(directory / "modules.json", list)
+    bert, whole, tokenizer = (
+        read_json(path) if path.is_file() else {} for path in map(directory.joinpath, BESIDE)
+    )
     try:
         kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
         unknown = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
-        pooling = read_json(directory / kinds["Pooling"] / "config.json") or {}
+        file = directory / kinds["Pooling"] / "config.json"
+        pooling = read_json(file) if file.is_file() else {}
         mode = pooling_mode(pooling)
     except (KeyError, TypeError, AttributeError) as error:
         said = f"{directory / 'modules.json'} names no modules that could be read ({error!r})"
         raise BertJaxError(f"{said}; copy the directory again from its source") from None
-    bert = read_json(directory / "sentence_bert_config.json") or {}
-    whole = read_json(directory / "config_sentence_transformers.json") or {}
-    tokenizer = read_json(directory / "tokenizer_config.json") or {}
     length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
     return Embedder(
         pooling=mode,
@@ -114,19 +115,4 @@ def write(directory, embedder: Embedder, width: int) -> None:
     if embedder.normalize:
         (directory / "2_Normalize").mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        with replacing(directory / name) as path:
-            path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path, kind: type = dict):
-    """The file's content, None where there is no file."""
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BertJaxError(f"{path} is no JSON ({error}); copy it again from its source") from error
-    if not isinstance(content, kind):
-        said = f"{path} holds a {type(content).__name__} where a {kind.__name__} should stand"
-        raise BertJaxError(f"{said}; copy it again from its source")
-    return content
+        write_json(directory / name, content)

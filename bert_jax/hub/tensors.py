@@ -1,6 +1,5 @@
 """The named tensors of a model directory, whichever file holds them; shapes are known before anything is read."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json
 from bert_jax.hub import google
 
 # In order of preference: safetensors can hold nothing but tensors.
@@ -67,13 +67,8 @@ class Tensors(Mapping[str, np.ndarray]):
 
 
 def shards(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        paths = [index.parent / Path(name).name for name in names]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BertJaxError(
-            f"{index} is damaged ({error!r}); copy the directory again from its source"
-        ) from error
+    names = read_json(index, keys={"weight_map": dict})["weight_map"].values()
+    paths = [index.parent / Path(str(name)).name for name in sorted(set(map(str, names)))]
     for path in paths:
         if not path.is_file():
             raise BertJaxError(f"{index} names {path.name}, which is not there; copy it into {index.parent}")

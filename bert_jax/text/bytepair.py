@@ -5,8 +5,9 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json
 from bert_jax.text.rust import ROBERTA_NAMES, RustTokenizer
-from bert_jax.text.settings import Settings, read_json
+from bert_jax.text.settings import Settings
 
 
 class BytePair(RustTokenizer):

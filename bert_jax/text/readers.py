@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, first_line, nearest
 
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no such lines, and each costs its length many times over in memory
@@ -205,10 +205,6 @@ def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:
     import pyarrow
 
     return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd"))
-
-
-def first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 OPENERS: dict[str, Callable[[io.BufferedReader], io.BufferedIOBase]] = {

@@ -1,13 +1,14 @@
 """The small files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json, write_json
 
+FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 KEPT = ("model_max_length",)  # says nothing about ids, but who opens the saved directory reads it
@@ -29,11 +30,12 @@ class Settings:
     @classmethod
     def read(cls, directory) -> "Settings":
         directory = Path(directory)
-        config = read_json(directory / "tokenizer_config.json")
-        tokens = config | read_json(directory / "special_tokens_map.json")
+        config, names, listed = (
+            read_json(path) if path.is_file() else {} for path in map(directory.joinpath, FILES)
+        )
+        tokens = config | names
         said = {role: tokens.get(f"{role}_token") for role in ROLES}
         special = {role: added_token(token) for role, token in said.items() if token}
-        listed = read_json(directory / "added_tokens.json")
         added = {i: AddedToken(name, normalized=True) for name, i in listed.items()}
         added |= {int(i): added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
         return cls(config, special, added, str(directory))
@@ -67,20 +69,3 @@ def added_token(said: str | dict) -> AddedToken:
         return AddedToken(said, special=True, normalized=False)
     flags = {key: said[key] for key in FLAGS if key in said}
     return AddedToken(said["content"], **flags)
-
-
-def read_json(path: Path) -> dict:
-    """The object in a file, {} where there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (ValueError, RecursionError) as error:
-        raise BertJaxError(f"{path}: not readable as JSON ({error}); fetch the file again") from error
-    if not isinstance(found, dict):
-        raise BertJaxError(f"{path}: holds a {type(found).__name__}, not a JSON object; fetch the file again")
-    return found
-
-
-def write_json(path: Path, value: dict) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from bert_jax.errors import BertJaxError
-from bert_jax.text.readers import LONGEST_DOCUMENT, OPENERS, expanded, first_line, opened
+from bert_jax.errors import BertJaxError, first_line
+from bert_jax.text.readers import LONGEST_DOCUMENT, OPENERS, expanded, opened
 
 Row = dict[str, object]
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")

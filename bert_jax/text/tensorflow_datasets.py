@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, first_line, nearest
 
 
 def texts(name: str, column: str) -> Iterator[str]:
@@ -55,9 +55,7 @@ def split_of(name: str, column: str | None = None):
         raise
     except Exception as error:
         # tfds raises whatever its builders, the network or the disk raise.
-        raise BertJaxError(
-            f"{name} cannot be read ({(str(error) or repr(error)).splitlines()[0]})"
-        ) from error
+        raise BertJaxError(f"{name} cannot be read ({first_line(error)})") from error
 
 
 def plain(value, feature):

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
-from bert_jax.data.corpus.directory import file_hash
-from bert_jax.files import replacing
+from bert_jax.files import file_hash, replacing
 
 NAME = "manifest.json"
 

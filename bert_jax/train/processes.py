@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import jax
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, first_line
 from bert_jax.files import programs_home
 
 # A variable that says a process is one of several -> whether its value does.
@@ -64,7 +64,3 @@ def joined(
         # Leaving in good order would wait for the one that is gone.
         os._exit(1)
     jax.distributed.shutdown()
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

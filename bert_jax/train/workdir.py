@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
+from bert_jax.files import read_json, write_atomically
 from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES
 from bert_jax.models.config import EncoderConfig
@@ -26,6 +26,7 @@ from bert_jax.train.task import Data
 FREE = re.compile(
     r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.corpora|model\.(attention|remat))$"
 )
+RUN = {"config": dict, "data": dict, "layout": dict}  # what run.json holds
 
 
 class Workdir:
@@ -63,8 +64,7 @@ class Workdir:
         said = {"config": flat(config), "data": data.identity(), "layout": described(layout)}
         if not self.run.exists():
             data.tokenizer.save(self.tokenizer)
-            with replacing(self.run) as path:
-                path.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+            write_atomically(self.run, json.dumps(said, indent=1) + "\n")
             return
         begun = self.read()
         # A key that was not there yet when the run began had, in effect, its default.
@@ -82,11 +82,9 @@ class Workdir:
 
     def read(self) -> dict:
         try:
-            return json.loads(self.run.read_text(encoding="utf-8"))
+            return read_json(self.run, keys=RUN, remedy="put it back from a copy")
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is no directory of a run (it has no run.json)") from error
-        except ValueError as error:
-            raise BertJaxError(f"{self.run} is damaged ({error}); put it back from a copy") from error
 
 
 def described(layout: Layout) -> dict:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import cache_home, replacing
+from bert_jax.errors import BertJaxError, first_line
+from bert_jax.files import cache_home, file_hash, read_json, write_atomically
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 1
@@ -51,16 +51,12 @@ class Corpus:
     def __init__(self, directory):
         self.name = str(directory)
         self.directory = _local(self.name)
-        try:
-            self.manifest = json.loads((self.directory / "manifest.json").read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
+        path = self.directory / "manifest.json"
+        if not path.is_file():
             raise BertJaxError(
-                f"{self.name}: no corpus there (no manifest.json); `bert-jax prepare` makes one"
-            ) from error
-        except ValueError as error:
-            raise BertJaxError(
-                f"{self.name}/manifest.json is damaged ({error}); prepare the corpus again"
-            ) from error
+                f"{self.name} is not a corpus (no manifest.json); make one with `bert-jax prepare`"
+            )
+        self.manifest = read_json(path, remedy="prepare the corpus again")
         if self.manifest.get("version") != VERSION:
             raise BertJaxError(
                 f"{self.name}: corpus of version {self.manifest.get('version')}, this program reads "
@@ -134,20 +130,7 @@ class Corpus:
                         f"{self.name}/{name} is not what was prepared (its hash differs); "
                         "prepare or copy it again"
                     )
-        write_atomically(stamp, json.dumps(seen).encode())
-
-
-def file_hash(path: Path) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    with replacing(path) as partial:
-        partial.write_bytes(content)
+        write_atomically(stamp, json.dumps(seen))
 
 
 def _digest_of(files: dict) -> str:
@@ -185,5 +168,4 @@ def _local(name: str) -> Path:
             shutil.rmtree(partial)
         return target
     except (tf.errors.OpError, KeyError, ValueError) as error:
-        said = (str(error) or type(error).__name__).splitlines()[0]
-        raise BertJaxError(f"{name}: no corpus can be read there ({said})") from error
+        raise BertJaxError(f"{name}: no corpus can be read there ({first_line(error)})") from error

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.corpus.arrays import growing_array
-from bert_jax.data.corpus.directory import Part, file_hash, write_atomically
+from bert_jax.data.arrays import growing_array
+from bert_jax.data.corpus.directory import Part
 from bert_jax.data.randomness import key_of
+from bert_jax.files import file_hash, write_atomically
 
 VERSION = 1  # raise it when the same arguments would give other rows
 
@@ -56,7 +57,7 @@ def planned(part: Part, kind, seed: int, length: int, number: int) -> Plan:
             for name, value in met.items():
                 counts[name] = counts.get(name, 0) + value
     counts["examples"] = rows.rows
-    write_atomically(said, json.dumps({"blake2b": file_hash(path), "counts": counts}).encode())
+    write_atomically(said, json.dumps({"blake2b": file_hash(path), "counts": counts}))
     return Plan(_mapped(path), counts)
 
 

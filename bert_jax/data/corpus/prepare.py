@@ -27,10 +27,11 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.data.corpus.arrays import growing_array
-from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION, file_hash, write_atomically
+from bert_jax.data.arrays import growing_array
+from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION
 from bert_jax.data.corpus.duplicates import first_seen, lowest, repeated
 from bert_jax.errors import BertJaxError
+from bert_jax.files import file_hash, write_atomically
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source
 from bert_jax.text.sentences import sentences
@@ -95,7 +96,7 @@ def prepare(
             path.relative_to(made).as_posix(): {"bytes": path.stat().st_size, "blake2b": file_hash(path)}
             for path in files
         }
-        write_atomically(made / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
+        write_atomically(made / "manifest.json", json.dumps(manifest, indent=1) + "\n")
         os.replace(made, output)
     except OSError as error:
         raise BertJaxError(

@@ -14,7 +14,7 @@ HEADER = 256  # bytes; does not depend on the number of rows, so it can be writt
 
 @contextmanager
 def growing_array(path: Path, dtype) -> "Iterator[GrowingArray]":
-    """A .npy file that grows row by row; it has its name once it is whole.
+    """A .npy file that grows; it has its name once it is whole.
 
     with growing_array(path, np.uint16) as tokens:
         tokens.append(ids)
@@ -28,18 +28,22 @@ def growing_array(path: Path, dtype) -> "Iterator[GrowingArray]":
 
 
 class GrowingArray:
+    """[N] or, where the pieces that are appended are [n, D], [N, D]."""
+
     def __init__(self, file: BinaryIO, dtype: np.dtype):
         self.file, self.dtype, self.rows = file, dtype, 0
+        self.shape: tuple[int, ...] = ()  # of a row
 
     def append(self, rows: np.ndarray) -> None:
         self.file.write(np.asarray(rows, self.dtype).tobytes())
         self.rows += len(rows)
+        self.shape = np.shape(rows)[1:]
 
     def write_header(self) -> None:
         fields = {
             "descr": np.lib.format.dtype_to_descr(self.dtype),
             "fortran_order": False,
-            "shape": (self.rows,),
+            "shape": (self.rows, *self.shape),
         }
         text = repr(fields).encode().ljust(HEADER - 11) + b"\n"
         self.file.write(b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text)

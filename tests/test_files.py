@@ -1,0 +1,45 @@
+"""Files: whole or absent, JSON that holds what it should, arrays longer than memory."""
+
+import numpy as np
+import pytest
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json, write_json
+
+
+def test_json_is_read_back_and_what_is_wrong_with_it_is_one_line(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"files": {"Zoë": 1}})
+    assert "Zoë" in path.read_text("utf-8") and path.read_text("utf-8").endswith("}\n")
+    assert read_json(path, keys={"files": dict}) == {"files": {"Zoë": 1}}
+    for kind, keys, complaint in (
+        (list, {}, "a.json holds a dict, not a list; fetch it"),
+        (dict, {"file": dict}, 'a.json has no key "file"; fetch it'),
+        (dict, {"files": list}, 'a.json: "files" is a dict, not a list; fetch it'),
+    ):
+        with pytest.raises(BertJaxError, match=complaint):
+            read_json(path, kind, keys, remedy="fetch it")
+    for broken in (b"{", b"\xff", b"[" * 100_000):
+        path.write_bytes(broken)
+        with pytest.raises(BertJaxError, match=r"a\.json is not valid JSON \(.*; copy it again") as raised:
+            read_json(path)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_an_array_grows_by_pieces_and_is_there_when_it_is_whole(tmp_path, shape):
+    rows = np.arange(7 * int(np.prod(shape)), dtype=np.uint16).reshape(7, *shape)
+    path = tmp_path / "a.npy"
+    with growing_array(path, np.uint16) as array:
+        array.append(rows[:5])
+        array.append(rows[5:])
+        assert array.rows == 7 and not path.exists()
+    found = np.load(path, mmap_mode="r")
+    assert found.dtype == np.uint16 and np.array_equal(found, rows)
+    with pytest.raises(KeyError), growing_array(tmp_path / "b.npy", np.uint16) as array:
+        array.append(rows)
+        raise KeyError
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]
