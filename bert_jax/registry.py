@@ -1,0 +1,49 @@
+"""Registries: what a folder offers is found because its file is there, without a list to edit."""
+
+import importlib
+import pkgutil
+from typing import Any
+
+from bert_jax.errors import BertJaxError, nearest
+
+
+class Registry(dict[str, Any]):
+    """Name -> what the file of that name offers as `attribute`, or the module itself without one; imported when asked.
+
+    A dash in a name is an underscore in the file's. Code outside of the package registers its own, or is named by the
+    dotted path of its module:
+
+        BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
+        BLOCKS["post_norm"]               # Block of bert_jax/models/blocks/post_norm.py
+        BLOCKS["mine"] = MyBlock
+        BLOCKS["mypackage.blocks.mine"]   # Block of that module
+    """
+
+    def __init__(self, package: str, noun: str, attribute: str | None = None):
+        super().__init__()
+        self.package, self.noun, self.attribute = package, noun, attribute
+
+    def names(self) -> list[str]:
+        """Every known name, the registered ones last."""
+        files = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
+        return list(dict.fromkeys([*(file.name for file in files), *self]))
+
+    def check(self, name: str) -> None:
+        """Raise unless the name is known or a dotted path; nothing is imported."""
+        if "." not in name and name.replace("-", "_") not in self.names() and name not in self:
+            raise BertJaxError(f'no {self.noun} "{name}"; {nearest(name, self.names())}')
+
+    def __missing__(self, name: str):
+        self.check(name)
+        path = name if "." in name else f"{self.package}.{name.replace('-', '_')}"
+        try:
+            module = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise  # of what the module itself imports
+            raise BertJaxError(f'no {self.noun} "{name}": Python finds no module {error.name}') from None
+        if self.attribute is None:
+            return module
+        if not hasattr(module, self.attribute):
+            raise BertJaxError(f'no {self.noun} "{name}": {path} has no "{self.attribute}"')
+        return getattr(module, self.attribute)

@@ -1,0 +1,48 @@
+"""What a folder offers is found because its file is there; what others register or name by its path, too."""
+
+import importlib
+
+import pytest
+
+from bert_jax.errors import BertJaxError
+from bert_jax.registry import Registry
+
+
+@pytest.fixture
+def shapes(tmp_path, monkeypatch):
+    (tmp_path / "shapes").mkdir()
+    (tmp_path / "shapes/__init__.py").write_text("")
+    (tmp_path / "shapes/round_one.py").write_text("Shape = 'round'")
+    (tmp_path / "shapes/empty.py").write_text("")
+    (tmp_path / "shapes/broken.py").write_text("import not_installed_anywhere")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    return Registry("shapes", "shape", "Shape")
+
+
+def test_by_file_by_registration_and_by_path(shapes):
+    assert shapes["round_one"] == shapes["round-one"] == shapes["shapes.round_one"] == "round"
+    shapes["square"] = "four corners"
+    assert shapes["square"] == "four corners"
+    assert shapes.names() == ["broken", "empty", "round_one", "square"]
+    assert Registry("shapes", "shape")["round_one"].__name__ == "shapes.round_one"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("round_two", 'no shape "round_two"; did you mean "round_one"?'),
+        ("nowhere.at.all", 'no shape "nowhere.at.all": Python finds no module nowhere'),
+        ("shapes.none", 'no shape "shapes.none": Python finds no module shapes.none'),
+        ("empty", 'no shape "empty": shapes.empty has no "Shape"'),
+    ],
+)
+def test_an_unknown_name(shapes, name, message):
+    with pytest.raises(BertJaxError) as error:
+        shapes[name]
+    assert str(error.value) == message
+
+
+def test_what_a_file_itself_lacks_is_not_hidden(shapes):
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        shapes["broken"]
