@@ -7,6 +7,14 @@ from collections.abc import Iterable
 class BertJaxError(Exception):
     """Something a person can put right. The command line prints its message alone; a traceback needs --debug."""
 
+    exit_code = 1
+
+
+class NotFinite(BertJaxError):
+    """Training came to updates or measures that are not finite; to start the same command again would not help."""
+
+    exit_code = 3
+
 
 def nearest(name: object, known: Iterable[object]) -> str:
     """A hint for a misspelt name.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.command.train import export
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.log import read
@@ -175,7 +175,7 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
 
     task, config = tiny(bad_steps=3)
     with pytest.raises(
-        BertJaxError, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
+        NotFinite, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
     ):
         train(task, Batches(plant=plant), config, tmp_path)
     kept, good = leaves(tmp_path / "checkpoints/14"), leaves(whole / "checkpoints/10")

@@ -442,7 +442,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.debug:
             raise
         print(f"bert-jax {argv[0]}: {error}", file=sys.stderr)
-        return 1
+        return error.exit_code
     except KeyboardInterrupt:
         if args.debug:
             raise

@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.files import replacing
 from bert_jax.metrics import nothing_learnt
 from bert_jax.report.curves import draw
@@ -56,9 +56,7 @@ def run(
         try:
             if not one(each.overrides, each.path):
                 return None
-        except BertJaxError as error:
-            if "not finite" not in str(error):
-                raise
+        except NotFinite:
             each.trouble = "updates that are not finite stopped it"
         measure(each, spec)
     point_out(runs)

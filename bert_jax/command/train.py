@@ -9,7 +9,6 @@ import jax
 
 from bert_jax import config as configs
 from bert_jax.command import sweep
-from bert_jax.data.examples.labelled import Example, Parts
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference import model as api
@@ -29,7 +28,7 @@ from bert_jax.train.loop import train
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state
 from bert_jax.train.step import Programs
-from bert_jax.train.task import Task
+from bert_jax.train.task import Results, Task
 from bert_jax.train.workdir import Workdir, layout_of, nested
 
 
@@ -49,8 +48,8 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     if jax.process_index() == 0:
         chosen = sweep.settle(Path(workdir), found)
         module, config = load(spec, chosen.overrides)
-        _, data, config = module.open(config)
-        conclude(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
+        task, _, _ = module.open(config)
+        conclude(Workdir(workdir), task.results, command(spec, overrides, workdir))
     return True
 
 
@@ -76,43 +75,43 @@ def one(
     )
     if alone and jax.process_index() == 0:
         draw(Workdir(workdir).metrics, Workdir(workdir).curves)
-        if finished and isinstance(config, FinetuneConfig):
+        if finished and task.results:
             measured = heldout(Workdir(workdir).metrics)
             if measured and all(map(nothing_learnt, measured)):
                 advice = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
                 print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
-            conclude(Workdir(workdir), data.parts, config, command(spec, overrides, workdir))
+            conclude(Workdir(workdir), task.results, command(spec, overrides, workdir))
     return finished
 
 
-def conclude(workdir: Workdir, parts: Parts, config: FinetuneConfig, command: str) -> None:
-    calibrate(workdir.model, parts.calibration, config)
-    if config.report:
-        tell(workdir, parts, config, command)
+def conclude(workdir: Workdir, results: Results, command: str) -> None:
+    calibrate(workdir.model, results)
+    if results.report:
+        write_run_report(workdir, results, command)
 
 
-def calibrate(directory, examples: Sequence[Example], config: FinetuneConfig) -> None:
-    """Writes what the examples tell of the model in the directory, read as `predict` will read it."""
+def calibrate(directory, results: Results) -> None:
+    """Learns how far the model in the directory can be trusted, from examples read as `predict` will read them."""
     calibrations.save(directory, calibrations.NONE)
-    if not examples:
+    if not results.calibration:
         return
     model = api.load(directory)
-    found = calibration_of(outcomes(model, examples, long=config.data.long))
-    calibrations.save(directory, found)
-    warmest = "" if found.kind == "answers" else f"temperature {max(found.temperatures):.3g}, "
+    calibration = calibration_of(outcomes(model, results.calibration, long=results.long))
+    calibrations.save(directory, calibration)
+    warmest = "" if calibration.kind == "answers" else f"temperature {max(calibration.temperatures):.3g}, "
     print(
-        f"calibrated on {len(examples):,} examples: {warmest}expected calibration error "
-        f"{found.error_before:.4f} before, {found.error_after:.4f} after",
+        f"calibrated on {len(results.calibration):,} examples: {warmest}expected calibration error "
+        f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
         flush=True,
     )
 
 
-def tell(workdir: Workdir, parts: Parts, config: FinetuneConfig, command: str) -> None:
+def write_run_report(workdir: Workdir, results: Results, command: str) -> None:
     """Writes the report of the model on what was held out."""
     model = api.load(workdir.model)
-    given = outcomes(model, parts.heldout, long=config.data.long)
-    known = {"held out": parts.heldout, "training": parts.train}
-    known |= {"calibration": parts.calibration} if parts.calibration else {}
+    given = outcomes(model, results.heldout, long=results.long)
+    known = {"held out": results.heldout, "training": results.train}
+    known |= {"calibration": results.calibration} if results.calibration else {}
     page = write(
         workdir.path / "report", given, model, title=f"{workdir.path} on what was held out", command=command,
         parts=known, curves=workdir.curves,

@@ -19,7 +19,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
-from bert_jax.train.task import Features, Task
+from bert_jax.train.task import Features, Results, Task
 
 FEWEST = 50  # examples that a calibration is learnt from
 
@@ -225,7 +225,6 @@ def in_epochs(
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
         multiple=128 if jax.default_backend() == "tpu" else 8,
         shares=jax.device_count() // mesh.tensor * mesh.accumulate, longest=config.data.max_length,
-        parts=parts,
     )  # fmt: skip
     lengths = sorted(set(data.arrangement.lengths))
     say(
@@ -233,7 +232,8 @@ def in_epochs(
         f"calibration; {config.data.batch} examples a step, in "
         f"{data.batch} rows of {', '.join(map(str, lengths))} tokens, {data.padding():.1%} of them padding"
     )
-    return task, data, config
+    results = Results(parts.train, parts.heldout, parts.calibration, config.data.long, config.report)
+    return dataclasses.replace(task, results=results), data, config
 
 
 def tokenizer_of(config: FinetuneConfig) -> Tokenizer:

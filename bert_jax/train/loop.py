@@ -11,7 +11,7 @@ from contextlib import closing
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.config import RunConfig
@@ -167,7 +167,7 @@ class Run:
                 self.pending = None
                 self.save()
                 self.checkpoints.finish()
-                raise BertJaxError(
+                raise NotFinite(
                     f"{measured['bad']} updates in a row are not finite, the last at step {step - 1}; the parameters "
                     f"before them are kept in checkpoint {self.step}; {shown}; "
                     "if it is sound, begin again with a lower --config.optimizer.rate"

@@ -1,16 +1,17 @@
 """What a task is to the step and the loop.
 
-A task is a model with a purpose: its features are the arrays of a batch, its losses are what the step brings down, and
+A task is a model with a purpose: its features are the arrays of a batch, its losses are what the step minimises, and
 its scores what people look at. Losses and scores are (sum, weight) pairs; whoever adds up microbatches, devices or
 held-out batches divides once, at the end.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from bert_jax.data.examples.labelled import Example
 from bert_jax.hub.directory import Layout
 from bert_jax.losses import Loss
 from bert_jax.text.tokenizer import Tokenizer
@@ -19,14 +20,27 @@ Features = dict[str, tuple[tuple[int, ...], np.dtype]]
 
 
 @dataclass(frozen=True)
+class Results:
+    """What a finished run leaves for people beside its model: the examples it is calibrated on and reported with."""
+
+    train: Sequence[Example]
+    heldout: Sequence[Example]
+    calibration: Sequence[Example]  # () where none were kept
+    long: Literal["cut", "windows"] = "cut"  # how texts longer than the model are read
+    report: bool = True  # whether to write a report
+    kind: Any = None  # of the predictions
+
+
+@dataclass(frozen=True)
 class Task:
     layout: Layout
+    results: Results | None = field(default=None, kw_only=True, compare=False)
 
     def outputs(self, params: dict, batch: dict, train: bool, key=None) -> dict:
         rngs = {"dropout": key} if train else None
         # Any: it is a pair only where what the module changes is asked for.
-        found: Any = self.layout.module.apply({"params": params}, batch, train, rngs=rngs)
-        return found
+        outputs: Any = self.layout.module.apply({"params": params}, batch, train, rngs=rngs)
+        return outputs
 
     def features(self, rows: int, length: int) -> Features:
         """Shape and type of each array of a batch."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from bert_jax.data import randomness
 from bert_jax.data.examples.arrange import Arrangement, Manner, Piece, Target, arrange, fill
-from bert_jax.data.examples.labelled import Parts
 from bert_jax.text.tokenizer import Tokenizer
 
 Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces, in order -> metrics
@@ -30,13 +29,11 @@ class Epochs:
         seed: int,
         manner: Manner,
         each_token: bool,
-        parts: Parts | None = None,
         **arranging,
     ):
-        """`examples` a step; predictions are of `each_token`, or of each piece. `parts` are the examples that the
-        pieces are of. `arranging`: what `arrange` takes."""
+        """`examples` a step; predictions are of `each_token`, or of each piece. `arranging`: what `arrange` takes."""
         self.train, self.held, self.targets, self.judge = train, heldout, targets, judge
-        self.tokenizer, self.each_token, self.parts = tokenizer, each_token, parts
+        self.tokenizer, self.each_token = tokenizer, each_token
         self.chosen, same = (
             shuffled(len(train), steps * examples, seed).reshape(steps, examples) for seed in (seed, 0)
         )
