@@ -5,7 +5,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.predict import predictions
-from bert_jax.data.examples.labelled import Example
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import calibration_of, outcomes
 from bert_jax.predictions import calibration

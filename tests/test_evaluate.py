@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.data.examples.labelled import Example
+from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.classify import kind_of
 from bert_jax.inference.outcomes import read_as
@@ -173,7 +174,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     data.write_text(
         "review,stars\n" + "".join(f'"{t}",{label.upper()}\n' for t, label in zip(texts, truth, strict=True))
     )
-    columns = bert_jax.data.examples.labelled.Columns(text="review", label="stars")
+    columns = Columns(text="review", label="stars")
     found = json.loads(report(tmp_path / "model", str(data), columns, as_json=True))
     right = sum(a == b for a, b in zip(said, truth, strict=True))
     both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))

@@ -14,7 +14,7 @@ import corpora
 from bert_jax.command import train as run
 from bert_jax.data.examples.arrange import arrange, fill, in_rows
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.labelled import Example
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load

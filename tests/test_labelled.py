@@ -7,17 +7,12 @@ import numpy as np
 import pytest
 
 from bert_jax.data.examples import glue
-from bert_jax.data.examples.labelled import (
-    Columns,
-    Example,
-    answering,
-    check,
-    classification,
-    known_labels,
-    label_names,
-    split,
-    tagging,
-)
+from bert_jax.data.examples.columns import Columns, known_labels
+from bert_jax.data.examples.example import Example, check_labels, label_names
+from bert_jax.data.examples.questions import read_questions
+from bert_jax.data.examples.split import split
+from bert_jax.data.examples.tags import read_tags
+from bert_jax.data.examples.texts import read_texts
 from bert_jax.errors import BertJaxError
 
 
@@ -37,42 +32,42 @@ def seen(examples):
 
 def test_columns_by_name_by_number_and_evident(tmp_path):
     csv = written(tmp_path, "a.csv", "key,text,second,label\n7,good,very,yes\n8,bad,so,no\n")
-    assert classification(csv) == [
+    assert read_texts(csv) == [
         Example("good", "yes", f"{csv} row 2"),
         Example("bad", "no", f"{csv} row 3"),
     ]
-    pair = classification(csv, Columns(text="text", pair="second", id="key"), most=1)
+    pair = read_texts(csv, Columns(text="text", pair="second", id="key"), most=1)
     assert pair == [Example(("good", "very"), "yes", f"{csv} row 2", "7")]
     tsv = written(tmp_path, "a.txt", "\ufeff1\tx\tA dog.\tThe dog.\n")
-    assert seen(classification(tsv, Columns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
+    assert seen(read_texts(tsv, Columns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
     row = {"premise": "a", "hypothesis": "b", "text": "c", "label": 2.0}
     evident = written(tmp_path, "a.jsonl", [row])
-    assert seen(classification(evident)) == [(("a", "b"), "2")]
-    assert seen(classification(evident, Columns(pair="premise"))) == [(("c", "a"), "2")]
+    assert seen(read_texts(evident)) == [(("a", "b"), "2")]
+    assert seen(read_texts(evident, Columns(pair="premise"))) == [(("c", "a"), "2")]
 
 
 def test_labels_of_every_kind(tmp_path):
     lines = [{"text": "a", "label": True}, {"text": "b", "label": False}]
-    assert [e.label for e in classification(written(tmp_path, "a.jsonl", lines))] == ["true", "false"]
+    assert [e.label for e in read_texts(written(tmp_path, "a.jsonl", lines))] == ["true", "false"]
     lines = [{"text": "a", "labels": [3, 10]}, {"text": "b", "labels": []}]
-    several = classification(written(tmp_path, "a.jsonl", lines), kind="labels")
+    several = read_texts(written(tmp_path, "a.jsonl", lines), kind="labels")
     assert [e.label for e in several] == [("3", "10"), ()]
     assert label_names(several, "labels") == ("3", "10")
     csv = written(tmp_path, "a.csv", 'text,label\na,"joy, fear"\nb,\n')
-    assert [e.label for e in classification(csv, kind="labels")] == [("joy", "fear"), ()]
+    assert [e.label for e in read_texts(csv, kind="labels")] == [("joy", "fear"), ()]
     csv = written(tmp_path, "a.csv", "text,label\na,joy|fear\n")
-    assert classification(csv, Columns(separator="|"), "labels")[0].label == ("joy", "fear")
+    assert read_texts(csv, Columns(separator="|"), "labels")[0].label == ("joy", "fear")
     csv = written(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
-    assert [e.label for e in classification(csv, kind="number")] == [4.25, -3.0]
+    assert [e.label for e in read_texts(csv, kind="number")] == [4.25, -3.0]
 
 
 def test_data_without_labels(tmp_path):
     csv = written(tmp_path, "a.csv", "text\na\n")
-    assert classification(csv, need_label=False)[0].label is None
+    assert read_texts(csv, need_label=False)[0].label is None
     words = written(tmp_path, "a.conll", "Ann\nsleeps\n")
-    assert seen(tagging(words, need_label=False)) == [(("Ann", "sleeps"), None)]
+    assert seen(read_tags(words, need_label=False)) == [(("Ann", "sleeps"), None)]
     asked = written(tmp_path, "a.jsonl", [{"question": "Who?", "context": "Ann."}])
-    assert answering(asked, need_label=False)[0].label is None
+    assert read_questions(asked, need_label=False)[0].label is None
 
 
 ROW = '{"text": "a", "label": 1}\n'
@@ -110,7 +105,7 @@ ROW = '{"text": "a", "label": 1}\n'
 def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind, complaint):
     spec = written(tmp_path, name, content)
     with pytest.raises(BertJaxError, match=complaint) as raised:
-        classification(spec, Columns(**columns), kind)
+        read_texts(spec, Columns(**columns), kind)
     assert "\n" not in str(raised.value)
 
 
@@ -119,24 +114,24 @@ def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind
 
 def test_glue_files(tmp_path):
     cola = written(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tThey "sang.\ngj04\t0\t*\tSang they.\n')
-    assert seen(classification(cola)) == [('They "sang.', "acceptable"), ("Sang they.", "unacceptable")]
+    assert seen(read_texts(cola)) == [('They "sang.', "acceptable"), ("Sang they.", "unacceptable")]
     assert known_labels(cola) == ("unacceptable", "acceptable")
     test = written(tmp_path, "CoLA/test.tsv", "index\tsentence\n0\tThey sing.\n")
-    assert seen(classification(test, need_label=False)) == [("They sing.", None)]
+    assert seen(read_texts(test, need_label=False)) == [("They sing.", None)]
     header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
     mrpc = written(tmp_path, "MRPC/dev.tsv", header + "1\t5\t6\tA dog.\tOne dog.\n")
-    assert seen(classification(mrpc)) == [(("A dog.", "One dog."), "equivalent")]
+    assert seen(read_texts(mrpc)) == [(("A dog.", "One dog."), "equivalent")]
     qqp = written(tmp_path, "QQP/dev.tsv", "id\tquestion1\tquestion2\tis_duplicate\n5\tWhy?\t\t0\n")
-    assert seen(classification(qqp)) == [(("Why?", ""), "not_duplicate")]
+    assert seen(read_texts(qqp)) == [(("Why?", ""), "not_duplicate")]
     header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
     mnli = written(tmp_path, "MNLI/dev_matched.tsv", header + "0\ta\tb\tneutral\tentailment\n")
-    assert seen(classification(mnli)) == [(("a", "b"), "entailment")]
+    assert seen(read_texts(mnli)) == [(("a", "b"), "entailment")]
     stsb = written(tmp_path, "STS-B/dev.tsv", "index\tsentence1\tsentence2\tscore\n0\ta\tb\t3.800\n")
-    assert seen(classification(stsb, kind="number")) == [(("a", "b"), 3.8)]
+    assert seen(read_texts(stsb, kind="number")) == [(("a", "b"), 3.8)]
     with pytest.raises(BertJaxError, match='kind "number", not "classes"'):
-        classification(stsb)
+        read_texts(stsb)
     with pytest.raises(BertJaxError, match='none of GLUE.s nine tasks; did you mean "mrpc"'):
-        classification("tfds:glue/mprc:train")
+        read_texts("tfds:glue/mprc:train")
 
 
 def test_glue_is_nine_tasks():
@@ -185,15 +180,15 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
     spec = "tfds:made_up_labels:train"
-    found = classification(spec, Columns("text"), need_label=False)
+    found = read_texts(spec, Columns("text"), need_label=False)
     assert sorted((e.text, e.label or "") for e in found) == [("Yes", ""), ("Zoë sleeps", "zzz")]
     assert known_labels(spec) == ("zzz", "awake") == label_names(found, "classes", known_labels(spec))
-    assert sorted(e.label for e in classification(spec, Columns("text", label="score"), "number")) == [
+    assert sorted(e.label for e in read_texts(spec, Columns("text", label="score"), "number")) == [
         -0.5,
         1.5,
     ]
-    assert sorted(seen(tagging(spec))) == [(("Yes",), ("O",)), (("Zoë", "sleeps"), ("I-PER", "O"))]
-    asked = answering(spec, Columns(pair="text"))
+    assert sorted(seen(read_tags(spec))) == [(("Yes",), ("O",)), (("Zoë", "sleeps"), ("I-PER", "O"))]
+    asked = read_questions(spec, Columns(pair="text"))
     assert sorted(e.label for e in asked) == [(), ((4, "sleeps"),)]
 
 
@@ -213,30 +208,30 @@ Last NN I-NP O"""
 
 def test_conll_columns(tmp_path):
     spec = written(tmp_path, "a.testa", CONLL)
-    found = tagging(spec)
+    found = read_tags(spec)
     assert seen(found) == [
         (("EU", "rejects"), ("I-ORG", "O")), (("Ann\u00a0B.",), ("I-PER",)), (("Rare",), ("O",)), (("Last",), ("O",)),
     ]  # fmt: skip
     assert [e.where for e in found] == [f"{spec} row {n}" for n in (1, 4, 8, 10)]
     assert [e.document[-1] for e in found] == ["1", "1", "2", "3"]
     tabs = written(tmp_path, "a.tsv", "New York\tB-LOC\r\nsleeps\tO\r\n\r\nYes\tO\r\n")
-    assert seen(tagging(tabs)) == [(("New York", "sleeps"), ("B-LOC", "O")), (("Yes",), ("O",))]
-    assert [e.document for e in tagging(tabs)] == ["", ""]
+    assert seen(read_tags(tabs)) == [(("New York", "sleeps"), ("B-LOC", "O")), (("Yes",), ("O",))]
+    assert [e.document for e in read_tags(tabs)] == ["", ""]
 
 
 def test_tags_in_tables(tmp_path):
     lines = written(tmp_path, "a.jsonl", [{"tokens": ["Ann", "sleeps"], "ner_tags": [1, 0]}])
-    assert seen(tagging(lines)) == [(("Ann", "sleeps"), ("1", "0"))]
+    assert seen(read_tags(lines)) == [(("Ann", "sleeps"), ("1", "0"))]
     csv = written(tmp_path, "a.csv", "words,tags\nAnn sleeps,I-PER O\n")
-    assert seen(tagging(csv)) == [(("Ann", "sleeps"), ("I-PER", "O"))]
+    assert seen(read_tags(csv)) == [(("Ann", "sleeps"), ("I-PER", "O"))]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("a.conll", "EU NNP O\n\nrejects O\n", "row 3 .*rejects O.* has not the 3 columns"),
-        ("a.conll", "EU O\nrejects\n", "row 2 .*rejects.* has not the 2 columns"),
-        ("a.tsv", "EU\tO\nrejects\t\n", "row 2 .*has not the 2 columns"),
+        ("a.conll", "EU NNP O\n\nrejects O\n", "row 3 .*rejects O.* does not have the 3 columns"),
+        ("a.conll", "EU O\nrejects\n", "row 2 .*rejects.* does not have the 2 columns"),
+        ("a.tsv", "EU\tO\nrejects\t\n", "row 2 .*does not have the 2 columns"),
         ("a.conll", "EU\nrejects\n", "row 1 .*EU.* has one column"),
         ("a.conll", "\n\n", "holds no example"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "row 1 has 2 words but 1 tags"),
@@ -262,7 +257,7 @@ def test_tags_in_tables(tmp_path):
 )
 def test_wrong_tags_are_told_in_one_line(tmp_path, name, content, complaint):
     with pytest.raises(BertJaxError, match=complaint):
-        tagging(written(tmp_path, name, content))
+        read_tags(written(tmp_path, name, content))
 
 
 # answers
@@ -285,7 +280,7 @@ def squad(tmp_path, *articles) -> str:
 def test_squad_of_both_versions(tmp_path):
     none = {"id": "n", "question": "Why?", "answers": [], "is_impossible": True}
     spec = squad(tmp_path, article(question(start=14)), article(none, question("r"), title="Eve"))
-    found = answering(spec)
+    found = read_questions(spec)
     assert [e.label for e in found] == [((14, "Ann"),), (), ((0, "Ann"),)]
     assert [(e.id, e.document) for e in found] == [("q", "Ann"), ("n", "Eve"), ("r", "Eve")]
     assert found[1].text == ("Why?", PASSAGE)
@@ -297,7 +292,7 @@ def test_answers_in_tables(tmp_path):
     rows = [{"id": 7, "question": "Who?", "context": PASSAGE, "answers": answers},
             {"id": 8, "question": "Why?", "context": PASSAGE, "answers": {"text": [], "answer_start": []}}]  # fmt: skip
     for name, content in (("a.jsonl", rows), ("a.json", json.dumps(rows))):
-        found = answering(written(tmp_path, name, content))
+        found = read_questions(written(tmp_path, name, content))
         assert [(e.id, e.label) for e in found] == [("7", ((0, "Ann"), (14, "Ann"))), ("8", ())]
         assert [e.document for e in found] == [PASSAGE, PASSAGE]
 
@@ -305,14 +300,14 @@ def test_answers_in_tables(tmp_path):
 def test_answers_as_plain_texts_of_a_table(tmp_path):
     rows = [f'Who?,"{PASSAGE}",Ann,', f'Who?,"{PASSAGE}",Ann,14', f'Why?,"{PASSAGE}",,']
     for header, place in (("question,context,answer,answer_start", 14), ("question,context,answer,x", 0)):
-        found = answering(written(tmp_path, "a.csv", "\n".join([header, *rows]) + "\n"))
+        found = read_questions(written(tmp_path, "a.csv", "\n".join([header, *rows]) + "\n"))
         assert [e.label for e in found] == [((0, "Ann"),), ((place, "Ann"),), ()]
     with pytest.raises(BertJaxError, match='row 2: answer "Eve" is not in its passage; correct one of them'):
-        answering(written(tmp_path, "a.csv", f'question,context,answer\nWho?,"{PASSAGE}",Eve\n'))
+        read_questions(written(tmp_path, "a.csv", f'question,context,answer\nWho?,"{PASSAGE}",Eve\n'))
     with pytest.raises(
         BertJaxError, match="row 2: answer .* at character 13, but at 14; correct answer_start"
     ):
-        answering(
+        read_questions(
             written(tmp_path, "a.csv", f'question,context,answer,answer_start\nWho?,"{PASSAGE}",Ann,13\n')
         )
 
@@ -340,7 +335,7 @@ def test_answers_as_plain_texts_of_a_table(tmp_path):
 )
 def test_wrong_answers_are_told_in_one_line(tmp_path, questions, complaint):
     with pytest.raises(BertJaxError, match=complaint):
-        answering(squad(tmp_path, article(*questions)))
+        read_questions(squad(tmp_path, article(*questions)))
 
 
 # labels and splits
@@ -357,13 +352,13 @@ def test_names_and_unknown_labels():
     assert label_names(examples([("O", "I-PER"), ("B-LOC",)]), "tags") == ("B-LOC", "I-PER", "O")
     assert label_names(examples(["a", "b"]), "classes", ("b", "c", "a")) == ("b", "c", "a")
     assert label_names(examples([1.5, 2.5]), "number") == ()
-    check(examples(["good", "bad"]), ("bad", "good"), "classes")
+    check_labels(examples(["good", "bad"]), ("bad", "good"), "classes")
     with pytest.raises(BertJaxError, match='a.csv row 3: label "god" does not occur in training; .* "good"'):
-        check(examples(["good", "god"]), ("bad", "good"), "classes")
+        check_labels(examples(["good", "god"]), ("bad", "good"), "classes")
     with pytest.raises(BertJaxError, match='a.csv row 2: label "I-PRE" does not occur .* "I-PER"'):
-        check(examples([("O", "I-PRE")]), ("I-PER", "O"), "tags")
+        check_labels(examples([("O", "I-PRE")]), ("I-PER", "O"), "tags")
     with pytest.raises(BertJaxError, match='a.csv row 2 .*only the class "good"'):
-        check(examples(["good", "good"]), ("good",), "classes")
+        check_labels(examples(["good", "good"]), ("good",), "classes")
 
 
 def test_a_split_keeps_documents_and_labels_apart():

@@ -9,7 +9,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.predict import predictions, write
-from bert_jax.data.examples.labelled import Columns
+from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from test_evaluate import TEXTS, squad, write_lines
 from test_hub import edit_config

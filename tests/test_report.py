@@ -9,7 +9,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command import train as run
-from bert_jax.data.examples.labelled import Example
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.answer import Answer
 from bert_jax.inference.outcomes import Outcomes, scored

@@ -270,7 +270,7 @@ def evaluate(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--report", metavar="DIR", help="write report.md and its pictures there")
 
     def run(args):
-        from bert_jax.data.examples.labelled import Columns
+        from bert_jax.data.examples.columns import Columns
 
         given = (
             args.data,
@@ -330,7 +330,7 @@ def predict(parser: argparse.ArgumentParser) -> Run:
 
     def run(args):
         from bert_jax.command.predict import write
-        from bert_jax.data.examples.labelled import Columns
+        from bert_jax.data.examples.columns import Columns
 
         columns = Columns(text=args.text, pair=args.pair, id=args.id)
         write(args.model, args.input, args.output, columns, args.long, args.may_be_missing, args.precision)

@@ -10,16 +10,19 @@ from dataclasses import asdict, replace
 from itertools import chain, tee
 from pathlib import Path
 
-from bert_jax.data.examples import labelled
-from bert_jax.data.examples.labelled import Columns, Example, Located
+from bert_jax.data.examples.columns import EVIDENT, LABELS, TAGS, WORDS, Columns, Located
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.questions import questions_in, questions_in_rows
+from bert_jax.data.examples.tags import tags_in, tags_in_rows
+from bert_jax.data.examples.texts import texts_in_rows
 from bert_jax.errors import BertJaxError
 from bert_jax.files import replacing
 from bert_jax.inference.classify import chosen, kind_of, logits_of, sure
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import EVIDENT, task_of
+from bert_jax.inference.outcomes import task_of
 from bert_jax.text import tables
 
-NOT_ASKED = {*labelled.LABELS, *labelled.TAGS, "answers"}  # columns that may be there, right or wrong
+NOT_ASKED = {*LABELS, *TAGS, "answers"}  # columns that may be there, right or wrong
 
 
 def write(
@@ -115,9 +118,9 @@ def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:
     """Without their labels, whether there are any or not."""
     ending = "" if source == "-" or source.startswith("tfds:") else tables.ending(source)
     if task == "answer" and ending == ".json":
-        return labelled.asked_in(source, columns, need_label=False)  # which knows SQuAD's
+        return questions_in(source, columns, need_label=False)  # which knows SQuAD's
     if task == "tag" and ending not in (*tables.ENDINGS, ""):
-        return labelled.tagged_in(source, columns, need_label=False)  # which knows CoNLL's columns
+        return tags_in(source, columns, need_label=False)  # which knows CoNLL's columns
     plain = source == "-" or ending == ".txt"
     first, rows = peeked(line_rows(source) if plain else tables.rows(source, columns.numbered))
     row = first[1] if first else {}
@@ -131,11 +134,11 @@ def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:
         for where, row in rows
     )
     if task == "answer":
-        return labelled.asked(asked, columns, need_label=False)
-    words = columns.text or next((name for name in labelled.WORDS if name in row), "")
-    if task == "tag" and (words in labelled.WORDS or isinstance(row.get(words), list)):
-        return labelled.tagged(asked, columns, need_label=False)
-    return labelled.classified(asked, columns, need_label=False)
+        return questions_in_rows(asked, columns, need_label=False)
+    words = columns.text or next((name for name in WORDS if name in row), "")
+    if task == "tag" and (words in WORDS or isinstance(row.get(words), list)):
+        return tags_in_rows(asked, columns, need_label=False)
+    return texts_in_rows(asked, columns, need_label=False)
 
 
 def line_rows(source: str) -> Iterator[Located]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.examples.labelled import Kind
+from bert_jax.data.examples.example import Kind
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.heads import head_program, need
 from bert_jax.inference.streaming import Cutter, results

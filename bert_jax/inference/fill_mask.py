@@ -13,6 +13,7 @@ from bert_jax.inference.streaming import results
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.words import most_central
 
 MASKS = 8  # read off one row; a text with more stands in several
 
@@ -82,18 +83,15 @@ def in_windows(model, texts) -> list[list[Encoding]]:
 
 def find(model, i: int, text: str, windows: list[Encoding]) -> list[tuple[int, Encoding, int]]:
     """(text, window, position in it) of each mask, in the window that shows most on both sides of it."""
-    best: dict[tuple[int, int], tuple] = {}
-    for window in windows:
-        for position, token in enumerate(window.ids):
-            if token == model.tokenizer.special.mask:
-                margin = min(position, len(window.ids) - position)
-                place = window.offsets[position]
-                if place not in best or margin > best[place][0]:
-                    best[place] = (margin, window, position)
-    if not best:
-        name = model.tokenizer.tokens([model.tokenizer.special.mask])[0]
+    mask = model.tokenizer.special.mask
+    places = (
+        [(window.offsets[i], i) for i, token in enumerate(window.ids) if token == mask] for window in windows
+    )
+    masks = [(i, windows[n], position) for _, n, position in most_central(windows, places, itself=True)]
+    if not masks:
+        name = model.tokenizer.tokens([mask])[0]
         raise BertJaxError(f'no {name} in "{text[:60]}"; write one where a word is to be found')
-    return [(i, window, position) for _, (_, window, position) in sorted(best.items())]
+    return masks
 
 
 def filled(model, text: str, start: int, end: int, token: int, score: float) -> Filled:

@@ -8,9 +8,12 @@ from typing import Literal
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data.examples import labelled
 from bert_jax.data.examples.cells import taken_apart
-from bert_jax.data.examples.labelled import Columns, Example, Kind, answers_of, labels_of
+from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
+from bert_jax.data.examples.example import Example, Kind, answers_of, label_names, labels_of
+from bert_jax.data.examples.questions import read_questions
+from bert_jax.data.examples.tags import read_tags
+from bert_jax.data.examples.texts import read_texts
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.answer import candidates
 from bert_jax.inference.classify import kind_of, logits_of
@@ -19,7 +22,6 @@ from bert_jax.inference.tag import word_logits
 from bert_jax.predictions import calibration as fit
 from bert_jax.predictions.calibration import Calibration
 
-EVIDENT = Columns()  # columns that are found by themselves
 TASKS = ("classify", "tag", "answer")
 CHUNK = 4096  # texts whose tokens are counted at once
 
@@ -48,11 +50,11 @@ def read(model: Model, data: str, columns: Columns = EVIDENT) -> tuple[list[Exam
     """The examples of a file for this model, and the order of labels that the file knows of."""
     task = task_of(model)
     if task == "answer":
-        return labelled.answering(data, columns), ()
-    known = labelled.known_labels(data, columns)
+        return read_questions(data, columns), ()
+    known = known_labels(data, columns)
     if task == "tag":
-        return labelled.tagging(data, columns), known
-    return labelled.classification(data, columns, kind_of(model)), known
+        return read_tags(data, columns), known
+    return read_texts(data, columns, kind_of(model)), known
 
 
 def outcomes(
@@ -225,7 +227,7 @@ def read_as(
     examples: Sequence[Example], ours: Sequence[str], known: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
     """The data's labels -> the model's, where it is plain which is which; and a note of it, where they differ."""
-    theirs = labelled.label_names(examples, "tags")
+    theirs = label_names(examples, "tags")
     if set(theirs) <= set(ours):
         return {label: label for label in theirs}, []
     names = dict(zip(map(str.casefold, ours), ours, strict=True))
@@ -242,7 +244,7 @@ def read_as(
     if len(found) < len(theirs):
         unread = set(theirs) - set(found)
         unread = unread - set(ours) or unread
-        odd = next(example for example in examples if unread & set(labelled.labels_of(example)))
+        odd = next(example for example in examples if unread & set(labels_of(example)))
         joined = any(name != label and name in taken_apart(label) for name in ours for label in unread)
         hint = (
             "several labels in a cell are told apart by --separator"

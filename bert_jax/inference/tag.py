@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.inference.heads import head_program, need
 from bert_jax.inference.streaming import Cutter, results
 from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
-from bert_jax.text.words import Windowed, encode_words
+from bert_jax.text.words import Windowed, encode_words, most_central
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,14 @@ def tag(model, texts):
     program = head_program(model.config, "tag", len(model.labels))
 
     def of_chunk(chunk: list):
-        windows = cut(chunk)
-        logits = iter(model.run([window for found in windows for window in found], program))
-        for text, found in zip(chunk, windows, strict=True):
-            best: dict[tuple[int, int], tuple] = {}
-            for window in found:
-                likely = model.calibration.likely(next(logits)[: len(window.ids)])
-                for position in window.spans[0]:
-                    margin = min(position, len(window.ids) - position)
-                    place = window.offsets[position]
-                    if place not in best or margin > best[place][0]:
-                        best[place] = (margin, likely[position])
-            yield joined(text, words(text, [(place, best[place][1]) for place in sorted(best)]), model.labels)
+        of_texts = cut(chunk)
+        logits = iter(model.run([window for windows in of_texts for window in windows], program))
+        for text, windows in zip(chunk, of_texts, strict=True):
+            likely = [model.calibration.likely(next(logits)[: len(window.ids)]) for window in windows]
+            places = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows)
+            central = most_central(windows, places, itself=True)
+            pieces = [(place, likely[n][position]) for place, n, position in central]
+            yield joined(text, words(text, pieces), model.labels)
 
     return results(texts, of_chunk)
 

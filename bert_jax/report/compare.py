@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 import numpy as np
 
-from bert_jax.data.examples.labelled import Columns
+from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.inference.outcomes import EVIDENT, outcomes, read, said, true
+from bert_jax.inference.outcomes import outcomes, read, said, true
 from bert_jax.report.evaluate import of_outcomes
 from bert_jax.report.intervals import differences
 from bert_jax.report.page import cut

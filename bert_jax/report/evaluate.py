@@ -7,9 +7,9 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from bert_jax import metrics
-from bert_jax.data.examples.labelled import Columns
+from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import EVIDENT, Outcomes, outcomes, read, said, scored, true
+from bert_jax.inference.outcomes import Outcomes, outcomes, read, said, scored, true
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.examples.labelled import Example, labels_of
+from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.text.tokenizer import Tokenizer
 
 SAMPLE = 5000  # texts of a part whose tokens are counted

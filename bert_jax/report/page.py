@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data.examples.labelled import Columns, Example
+from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.files import replacing
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import EVIDENT, Outcomes, outcomes, read, said, true
+from bert_jax.inference.outcomes import Outcomes, outcomes, read, said, true
 from bert_jax.predictions.calibration import error
 from bert_jax.report import pictures
 from bert_jax.report.evaluate import in_lines, of_counts, of_outcomes

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data.examples import labelled
 from bert_jax.data.examples.arrange import Piece, Target
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.labelled import Example, answers_of
+from bert_jax.data.examples.example import Example, answers_of
+from bert_jax.data.examples.questions import read_questions
 from bert_jax.inference.answer import LONGEST, MAY_BE_MISSING, OVERLAP, best
 from bert_jax.losses import Loss, span_cross_entropy, weigh
 from bert_jax.tasks.finetune import (
@@ -47,7 +47,7 @@ class Config(FinetuneConfig):
 
 
 def open(config: Config) -> tuple["Answering", Epochs, Config]:
-    parts = parted(config, labelled.answering)
+    parts = parted(config, read_questions)
     train, heldout = parts.train, parts.heldout
     may_be_missing = any(not example.label for example in train)
     tokenizer = tokenizer_of(config)

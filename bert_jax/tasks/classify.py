@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data.examples import cells, labelled
+from bert_jax.data.examples import cells
 from bert_jax.data.examples.arrange import Piece, Target
+from bert_jax.data.examples.columns import known_labels
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.labelled import Example, Kind, labels_of
+from bert_jax.data.examples.example import Example, Kind, check_labels, label_names, labels_of
+from bert_jax.data.examples.texts import read_texts
 from bert_jax.errors import BertJaxError
 from bert_jax.losses import Loss, binary_cross_entropy, cross_entropy, squared_error, weigh
 from bert_jax.tasks.finetune import (
@@ -51,13 +53,13 @@ class Config(FinetuneConfig):
 
 def open(config: Config) -> tuple["Classification", Epochs, Config]:
     def read(spec, columns, most):
-        return labelled.classification(spec, columns, config.kind, most)
+        return read_texts(spec, columns, config.kind, most)
 
     parts = parted(config, read, calibrates=config.kind != "number")
     train, heldout = parts.train, parts.heldout
-    known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
-    names = labelled.label_names(train, config.kind, known)
-    labelled.check(train, names, config.kind)
+    known = config.labels or known_labels(config.data.train, config.data.columns)
+    names = label_names(train, config.kind, known)
+    check_labels(train, names, config.kind)
     if config.kind == "labels" and (
         joined := next((name for name in names if len(cells.taken_apart(name)) > 1), None)
     ):
@@ -65,7 +67,7 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
             f'the label "{joined}" may be several; what stands between them is told by '
             f"--config.data.columns.separator, now {config.data.columns.separator!r}"
         )
-    labelled.check([*heldout, *parts.calibration], names, config.kind)
+    check_labels([*heldout, *parts.calibration], names, config.kind)
     tokenizer = tokenizer_of(config)
     layout = headed(config, "classify", names or ("LABEL_0",), problem_type=PROBLEMS[config.kind])
     weights = balanced(train, names) if config.class_weights == "balanced" else ()

@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from bert_jax.data.examples.arrange import Manner, Piece, Target
+from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs, Judge
-from bert_jax.data.examples.labelled import Columns, Example, Parts, split
+from bert_jax.data.examples.example import Example, Parts
+from bert_jax.data.examples.split import split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.models.cost import layer_flops

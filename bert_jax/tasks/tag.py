@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data.examples import labelled
 from bert_jax.data.examples.arrange import Piece, Target
+from bert_jax.data.examples.columns import known_labels
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.labelled import Example, labels_of
+from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
+from bert_jax.data.examples.tags import read_tags
 from bert_jax.inference.tag import OUTSIDE, tags_of
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.tasks.finetune import (
@@ -42,12 +43,12 @@ class Config(FinetuneConfig):
 
 
 def open(config: Config) -> tuple["Tagging", Epochs, Config]:
-    parts = parted(config, labelled.tagging)
+    parts = parted(config, read_tags)
     train, heldout = parts.train, parts.heldout
-    known = config.labels or labelled.known_labels(config.data.train, config.data.columns)
-    names = labelled.label_names(train, "tags", known)
-    labelled.check(train, names, "tags")
-    labelled.check([*heldout, *parts.calibration], names, "tags")
+    known = config.labels or known_labels(config.data.train, config.data.columns)
+    names = label_names(train, "tags", known)
+    check_labels(train, names, "tags")
+    check_labels([*heldout, *parts.calibration], names, "tags")
     tokenizer = tokenizer_of(config)
     task = Tagging(headed(config, "tag", names), TARGETS, config.label_smoothing)
     windows = [

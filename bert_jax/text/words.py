@@ -6,12 +6,15 @@ gives with is_split_into_words (and add_prefix_space, which it demands there), b
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text.tokenizer import Encoding, Tokenizer
+
+Place = TypeVar("Place", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Windowed:
     encoding: Encoding
     words: list[
         tuple[int, int]
-    ]  # (where its first token stands in `encoding.ids`, which word), of those decided here
+    ]  # (position of its first token in `encoding.ids`, which word) of those decided here
 
 
 def encode_words(
@@ -32,7 +35,7 @@ def encode_words(
     """
     texts = [joined(words, n) for n, words in enumerate(word_lists)]
     windows = tokenizer.windows(texts, max_length=max_length, overlap=overlap)
-    return [assigned(*each, overlap) for each in zip(word_lists, windows, strict=True)]
+    return [assign(*pair, overlap) for pair in zip(word_lists, windows, strict=True)]
 
 
 def joined(words: Sequence[str], number: int) -> str:
@@ -41,24 +44,41 @@ def joined(words: Sequence[str], number: int) -> str:
     return "".join(f" {word}" for word in words)
 
 
-def assigned(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> list[Windowed]:
+def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> list[Windowed]:
     # Where each word's own space stands: byte-level BPE may make a token of that alone, which is then the word's first.
     spaces = [0, *accumulate(len(word) + 1 for word in words)][: len(words)]
     first: dict[int, int] = {}  # word -> its first token, counted over the whole text
-    best: dict[int, tuple] = {}  # word -> (what it sees, window, position there)
+    places: list[list[tuple[int, int]]] = []
     start = 0
-    for n, window in enumerate(windows):
+    for window in windows:
+        places.append([])
         span = window.spans[0]
         for position in span:
             word = bisect_right(spaces, window.offsets[position][0]) - 1
             token = start + position - span.start
-            if first.setdefault(word, token) != token:
-                continue
-            sees = min(position, len(window.ids) - 1 - position)
-            if word not in best or sees > best[word][0]:
-                best[word] = (sees, n, position)
+            if first.setdefault(word, token) == token:
+                places[-1].append((word, position))
         start += len(span) - overlap
-    found = [Windowed(window, []) for window in windows]
-    for word, (_, n, position) in sorted(best.items()):
-        found[n].words.append((position, word))
-    return found
+    assigned = [Windowed(window, []) for window in windows]
+    for word, n, position in most_central(windows, places):
+        assigned[n].words.append((position, word))
+    return assigned
+
+
+def most_central(
+    windows: Sequence[Encoding], places: Iterable[Iterable[tuple[Place, int]]], itself: bool = False
+) -> list[tuple[Place, int, int]]:
+    """(place, number of the window, position there) of each place of a text, in order, in the window that shows most
+    on its poorer side.
+
+    `places` are of each window (place in the text, position in the window). Whether a token's right side begins with
+    the token `itself` decides between two windows that differ by one.
+    """
+    best: dict[Place, tuple[int, int, int]] = {}
+    for n, (window, there) in enumerate(zip(windows, places, strict=True)):
+        last = len(window.ids) - (not itself)
+        for place, position in there:
+            shown = min(position, last - position)
+            if place not in best or shown > best[place][0]:
+                best[place] = shown, n, position
+    return [(place, n, position) for place, (_, n, position) in sorted(best.items())]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bert_jax.errors import BertJaxError, nearest
 
@@ -13,17 +13,6 @@ def cell(where: str, row, column: str):
         known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
         raise BertJaxError(f'{where} has no column "{column}"; {nearest(column, known)}')
     return row[column]
-
-
-def evident(where: str, row: Mapping, names: Iterable[str], what: str) -> str:
-    found = next((name for name in names if name in row), None)
-    if found is None:
-        raise BertJaxError(
-            f"{where}: which column holds the {what}? {nearest('', [name[:40] for name in row])}; "
-            "name it with --text, --pair or --label, in training with --config.data.columns.text, .pair or .label; "
-            "by its number (0, 1, ...) where the file has no header"
-        )
-    return found
 
 
 def text_in(where: str, row: Mapping, column: str) -> str:

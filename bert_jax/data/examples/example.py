@@ -1,0 +1,101 @@
+"""One labelled text as it stands in a file, and the labels that many have."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, get_args
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.text.tokenizer import Text
+
+# What a classification gives: one class, several at once, a number.
+Kind = Literal["classes", "labels", "number"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+Answer = tuple[int, str]  # its first character in the passage, and its text
+# A class; several, or a tag a word; a number; all right answers, which are none where the passage has none. None where
+# the data has no label.
+Label = str | tuple[str, ...] | float | tuple[Answer, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    text: Text | tuple[str, ...]  # a text or a pair; words, to be tagged; (question, passage)
+    label: Label
+    where: str  # "train.csv row 12", for messages
+    id: str = ""
+    document: str = ""  # examples of one document are never split between two parts
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The examples of a run, by what they are for; no document is in two of them."""
+
+    train: list[Example]
+    heldout: list[Example]
+    calibration: list[Example]
+
+
+def collect(spec: str, examples: Iterator[Example], most: int) -> list[Example]:
+    """At most `most` of the examples, 0: all of them; ids must differ."""
+    collected = list(islice(examples, most or None))
+    if not collected:
+        raise BertJaxError(f"{spec} holds no example")
+    first: dict[str, Example] = {}
+    for example in collected:
+        if example.id and first.setdefault(example.id, example) is not example:
+            raise BertJaxError(
+                f'{example.where} has the id "{example.id}" of {first[example.id].where}; ids must differ'
+            )
+    return collected
+
+
+def labels_of(example: Example) -> tuple[str, ...]:
+    """Of a class, several labels or tags; a number and answers have none."""
+    if isinstance(example.label, str):
+        return (example.label,)
+    if isinstance(example.label, tuple):
+        return tuple(label for label in example.label if isinstance(label, str))
+    return ()
+
+
+def answers_of(example: Example) -> tuple[Answer, ...]:
+    """Of a question; a class, labels and tags have none."""
+    if isinstance(example.label, tuple):
+        return tuple(answer for answer in example.label if not isinstance(answer, str))
+    return ()
+
+
+def label_names(examples: Sequence[Example], kind: str, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """`known`, or else the labels that occur: numbers in numeric order, then words by the alphabet.
+
+    `kind` is one of KINDS, or "tags".
+    """
+    if kind == "number":
+        return ()
+    occurring = {label for example in examples for label in labels_of(example)}
+    return tuple(known) or tuple(sorted(occurring, key=sort_key))
+
+
+def sort_key(label: str):
+    """
+    >>> sorted(["10", "9", "no"], key=sort_key)
+    ['9', '10', 'no']
+    """
+    return (0, int(label), "") if label.removeprefix("-").isdecimal() else (1, 0, label)
+
+
+def check_labels(examples: Sequence[Example], labels: Sequence[str], kind: str) -> None:
+    """Refuse labels other than `labels`, which are those of training, and too few to learn from."""
+    if kind == "number":
+        return
+    if len(labels) < (1 if kind == "labels" else 2):
+        only = f'only the class "{labels[0]}"' if labels else "no label at all"
+        raise BertJaxError(f"{examples[0].where} and all after it: {only}; there is nothing to learn from it")
+    known = set(labels)
+    for example in examples:
+        for label in labels_of(example):
+            if label not in known:
+                raise BertJaxError(
+                    f'{example.where}: label "{label}" does not occur in training; {nearest(label, labels)}'
+                )

@@ -1,0 +1,77 @@
+"""Words with a tag each, from tables that hold lists of them or from CoNLL's columns."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from bert_jax.data.examples.cells import Classes, cell, label_in, listed, name_in, words_in
+from bert_jax.data.examples.columns import EVIDENT, TAGS, WORDS, Columns, Located, evident
+from bert_jax.data.examples.example import Example, collect
+from bert_jax.errors import BertJaxError
+from bert_jax.text import tables
+from bert_jax.text.readers import expanded
+
+
+def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
+    """At most `most` examples, 0: all of them."""
+    return collect(spec, tags_in(spec, columns, need_label), most)
+
+
+def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
+    for name in expanded([spec]):
+        # CoNLL's columns may be separated by tabs.
+        if name.startswith("tfds:") or tables.ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
+            yield from tags_in_rows(tables.file_rows(name, columns.numbered), columns, need_label)
+        else:
+            documents = any(line.startswith("-DOCSTART-") for line in tables.lines(name))
+            yield from conll(name, tables.lines(name), need_label, documents)
+
+
+def tags_in_rows(
+    rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
+) -> Iterator[Example]:
+    class_of = Classes()
+    for where, row in rows:
+        words_column = columns.text or evident(where, row, WORDS, "words")
+        tags_column = columns.label or evident(where, row, TAGS, "tags", need_label)
+        words = words_in(f'{where}: column "{words_column}"', cell(where, row, words_column))
+        tags = label_in(where, row, tags_column, need_label)
+        if tags is not None:
+            tags_cell = f'{where}: column "{tags_column}"'
+            tags = tuple(class_of(tags_cell, tag) for tag in listed(tags_cell, tags))
+            if len(tags) != len(words):
+                raise BertJaxError(f"{where} has {len(words)} words but {len(tags)} tags; each word has one")
+        yield Example(
+            words, tags, where, name_in(where, row, columns.id), name_in(where, row, columns.document)
+        )
+
+
+def conll(
+    name: str, lines: Iterable[str], need_label: bool = True, documents: bool = False
+) -> Iterator[Example]:
+    """A word a line, its tag in the last column; blank lines separate sentences, -DOCSTART- lines documents."""
+    words: list[str] = []
+    tags: list[str] = []
+    start, width, document = 0, 0, 1
+    for number, line in enumerate(chain(lines, [""]), 1):
+        line = line.strip(" \r\n")
+        cells = line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+        if not any(cells) or cells[0] == "-DOCSTART-":
+            if words:
+                label = tuple(tags) if width > 1 else None
+                within = f"{name} document {document}" if documents else ""
+                yield Example(tuple(words), label, f"{name} row {start}", "", within)
+            words, tags = [], []
+            document += any(cells)
+            continue
+        width = width or len(cells)
+        if len(cells) != width or not all(part.strip() for part in (cells[0], cells[-1])):
+            raise BertJaxError(
+                f'{name} row {number} ("{line[:40]}") does not have the {width} columns of the rows before it'
+            )
+        if width == 1 and need_label:
+            raise BertJaxError(
+                f'{name} row {number} ("{line[:40]}") has one column; two are needed, a word and its tag'
+            )
+        start = start if words else number
+        words.append(cells[0])
+        tags.append(cells[-1])
