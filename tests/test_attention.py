@@ -12,6 +12,7 @@ import pytest
 from bert_jax.errors import BertJaxError
 from bert_jax.models import attention, short_attention
 from bert_jax.models.attention import KERNELS, Request, allowed, attend, choose
+from bert_jax.models.context import Context
 from bert_jax.models.dropout import drop
 
 L, H, K = 256, 2, 64
@@ -48,7 +49,7 @@ def test_xla_is_the_definition(packed, window):
     q, k, v = (np.asarray(x[:, small], np.float64) for x in (Q, KEY, V))
     mask = np.array([[1] * 12, [1] * 5 + [0] * 7, [0] * 12])
     packs = np.array([[1] * 4 + [2] * 6 + [0] * 2, [1] * 2 + [2] * 3 + [0] * 7, [0] * 12]) if packed else None
-    ours = attend(QKV[:, small], mask, packs, heads=H, window=window, kernel="xla")
+    ours = attend(QKV[:, small], Context(mask, packs), heads=H, window=window, kernel="xla")
     ours = ours.reshape(q.shape)
     np.testing.assert_allclose(ours, by_hand(q, k, v, mask, packs, window), atol=1e-5)
 
@@ -80,14 +81,12 @@ CASES = {
 def test_short_is_the_definition_forward_and_gradient(case, rate):
     packs, window = CASES[case]
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
-    segments, seeds = (
-        attention.segments_of(mask, packs),
-        jax.random.bits(jax.random.key(0), (3, H), jnp.uint32),
-    )
+    context = Context(mask, packs)
+    seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
+    request = Request("tpu", L, H, K, "float32", packed=packs is not None, window=window, dropout=rate)
 
     def ours(qkv):
-        together = qkv.transpose(0, 2, 1, 3)
-        return attention.short(together, segments, seeds, size=K, window=window, dropout=rate, interpret=True)
+        return attention.short(qkv, context, request, seeds, interpret=True)
 
     def plain(qkv):
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
@@ -97,7 +96,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
         survives = jax.vmap(jax.vmap(lambda seed: short_attention.kept(L, seed[None, None], rate)))(seeds)
         weights = jnp.where(survives, weights / (1 - rate), 0)
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
-        return jnp.where(segments[..., None] > 0, out, 0)
+        return jnp.where(attention.segments_of(context)[..., None] > 0, out, 0)
 
     (found, backward), (expected, plain_backward) = (jax.vjp(jax.jit(run), QKV) for run in (ours, plain))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -120,30 +119,31 @@ def test_short_s_draws_are_fair_and_of_each_seed_its_own():
 def test_splash_equals_xla_forward_and_gradient(case):
     packs, window = CASES[case]
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
-    real = (mask > 0)[:, :, None, None]
-    arguments = {"window": window, "dropout": 0.0, "dropout_key": None}
+    real, target = (mask > 0)[:, :, None], TARGET.reshape(3, L, H * K)
+    request = Request("tpu", L, H, K, "float32", packed=packs is not None, window=window, dropout=0.0)
 
-    def total(run, q, k, v):
-        out = run(q, k, v, mask, packs, **arguments)
-        return (jnp.where(real, out, 0) * TARGET).sum(), out
+    def total(run, qkv):
+        out = run(qkv, Context(mask, packs), request, None)
+        return (jnp.where(real, out, 0) * target).sum(), out
 
     splash = functools.partial(attention.splash, interpret=True)
     results = [
-        jax.jit(jax.value_and_grad(functools.partial(total, run), argnums=(0, 1, 2), has_aux=True))(Q, KEY, V)
+        jax.jit(jax.value_and_grad(functools.partial(total, run), has_aux=True))(QKV)
         for run in (splash, attention.xla)
     ]
-    ((_, ours), our_gradients), ((_, theirs), their_gradients) = results
+    ((_, ours), our_gradient), ((_, theirs), their_gradient) = results
     np.testing.assert_allclose(jnp.where(real, ours, 0), jnp.where(real, theirs, 0), atol=1e-5)
-    for a, b in zip(our_gradients, their_gradients, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-4)
+    np.testing.assert_allclose(our_gradient, their_gradient, atol=1e-4)
     assert (ours[2] == 0).all(), "a row with no real token yields exact zeros"
 
 
 @pytest.mark.slow
 def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
-    out, gradient = jax.value_and_grad(lambda qkv: attend(qkv, MASK, heads=H, kernel="xla")[2].sum())(QKV)
+    out, gradient = jax.value_and_grad(
+        lambda qkv: attend(qkv, Context(MASK), heads=H, kernel="xla")[2].sum()
+    )(QKV)
     assert out == 0
-    assert (attend(QKV, MASK, PACKS, heads=H, kernel="xla")[0, 192:] == 0).all()
+    assert (attend(QKV, Context(MASK, PACKS), heads=H, kernel="xla")[0, 192:] == 0).all()
     assert np.isfinite(gradient).all()
 
 
@@ -165,7 +165,8 @@ def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
     one, two = (
-        attend(QKV, MASK, heads=H, dropout=0.5, dropout_key=jax.random.key(s), kernel="xla") for s in (0, 1)
+        attend(QKV, Context(MASK), heads=H, dropout=0.5, dropout_key=jax.random.key(seed), kernel="xla")
+        for seed in (0, 1)
     )
     assert (one != two).any()
 
@@ -210,25 +211,29 @@ def test_auto_takes_the_kernel_of_the_platform():
 
 def test_refusal_reaches_the_person_who_configured_it():
     with pytest.raises(BertJaxError, match='attention "splash" needs a TPU'):
-        attend(QKV, MASK, heads=H, kernel="splash")
+        attend(QKV, Context(MASK), heads=H, kernel="splash")
 
 
 COMPILE_FOR_TPU = """
 import sys
 import jax, jax.numpy as jnp
 from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import AxisType, NamedSharding
 from bert_jax.models.attention import attend
+from bert_jax.models.context import Context
+from bert_jax.models.mesh import AXES, ROWS
 KERNEL, RATE = sys.argv[1], float(sys.argv[2])
-device = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[0]
+devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
+mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 def shape(dtype, *dims):
-    return jax.ShapeDtypeStruct(dims, dtype, sharding=SingleDeviceSharding(device))
+    return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, ROWS))
 def loss(qkv, mask, packs):
     dropout = {"dropout": RATE, "dropout_key": jax.random.key(0)} if RATE else {}
-    out = attend(qkv, mask, packs, heads=12, kernel=KERNEL, platform="tpu", **dropout)
+    out = attend(qkv, Context(mask, packs), heads=12, kernel=KERNEL, **dropout)
     return out.astype("float32").sum()
 arguments = [shape("bfloat16", 4, 512, 3, 768)] + [shape("int32", 4, 512)] * 2
-text = jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile().as_text()
+with jax.set_mesh(mesh):
+    text = jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile().as_text()
 print("MOSAIC", text.count("tpu_custom_call"))
 """
 

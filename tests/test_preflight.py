@@ -61,7 +61,11 @@ def test_a_kernel_s_flops_are_its_formula():
     arguments = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
 
     def loss(qkv, segments, seeds):
-        return short_attention.attention(qkv, segments, seeds, K, None, 0.1, False).astype("float32").sum()
+        return (
+            short_attention.attention(qkv, segments, seeds, short_attention.Options(K, rate=0.1))
+            .astype("float32")
+            .sum()
+        )
 
     traced = jax.make_jaxpr(jax.value_and_grad(loss))(*arguments)
     _, kernels = flops.count(traced)

@@ -1,24 +1,23 @@
 """Attention: one entry, several kernels, and a table of what each can do.
 
 Shapes: B rows, L tokens, H heads, K numbers a head. Queries, keys and values are one array `qkv [B, L, 3, H x K]`, as
-one product makes them. `mask [B, L]` is 1 on real tokens; `packs [B, L]`, where several
-sequences share a row, is 1..P inside each and 0 on padding. A query attends to the real tokens of its own pack, and,
-with a `window`, only to those at most that many places away. A query that may attend to nothing gets exact zeros.
-Kernels agree where `mask` is 1; what stands on padding is theirs.
+one product makes them. A query attends to the real tokens of its own pack (context.mask, context.packs), and, with a
+`window`, only to those at most that many places away. A query that may attend to nothing gets exact zeros. Kernels
+agree where the mask is 1; what they give on padding may differ.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models import short_attention
+from bert_jax.models.context import Context
 from bert_jax.models.dropout import by_row, drop
 from bert_jax.models.elementwise import KEPT, softmax
-from bert_jax.models.mesh import FUSED_QKV, HEAD_STATES, SEEDS, STATES, TENSOR, TOKENS
+from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS
 
 LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
 
@@ -39,56 +38,50 @@ class Request:
 
 @dataclass(frozen=True)
 class Kernel:
+    """`run(qkv, context, request, draw)` -> [B, L, H x K].
+
+    `draw` is dropout's key where the compiler splits the kernel over a mesh; a kernel that it cannot split runs on
+    each device's rows and heads and gets their seeds [B, H].
+    """
+
     run: Callable
-    refusal: Callable[[Request], str | None]  # why it can't serve a request; None where it can
-    splits: bool = True  # the compiler can split it over a mesh
-    together: bool = False  # takes qkv as it is, and not apart
+    refusal: Callable[[Request], str | None]  # why it cannot serve a request; None where it can
+    splits: bool = True
 
 
 def attend(
-    qkv, mask, packs=None, *, heads: int, window: int | None = None, dropout: float = 0.0, dropout_key=None,
-    rows=None, kernel: str = "auto", platform: str | None = None,
+    qkv, context: Context, *, heads: int, window: int | None = None, dropout: float = 0.0, dropout_key=None,
+    kernel: str = "auto",
 ):  # fmt: skip
-    """qkv [B, L, 3, H x K] -> [B, L, H x K]; `platform` is what the program will run on, by default the mesh's in
-    context or this process's. `rows [B]` are what dropout follows."""
+    """qkv [B, L, 3, H x K] -> [B, L, H x K], by the kernel of that name or the first that serves the request.
+
+    The program is for the mesh in context, or for this process's devices.
+    """
     mesh = jax.sharding.get_abstract_mesh()
-    here = mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
     B, L, _, width = qkv.shape
     request = Request(
-        platform or here,
-        L,
-        heads // (1 if mesh.empty else mesh.shape[TENSOR]),
-        width // heads,
-        str(qkv.dtype),
-        packs is not None,
-        window,
-        dropout,
+        platform=mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend(),
+        length=L,
+        heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
+        head_size=width // heads,
+        dtype=str(qkv.dtype),
+        packed=context.packs is not None,
+        window=window,
+        dropout=dropout,
     )
     chosen = KERNELS[choose(kernel, request)]
-    if chosen.together:
-        seeds = row_seeds(dropout_key if dropout else None, B, heads, rows)
-        run: Callable = partial(chosen.run, size=width // heads, window=window, dropout=dropout)
-        run = on_each_device(run, mesh, (FUSED_QKV, TOKENS, SEEDS), STATES)
-        return run(qkv.transpose(0, 2, 1, 3), segments_of(mask, packs), seeds)
-    q, k, v = (qkv[:, :, part].reshape(B, L, heads, -1) for part in range(3))
     if chosen.splits:
-        out = chosen.run(
-            q, k, v, mask, packs, window=window, dropout=dropout, dropout_key=dropout_key, rows=rows
-        )
-    else:
-        in_specs = (HEAD_STATES, HEAD_STATES, HEAD_STATES, TOKENS, TOKENS)
-        run = on_each_device(partial(chosen.run, window=window), mesh, in_specs, HEAD_STATES)
-        out = run(q, k, v, mask, packs)
-    return out.reshape(B, L, width)
+        return chosen.run(qkv, context, request, dropout_key)
+    seeds = row_seeds(dropout_key if dropout else None, B, heads, context.rows)
 
+    def run(qkv, context, seeds):
+        return chosen.run(qkv, context, request, seeds)
 
-def on_each_device(run: Callable, mesh, in_specs, out_specs) -> Callable:
-    """`run` on every device's own rows and heads, for a kernel that the compiler cannot split over `mesh`."""
-    if mesh.empty:
-        return run
-    # The step maps over `data`, so a row here is one of a share's.
-    # Pallas kernels do not say over which axes their outputs vary.
-    return jax.shard_map(run, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+    if not mesh.empty:
+        # Pallas kernels do not say over which axes their outputs vary.
+        in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS), SEEDS)
+        run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
+    return run(qkv, context, seeds)
 
 
 def row_seeds(key, count: int, heads: int, rows):
@@ -100,8 +93,15 @@ def row_seeds(key, count: int, heads: int, rows):
     return by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
 
 
-def segments_of(mask, packs):
-    """Padding and packs as one idea: tokens attend within their own segment, and padding is segment 0."""
+def split_parts(qkv, head_size: int):
+    """[B, L, 3, H x K] -> queries, keys and values [B, L, H, K]."""
+    B, L, _, width = qkv.shape
+    return (qkv[:, :, part].reshape(B, L, width // head_size, head_size) for part in range(3))
+
+
+def segments_of(context: Context):
+    """Padding and packs as one array: tokens attend within their own segment, and padding is segment 0."""
+    mask, packs = context.mask, context.packs
     return (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
 
 
@@ -131,26 +131,29 @@ def allowed(mask, packs, window):
     return allow
 
 
-def xla(q, k, v, mask, packs, *, window, dropout, dropout_key, rows=None):
-    allow = allowed(mask, packs, window)
+def xla(qkv, context: Context, request: Request, key):
+    q, k, v = split_parts(qkv, request.head_size)
+    allow = allowed(context.mask, context.packs, request.window)
     scores = jnp.einsum("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, preferred_element_type=jnp.float32)
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
-    if dropout:
-        weights = drop(weights, dropout, dropout_key, rows)
+    if request.dropout:
+        weights = drop(weights, request.dropout, key, context.rows)
     out = jnp.einsum("bhlm,bmhk->blhk", weights.astype(v.dtype), v)
-    return silence_dead(out, allow)
+    return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
 
 
-def silence_dead(out, allow):
+def zero_dead(out, allow):
     """Zeros for queries that see nothing: there softmax has nothing to choose from and its answer is noise."""
     alive = allow.any(-1)[:, 0, :, None, None]  # [B, L or 1, 1, 1]
     return jnp.where(alive, out, 0)
 
 
-def cudnn(q, k, v, mask, packs, **_):
-    allow = allowed(mask, packs, None)
+def cudnn(qkv, context: Context, request: Request, seeds):
+    q, k, v = split_parts(qkv, request.head_size)
+    allow = allowed(context.mask, context.packs, None)
     allow_all = jnp.broadcast_to(allow, (*allow.shape[:2], q.shape[1], q.shape[1]))
-    return silence_dead(jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn"), allow)
+    out = jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn")
+    return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
 
 
 def cudnn_refusal(request: Request) -> str | None:
@@ -167,12 +170,14 @@ def cudnn_refusal(request: Request) -> str | None:
     return None
 
 
-def splash(q, k, v, mask, packs, *, window, interpret: bool = False, **_):
+def splash(qkv, context: Context, request: Request, seeds, interpret: bool = False):
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel,
         splash_attention_mask,
     )
 
+    q, k, v = split_parts(qkv, request.head_size)
+    window = request.window
     _, L, H, K = q.shape
     one_head = (
         splash_attention_mask.FullMask((L, L))
@@ -196,11 +201,11 @@ def splash(q, k, v, mask, packs, *, window, interpret: bool = False, **_):
         residual_checkpoint_name=KEPT,
         interpret=interpret,
     )
-    segments = segments_of(mask, packs)
+    segments = segments_of(context)
     heads_first = [x.transpose(0, 2, 1, 3) for x in (q * K**-0.5, k, v)]
     ids = splash_attention_kernel.SegmentIds(q=segments, kv=segments)
     out = jax.vmap(kernel)(*heads_first, segment_ids=ids).transpose(0, 2, 1, 3)
-    return jnp.where((segments > 0)[:, :, None, None], out, 0)
+    return jnp.where((segments > 0)[:, :, None, None], out, 0).reshape(*qkv.shape[:2], -1)
 
 
 def splash_refusal(request: Request) -> str | None:
@@ -213,8 +218,9 @@ def splash_refusal(request: Request) -> str | None:
     return None
 
 
-def short(qkv, segments, seeds, *, size, window, dropout, interpret: bool = False):
-    return short_attention.attention(qkv, segments, seeds, size, window, dropout, interpret)
+def short(qkv, context: Context, request: Request, seeds, interpret: bool = False):
+    options = short_attention.Options(request.head_size, request.window, request.dropout, interpret)
+    return short_attention.attention(qkv.transpose(0, 2, 1, 3), segments_of(context), seeds, options)
 
 
 def short_refusal(request: Request) -> str | None:
@@ -231,7 +237,7 @@ def short_refusal(request: Request) -> str | None:
 
 # In the order in which "auto" asks; XLA serves every request.
 KERNELS = {
-    "short": Kernel(short, short_refusal, splits=False, together=True),
+    "short": Kernel(short, short_refusal, splits=False),
     "splash": Kernel(splash, splash_refusal, splits=False),
     "cudnn": Kernel(cudnn, cudnn_refusal, splits=False),
     "xla": Kernel(xla, lambda request: None),

@@ -4,10 +4,10 @@ import dataclasses
 from dataclasses import dataclass
 
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.models.blocks import BLOCKS
 
-# What a field may say; the blocks and attention kernels themselves stand in blocks.py and attention.py.
+# What a field may say; the attention kernels themselves stand in attention.py.
 CHOICES = {
-    "block": ("post_norm",),
     "activation": ("gelu", "gelu_tanh", "relu", "silu"),
     "attention": ("auto", "short", "splash", "cudnn", "xla"),
     "dtype": ("float32", "bfloat16"),
@@ -38,7 +38,8 @@ class EncoderConfig:
     head_dropout: float = 0.1  # before a classifier
     init_stddev: float = 0.02
     tied_decoder: bool = True  # the masked LM decodes with the word embeddings
-    block: str = "post_norm"
+    block: str = "post_norm"  # a file of models/blocks
+    layer_groups: int = 0  # groups of layers that share their parameters; 0: as many as layers, none shares
 
     # How it is computed; none of these changes what is saved.
     attention: str = "auto"
@@ -59,12 +60,14 @@ class EncoderConfig:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int and (type(value) is not int or value < 1):
+            least = 0 if field.name == "layer_groups" else 1
+            if field.type is int and (type(value) is not int or value < least):
                 raise BertJaxError(
                     f"EncoderConfig.{field.name} must be a positive whole number, not {value!r}"
                 )
             if field.type is float and (not isinstance(value, int | float) or not 0 <= value < 1):
                 raise BertJaxError(f"EncoderConfig.{field.name} must be a number in [0, 1), not {value!r}")
+        BLOCKS.check(self.block)
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise BertJaxError(
@@ -72,23 +75,30 @@ class EncoderConfig:
                 )
         if type(self.tied_decoder) is not bool:
             raise BertJaxError(f"EncoderConfig.tied_decoder must be True or False, not {self.tied_decoder!r}")
-        if self.hidden_size % self.heads:
-            candidates = range(min(self.heads, 4096), 0, -1)
-            close = next(n for n in candidates if self.hidden_size % n == 0)
-            raise BertJaxError(
-                f"EncoderConfig.heads = {self.heads} does not divide hidden_size = {self.hidden_size}; {close} does"
-            )
+        for part, whole in (("heads", "hidden_size"), ("groups", "layers")):
+            count, size = getattr(self, part), getattr(self, whole)
+            if size % count:
+                close = next(n for n in range(min(count, 4096), 0, -1) if size % n == 0)
+                name = {"groups": "layer_groups"}.get(part, part)
+                raise BertJaxError(
+                    f"EncoderConfig.{name} = {count} does not divide {whole} = {size}; {close} does"
+                )
 
     @property
     def head_size(self) -> int:
         return self.hidden_size // self.heads
 
     @property
+    def groups(self) -> int:
+        """Groups of layers, each with parameters of its own."""
+        return self.layer_groups or self.layers
+
+    @property
     def padded_vocab(self) -> int:
         return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
 
     def replace(self, **changes) -> "EncoderConfig":
-        return type(self)(**{**dataclasses.asdict(self), **changes})
+        return dataclasses.replace(self, **changes)
 
     @classmethod
     def named(cls, size: str, **changes) -> "EncoderConfig":

@@ -2,10 +2,12 @@
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.context import Context
 from bert_jax.models.elementwise import KEPT
 from bert_jax.models.layers import Embeddings
 
@@ -35,22 +37,47 @@ class Encoder(nn.Module):
     config: EncoderConfig
 
     def setup(self):
-        c = self.config
-        self.embeddings = Embeddings(c)
-        layer = nn.remat(Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(5,))
-        # One traced layer, scanned: a 24-layer model compiles as fast as a 1-layer one. Parameters are [N, ...].
-        self.layers = nn.scan(
-            layer,
-            variable_axes={"params": 0},
-            split_rngs={"params": True, "dropout": True},
-            in_axes=(nn.broadcast,) * 4,
-            length=c.layers,
-        )(c)
+        self.embeddings = Embeddings(self.config)
+        self.layers = scanned_layers(self.config)
 
     def __call__(self, batch, train: bool = False):
         hidden = self.embeddings(batch, train)
-        hidden, _ = self.layers(hidden, batch["mask"], batch.get("packs"), batch.get("rows"), train)
+        hidden, _ = self.layers(hidden, Context.of(batch), kinds(self.config), train)
         return hidden
+
+
+def scanned_layers(c: EncoderConfig) -> nn.Module:
+    """One traced layer, scanned: a 24-layer model compiles as fast as a 1-layer one.
+
+    Parameters are [G, ...] for G groups of layers, by default one group a layer. The layers of a group share its
+    parameters: a scan within the scan.
+    """
+    layer = nn.remat(Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
+    in_axes = (nn.broadcast, 0, nn.broadcast)
+    if c.layers > c.groups:
+        layer = nn.scan(
+            layer,
+            variable_broadcast="params",
+            split_rngs={"params": False, "dropout": True},
+            in_axes=in_axes,
+            length=c.layers // c.groups,
+        )
+    return nn.scan(
+        layer,
+        variable_axes={"params": 0},
+        split_rngs={"params": True, "dropout": True},
+        in_axes=in_axes,
+        length=c.groups,
+    )(c)
+
+
+def kinds(c: EncoderConfig):
+    """A number for each layer, [N] or [G, N / G]; None for a block whose layers are all of one kind."""
+    block = BLOCKS[c.block]
+    if not hasattr(block, "kinds"):
+        return None
+    each_layer = jnp.asarray(block.kinds(c), jnp.int32)
+    return each_layer.reshape(c.groups, -1) if c.layers > c.groups else each_layer
 
 
 class Layer(nn.Module):
@@ -62,5 +89,5 @@ class Layer(nn.Module):
         self.block = BLOCKS[self.config.block](self.config)
         nn.share_scope(self, self.block)
 
-    def __call__(self, hidden, mask, packs, rows, train: bool):
-        return self.block(hidden, mask, packs, rows, train), None
+    def __call__(self, hidden, context, kind, train: bool):
+        return self.block(hidden, context, kind, train), None

@@ -1,14 +1,17 @@
 """The layers that blocks and heads are made of, with BERT's initial values rather than Flax's."""
 
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
+from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import gelu, normalize
+from bert_jax.models.elementwise import KEPT, gelu, normalize
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
@@ -42,6 +45,56 @@ class Norm(nn.Module):
 
 def norm(config: EncoderConfig, name: str | None = "norm"):
     return Norm(config.norm_epsilon, config.dtype, name=name)
+
+
+class Product(nn.Module):
+    """A dense layer whose parameters tell heads apart while the states keep them side by side.
+
+    [B, L, in] -> [B, L, out], or [B, L, 3, out]. A TPU pads a last axis of 64 to 128: states are not given one.
+    """
+
+    config: EncoderConfig
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, states):
+        c = self.config
+        kernel = self.param("kernel", initial(c), self.inputs + self.outputs)
+        bias = self.param("bias", nn.initializers.zeros, self.outputs)
+        merged = (*self.outputs[:-2], math.prod(self.outputs[-2:]))
+        kernel = kernel.reshape(math.prod(self.inputs), *merged).astype(c.dtype)
+        out = jax.lax.dot_general(states.astype(c.dtype), kernel, (((2,), (0,)), ((), ())))
+        return out + bias.reshape(merged).astype(c.dtype)
+
+
+class SelfAttention(nn.Module):
+    """Hidden states -> hidden states; `attend` is attention's entry, or what a block makes of it (windows, kinds)."""
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend):
+        c = self.config
+        # One product for query, key and value reads the activations once instead of three times.
+        qkv = Product(c, (c.hidden_size,), (3, c.heads, c.head_size), name="qkv")(hidden)
+        qkv = checkpoint_name(qkv, KEPT)
+        rate = c.attention_dropout if train else 0.0
+        key = self.make_rng("dropout") if rate else None
+        # Initial values are made with a row of one token, on whatever is at hand.
+        kernel = "xla" if self.is_initializing() else c.attention
+        out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
+        return Product(c, (c.heads, c.head_size), (c.hidden_size,), name="out")(checkpoint_name(out, KEPT))
+
+
+class FeedForward(nn.Module):
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden):
+        c = self.config
+        inner = ACTIVATIONS[c.activation](checkpoint_name(dense(c, c.feed_forward, "in")(hidden), KEPT))
+        return dense(c, c.hidden_size, "out")(inner)
 
 
 class Embeddings(nn.Module):

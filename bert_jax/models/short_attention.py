@@ -9,6 +9,7 @@ Dropout's bits are a hash of where a score stands and of a seed for each row and
 computed, and on a CPU.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -20,6 +21,16 @@ LONGEST = 512
 NEVER = -1e30  # the score of what must not be seen
 
 
+@dataclass(frozen=True)
+class Options:
+    """What a kernel is made with."""
+
+    head_size: int
+    window: int | None = None
+    rate: float = 0.0  # of dropout
+    interpret: bool = False  # on a CPU
+
+
 def heads_together(heads: int, size: int) -> int:
     """Heads of one program: as many as fill 256 lanes, or fewer where they do not divide; 0: none fills 128."""
     for count in (256 // size, LANES // size):
@@ -28,41 +39,40 @@ def heads_together(heads: int, size: int) -> int:
     return 0
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6))
-def attention(qkv, segments, seeds, size: int, window: int | None, rate: float, interpret: bool):
-    """qkv [B, 3, L, H x K], segments [B, L] (0 on padding), seeds [B, H] -> [B, L, H x K]; `size` is K."""
-    return forward(qkv, segments, seeds, size, window, rate, interpret)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def attention(qkv, segments, seeds, options: Options):
+    """qkv [B, 3, L, H x K], segments [B, L] (0 on padding), seeds [B, H] -> [B, L, H x K]."""
+    return forward(qkv, segments, seeds, options)[0]
 
 
-def forward(qkv, segments, seeds, size, window, rate, interpret):
+def forward(qkv, segments, seeds, options: Options):
     B, _, L, width = qkv.shape
-    together = heads_together(width // size, size)
-    lanes = together * size
-    kernel = partial(forward_kernel, size=size, window=window, rate=rate)
+    together = heads_together(width // options.head_size, options.head_size)
+    lanes = together * options.head_size
     out = pl.pallas_call(
-        kernel,
+        partial(forward_kernel, options=options),
         grid=(B, width // lanes),
         in_specs=blocks(L, lanes),
         out_specs=pl.BlockSpec((1, L, lanes), lambda b, g: (b, 0, g)),
         out_shape=jax.ShapeDtypeStruct((B, L, width), qkv.dtype),
-        interpret=interpret,
+        interpret=options.interpret,
         name="short_attention",
     )(qkv, segments[:, None], grouped(seeds, together))
     return out, (qkv, segments, seeds)
 
 
-def backward(size, window, rate, interpret, kept, gradient):
+def backward(options: Options, kept, gradient):
     qkv, segments, seeds = kept
     B, _, L, width = qkv.shape
-    together = heads_together(width // size, size)
-    lanes = together * size
+    together = heads_together(width // options.head_size, options.head_size)
+    lanes = together * options.head_size
     out = pl.pallas_call(
-        partial(backward_kernel, size=size, window=window, rate=rate),
+        partial(backward_kernel, options=options),
         grid=(B, width // lanes),
         in_specs=[*blocks(L, lanes), pl.BlockSpec((1, L, lanes), lambda b, g: (b, 0, g))],
         out_specs=pl.BlockSpec((1, 3, L, lanes), lambda b, g: (b, 0, 0, g)),
         out_shape=jax.ShapeDtypeStruct(qkv.shape, qkv.dtype),
-        interpret=interpret,
+        interpret=options.interpret,
         name="short_attention_backward",
     )(qkv, segments[:, None], grouped(seeds, together), gradient)
     return out, None, None
@@ -85,8 +95,9 @@ def grouped(seeds, together: int):
     return jnp.pad(seeds, ((0, 0), (0, 0), (0, 0), (0, LANES - together)))
 
 
-def forward_kernel(qkv, segments, seeds, out, *, size, window, rate):
-    allow, alive = allowed(segments[0], window)
+def forward_kernel(qkv, segments, seeds, out, *, options: Options):
+    size, rate = options.head_size, options.rate
+    allow, alive = allowed(segments[0], options.window)
     for head in range(qkv.shape[3] // size):
         q, k, v = (qkv[0, part, :, head * size : (head + 1) * size] for part in range(3))
         weights, total = softmax(q * size**-0.5, k, allow)
@@ -96,8 +107,9 @@ def forward_kernel(qkv, segments, seeds, out, *, size, window, rate):
         out[0, :, head * size : (head + 1) * size] = jnp.where(alive, mixed / total, 0).astype(out.dtype)
 
 
-def backward_kernel(qkv, segments, seeds, gradient, out, *, size, window, rate):
-    allow, alive = allowed(segments[0], window)
+def backward_kernel(qkv, segments, seeds, gradient, out, *, options: Options):
+    size, rate = options.head_size, options.rate
+    allow, alive = allowed(segments[0], options.window)
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
         q, k, v = (qkv[0, part, :, here] for part in range(3))

@@ -1,0 +1,10 @@
+"""Blocks: one layer of an encoder, a file each; config.block names it.
+
+A file's `Block` is a Flax module with a field `config` that maps `(hidden, context, kind, train)` to hidden states. A
+block of several sorts of layers has a static method `kinds(config)`, a number for each layer: a layer's own comes as
+`kind`, a traced scalar. Without that method `kind` is None.
+"""
+
+from bert_jax.registry import Registry
+
+BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")

@@ -1,0 +1,22 @@
+"""BERT's block: each part is added to its input, and the sum normalised."""
+
+import flax.linen as nn
+from jax.ad_checkpoint import checkpoint_name
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import KEPT
+from bert_jax.models.layers import FeedForward, SelfAttention, norm
+
+
+class Block(nn.Module):
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden, context, kind, train: bool):
+        c, rows = self.config, context.rows
+        dropout = Dropout(c.dropout)
+        attended = dropout(SelfAttention(c, name="attention")(hidden, context, train), rows, train)
+        hidden = norm(c, "attention_norm")(checkpoint_name(hidden + attended, KEPT))
+        fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
+        return norm(c, "feed_forward_norm")(checkpoint_name(hidden + fed, KEPT))
