@@ -22,8 +22,8 @@ from bert_jax.command import main as cli
 from bert_jax.hub import directory as hub
 from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES
-from bert_jax.models.blocks import BLOCKS
-from bert_jax.models.config import CHOICES, EncoderConfig
+from bert_jax.models import blocks
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks import TASKS
 from bert_jax.text.wordpiece import WordPiece
 from runs import ROOT
@@ -61,15 +61,15 @@ def place(tmp_path_factory):
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     checkpoint(folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3))
     labelled(folder, [" ".join(words) for document in texts for words in document])
-    before = Path.cwd(), dict(TASKS), dict(BLOCKS), dict(CHOICES), dict(FAMILIES), list(sys.path)
+    before = Path.cwd(), dict(TASKS), dict(FAMILIES), list(blocks.__path__), list(sys.path)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     yield folder
     os.chdir(before[0])
-    for registry, kept in zip((TASKS, BLOCKS, CHOICES, FAMILIES), before[1:5], strict=True):
+    for registry, kept in zip((TASKS, FAMILIES), before[1:3], strict=True):
         registry.clear()
         registry.update(kept)
-    sys.path[:] = before[5]
+    blocks.__path__, sys.path[:] = before[3:]
 
 
 def labelled(folder: Path, texts: list[str]) -> None:
@@ -132,15 +132,17 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def take_up(module: str, code: str) -> None:
-    """Writes a block that is a file of the package where Python finds it, and names it where the page says."""
-    name = module.split("/")[-1].removesuffix(".py")
-    Path(f"{name}.py").write_text(code)
-    if module.startswith("bert_jax/tasks/"):
-        TASKS[name] = importlib.import_module(name)
+    """Writes an example that is a file of the package, and lets the package find it."""
+    path = Path(module)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(code)
+    if path.parent.name == "tasks":
+        sys.path.append(str(path.parent))
+        TASKS[path.stem] = importlib.import_module(path.stem)
     else:
-        found = importlib.import_module(name)
-        BLOCKS[name] = next(kind for kind in vars(found).values() if getattr(kind, "__module__", "") == name)
-        CHOICES["block"] += (name,)
+        importlib.import_module(str(path.parent).replace("/", ".")).__path__.append(
+            str(path.parent.absolute())
+        )
 
 
 @pytest.mark.slow
