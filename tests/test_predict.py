@@ -121,7 +121,7 @@ def test_a_stream_is_read_no_further_than_needed(classifier, monkeypatch):
         ('{"text": "the cat"}\n{"txet": "a"}\n', 'row 2 has no column "text"; did you mean "txet"'),
         ('{"text": "the cat"}\nthe cat\n', "standard input row 2 is not JSON"),
         ("the cat\n \nthe mat\n", 'standard input row 2: column "text" is empty'),
-        (b"the cat\nthe \xff\n", "standard input row 2 is not UTF-8"),
+        (b"the cat\nthe \xff\n", "standard input line 2 is not UTF-8"),
         ("", "standard input is empty"),
     ],
 )

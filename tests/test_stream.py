@@ -81,7 +81,11 @@ KINDS = ({"examples": "next_sentence"}, {"examples": "sentence_order", "unit": "
 
 def test_bytes_are_those_of_before(corpus):
     """Corpora and plans made by earlier versions are used again, and a run that goes on sees the same batches."""
-    arrays = [path for path in sorted(corpus.rglob("*.npy")) if path.parts[-2] in PARTS and "plans" not in path.parts]
+    arrays = [
+        path
+        for path in sorted(corpus.rglob("*.npy"))
+        if path.parts[-2] in PARTS and "plans" not in path.parts
+    ]
     content = hashlib.sha256(b"".join(path.read_bytes() for path in arrays)).hexdigest()[:16]
     assert (len(arrays), content) == (6, "8cd0ca8cec84cb05")
     made = []

@@ -2,8 +2,10 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
+import sys
 
 import pyarrow
 import pytest
@@ -11,7 +13,8 @@ import zstandard
 from pyarrow import parquet
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.tables import class_names, rows
+from bert_jax.text.lines import read_lines
+from bert_jax.text.tables import class_names, read_rows
 
 TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]
 
@@ -20,7 +23,7 @@ def read(tmp_path, name, content, numbered=False):
     """(row numbers, rows)"""
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    found = list(rows(str(path), numbered))
+    found = list(read_rows(str(path), numbered))
     numbers = [int(where.removeprefix(f"{path} row ")) for where, _ in found]
     return numbers, [row for _, row in found]
 
@@ -48,8 +51,22 @@ def test_one_table_in_many_forms(tmp_path, name, content):
 def test_compressed(tmp_path, ending, compress):
     content = compress("\n".join(map(json.dumps, TABLE)).encode())
     assert read(tmp_path, f"a.jsonl.{ending}", content)[1] == TABLE
-    with pytest.raises(BertJaxError, match="cannot be read .* fetch it again"):
-        read(tmp_path, f"a.jsonl.{ending}", content[:-9])
+    altered = content[:10] + bytes(255 - byte for byte in content[10:20]) + content[20:]
+    for broken in (content[:-9], altered):
+        with pytest.raises(BertJaxError, match="cannot be read .* fetch it again"):
+            read(tmp_path, f"a.jsonl.{ending}", broken)
+
+
+def test_lines_of_any_file(tmp_path, monkeypatch):
+    """What `embed` and `fill-mask` read: decompressed, broken bytes replaced and counted."""
+    raw = b"\xef\xbb\xbfZo\xc3\xab\r\n\nna\xefve\nlast"
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(raw))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    for source, name in ((str(tmp_path / "a.txt.gz"), "a.txt.gz"), ("-", "standard input")):
+        with pytest.warns(UserWarning, match=f"{name}: 1 lines are not UTF-8"):
+            assert list(read_lines(source)) == ["Zoë", "", "na\ufffdve", "last"]
+    with pytest.raises(BertJaxError, match="a.txt cannot be read .*No such file.* name a text file"):
+        list(read_lines(str(tmp_path / "a.txt")))
 
 
 def test_rows_of_csv_are_counted_as_a_spreadsheet_does(tmp_path):
@@ -79,7 +96,7 @@ def test_parquet(tmp_path):
         [{"text": "a", "label": 1, "tags": [0, 1]}, {"text": "b", "label": -1, "tags": []}]
     )
     parquet.write_table(table, tmp_path / "plain.parquet")
-    assert [row["label"] for _, row in rows(str(tmp_path / "plain.parquet"))] == [1, -1]
+    assert [row["label"] for _, row in read_rows(str(tmp_path / "plain.parquet"))] == [1, -1]
     # as the `datasets` library names classes; -1 is a hidden one
     features = {
         "text": {"dtype": "string", "_type": "Value"},
@@ -89,7 +106,7 @@ def test_parquet(tmp_path):
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     named = str(tmp_path / "named.parquet")
     parquet.write_table(table.replace_schema_metadata(metadata), named)
-    assert list(rows(named)) == [
+    assert list(read_rows(named)) == [
         (f"{named} row 1", {"text": "a", "label": "pos", "tags": ["O", "I-PER"]}),
         (f"{named} row 2", {"text": "b", "label": None, "tags": []}),
     ]
@@ -99,19 +116,19 @@ def test_parquet(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("a.csv", "text,label\ngood,1\nbad, very,0\n", "row 3 has 3 columns, not 2; a text with commas"),
+        ("a.csv", "text,label\ngood,1\nbad, very,0\n", "row 3 has 3 columns, not 2; put a text with commas"),
         ("a.csv", "text,label\ngood\n", "row 2 has 1 columns, not 2"),
-        ("a.tsv", "text\tlabel\ngood\tor\t1\n", "row 2 has 3 columns, not 2; a tab in a text?"),
+        ("a.tsv", "text\tlabel\ngood\tor\t1\n", "row 2 has 3 columns, not 2; is there a tab in a text?"),
         ("a.csv", 'text,label\ngood,1\n"bad,0\nnice,1\n', "row 3 has quotes that do not match"),
         ("a.csv", 'text,label\n"two\nlines",1\n"a" b,0\n', "row 3 has quotes that do not match"),
         ("a.csv", "text,text\ngood,1\n", "names a column twice"),
         ("a.csv", b"text,label\ngood,1\nna\xefve,0\n", "line 3 is not UTF-8 .its byte 3"),
         ("a.jsonl", '{"text": "a"}\n\n{"text": \n', "row 3 is not JSON"),
-        ("a.jsonl", '["a"]\n', "row 1 is no JSON object"),
+        ("a.jsonl", '["a"]\n', "row 1 is not a JSON object"),
         ("a.json", '{"text": "a"}\n{"text": "b"}\n', "Extra data.* call it .jsonl"),
-        ("a.json", '{"text": "a"}', "is no list of JSON objects"),
+        ("a.json", '{"text": "a"}', "is not a list of JSON objects"),
         ("a.parquet", "text", "cannot be read as parquet"),
-        ("a.xlsx", "text", "no table known by its ending; known: .csv"),
+        ("a.xlsx", "text", "not a table known by its ending; known: .csv"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, complaint):
@@ -122,4 +139,4 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, complaint):
 
 def test_no_file(tmp_path):
     with pytest.raises(BertJaxError, match="no file at"):
-        list(rows(str(tmp_path / "a.csv")))
+        list(read_rows(str(tmp_path / "a.csv")))

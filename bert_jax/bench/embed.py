@@ -15,7 +15,7 @@ import numpy as np
 import bert_jax
 from bert_jax.bench.rivals import by_length, rivals, session_of
 from bert_jax.errors import BertJaxError
-from bert_jax.text.lines import lines
+from bert_jax.text.lines import read_lines
 
 SAMPLE = 500
 LATENCY_CALLS = 200
@@ -130,7 +130,7 @@ def opened(directory: str):
 
 def drawn(model, source: str | None, count: int) -> list[str]:
     """So many lines of the file, or texts made up, in an order that is always the same."""
-    texts = [text for text in lines(source) if text.strip()] if source else sampled(model, count)
+    texts = [text for text in read_lines(source) if text.strip()] if source else sampled(model, count)
     if not texts:
         raise BertJaxError(f"{source} holds no text; name a file with one on each line")
     return [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:count]]

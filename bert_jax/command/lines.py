@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.data.arrays import growing_array
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.text.lines import lines
+from bert_jax.text.lines import read_lines
 
 
 def embed(
@@ -19,7 +19,7 @@ def embed(
     """A vector for each line: rows of a .npy file, or JSON arrays on standard output."""
     if output is not None and not output.endswith(".npy"):
         raise BertJaxError(f"--output {output} should end in .npy, the one format it is written in")
-    vectors = load(model).embed(lines(source), prompt=prompt, long=long)
+    vectors = load(model).embed(read_lines(source), prompt=prompt, long=long)
     if output is None:
         for vector in vectors:
             print(json.dumps([round(float(x), 7) for x in vector]))
@@ -28,7 +28,7 @@ def embed(
 
 
 def fill_mask(model, texts: Sequence[str], top: int = 5, as_json: bool = False) -> None:
-    for text in load(model).fill_mask(iter(texts) if texts else lines("-"), top=top):
+    for text in load(model).fill_mask(iter(texts) if texts else read_lines("-"), top=top):
         several = isinstance(text[0], list)
         for fillings in text if several else [text]:
             for filled in fillings:

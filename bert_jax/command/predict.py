@@ -21,6 +21,8 @@ from bert_jax.inference.classify import chosen, kind_of, logits_of, sure
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import task_of
 from bert_jax.text import tables
+from bert_jax.text.inputs import ending
+from bert_jax.text.lines import LineReader
 
 NOT_ASKED = {*LABELS, *TAGS, "answers"}  # columns that may be there, right or wrong
 
@@ -116,13 +118,13 @@ def abstained(score: float, enough: float | None) -> dict[str, bool]:
 
 def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:
     """Without their labels, whether there are any or not."""
-    ending = "" if source == "-" or source.startswith("tfds:") else tables.ending(source)
-    if task == "answer" and ending == ".json":
+    suffix = "" if source == "-" or source.startswith("tfds:") else ending(source)
+    if task == "answer" and suffix == ".json":
         return questions_in(source, columns, need_label=False)  # which knows SQuAD's
-    if task == "tag" and ending not in (*tables.ENDINGS, ""):
+    if task == "tag" and suffix not in (*tables.ENDINGS, ""):
         return tags_in(source, columns, need_label=False)  # which knows CoNLL's columns
-    plain = source == "-" or ending == ".txt"
-    first, rows = peeked(line_rows(source) if plain else tables.rows(source, columns.numbered))
+    plain = source == "-" or suffix == ".txt"
+    first, rows = peeked(line_rows(source) if plain else tables.read_rows(source, columns.numbered))
     row = first[1] if first else {}
     if not columns.id and "id" in row:
         columns = replace(columns, id="id")
@@ -143,15 +145,11 @@ def examples_of(source: str, columns: Columns, task: str) -> Iterator[Example]:
 
 def line_rows(source: str) -> Iterator[Located]:
     """Lines that are JSON objects, if the first one is, or else each a text."""
-    name = "standard input" if source == "-" else source
-    first, lines = peeked(
-        tables.decoded(sys.stdin.buffer, "standard input row", "convert it")
-        if source == "-"
-        else tables.lines(source)
-    )
+    reader = LineReader(source)
+    first, lines = peeked(iter(reader))
     if first and first.lstrip().startswith("{"):
-        return tables.json_rows(name, lines)
-    return tables.counted(name, ({"text": line.rstrip("\r\n")} for line in lines))
+        return tables.json_rows(reader.name, lines)
+    return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
 
 
 def peeked(items: Iterator) -> tuple:

@@ -1,20 +1,71 @@
-"""Lines of a file or of standard input."""
+"""Lines of files and of standard input: decompressed, decoded, and what is wrong named with its place."""
 
+import lzma
 import sys
-from collections.abc import Iterator
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import partial
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, first_line
+from bert_jax.text.inputs import decompressed
 
 
-def lines(source: str) -> Iterator[str]:
+class LineReader:
+    """The lines of a file, or of standard input (`-`), with their ends, without a byte order mark at its start.
+
+    A line that is not UTF-8 is an error, or, with `replace`, has U+FFFD for its broken bytes and is counted. No more
+    than `longest` bytes of a line are read into memory; 0: all of them.
+    """
+
+    def __init__(self, source: str, replace: bool = False, longest: int = 0):
+        self.source, self.replace, self.longest = source, replace, longest
+        self.name = "standard input" if source == "-" else source
+        self.broken = 0
+        self.position = lambda: 0  # bytes of the file on disk that were read
+
+    def __iter__(self) -> Iterator[str]:
+        if self.source == "-":
+            yield from self._decoded(sys.stdin.buffer)
+            return
+        try:
+            with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
+                self.position = raw.tell
+                limit = self.longest + 1
+                yield from self._decoded(iter(partial(file.readline, limit), b"") if self.longest else file)
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            absent = isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError)
+            remedy = "name a text file" if absent else "fetch it again"
+            raise BertJaxError(f"{self.name} cannot be read ({first_line(error)}); {remedy}") from error
+
+    def _decoded(self, lines: Iterable[bytes]) -> Iterator[str]:
+        encoding = "utf-8-sig"
+        for number, line in enumerate(lines, 1):
+            if 0 < self.longest < len(line):
+                raise BertJaxError(
+                    f"{self.name} line {number} is longer than {self.longest >> 20} MB; break it into lines or "
+                    "documents first"
+                )
+            try:
+                text = line.decode(encoding)
+            except UnicodeDecodeError as error:
+                if not self.replace:
+                    raise BertJaxError(
+                        f"{self.name} line {number} is not UTF-8 (its byte {error.start + 1}); convert it to UTF-8"
+                    ) from error
+                self.broken += 1
+                text = line.decode(encoding, errors="replace")
+            yield text
+            encoding = "utf-8"
+
+
+def read_lines(source: str) -> Iterator[str]:
     """One text a line, as they come; `-` is standard input."""
-    if source == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
-        return
-    try:
-        with open(source, encoding="utf-8", errors="replace") as file:
-            yield from (line.rstrip("\r\n") for line in file)
-    except OSError as error:
-        raise BertJaxError(
-            f"--input {source} cannot be read ({error.strerror}); name a text file, or - "
-        ) from error
+    reader = LineReader(source, replace=True)
+    for line in reader:
+        yield line.rstrip("\r\n")
+    if reader.broken:
+        warnings.warn(
+            f"{reader.name}: {reader.broken:,} lines are not UTF-8; their broken bytes were read as \ufffd",
+            stacklevel=2,
+        )

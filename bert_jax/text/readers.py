@@ -1,26 +1,21 @@
 """Documents from files: plain text, JSON lines, parquet, and TensorFlow Datasets.
 
-Inputs are files, folders (all files below), globs, and `tfds:NAME/CONFIG:SPLIT`. Their order is fixed (as
-given, sorted inside a folder or glob), so the same inputs give the same documents in the same order.
+The same inputs give the same documents in the same order.
 """
 
-import bz2
-import glob
-import gzip
-import io
-import json
-import lzma
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from bert_jax.errors import BertJaxError, first_line, nearest
+from bert_jax.errors import BertJaxError
+from bert_jax.text import tables
+from bert_jax.text.inputs import ending, expand
+from bert_jax.text.lines import LineReader
 
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no such lines, and each costs its length many times over in memory
-LONGEST_DOCUMENT = 16 << 20  # bytes
+LONGEST_DOCUMENT = 16 << 20  # characters
 
 
 @dataclass
@@ -42,7 +37,7 @@ class Source:
     cut_documents: int = 0
 
     def __post_init__(self):
-        self.files = expanded(self.inputs)
+        self.files = expand(self.inputs)
 
     @property
     def total_bytes(self) -> int:
@@ -50,28 +45,36 @@ class Source:
 
     def documents(self) -> Iterator[str]:
         for name in self.files:
-            before, any_text = self.read_bytes, False
+            before, empty = self.read_bytes, True
             for text in self._read(name):
                 if text and not text.isspace():
-                    any_text = True
+                    empty = False
                     yield text
-            if not any_text:
-                self._odd(f"{name} is empty", "remove it from the inputs")
-                self.empty_files += 1
+            if empty and self.strict:
+                raise BertJaxError(f"{name} is empty; remove it from the inputs")
+            self.empty_files += empty
             if not name.startswith("tfds:"):
                 self.read_bytes = before + os.path.getsize(name)
 
     def _read(self, name: str) -> Iterator[str]:
         if name.startswith("tfds:"):
-            return self._tfds(name)
-        plain = name.removesuffix(Path(name).suffix) if Path(name).suffix in OPENERS else name
-        if plain.endswith(".parquet"):
-            return self._parquet(name)
-        if plain.endswith((".jsonl", ".ndjson")):
-            return self._jsonl(name)
-        return self._text(name)
+            from bert_jax.text.tensorflow_datasets import texts
 
-    def _text(self, name: str) -> Iterator[str]:
+            rows = tables.number_rows(name, ({self.column: text} for text in texts(name, self.column)))
+        elif ending(name) == ".parquet":
+            rows = self._parquet(name)
+        elif ending(name) in (".jsonl", ".ndjson"):
+            rows = tables.json_rows(name, self._lines(name))
+        else:
+            yield from self._plain(name)
+            return
+        for where, row in rows:
+            text = tables.text_in(where, row, self.column)
+            if len(text) > LONGEST_DOCUMENT:
+                raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB; cut it into documents first")
+            yield text
+
+    def _plain(self, name: str) -> Iterator[str]:
         lines: list[str] = []
         size = 0
         for line in self._lines(name):
@@ -83,133 +86,20 @@ class Source:
             size += len(line)
         yield "\n".join(lines)
 
-    def _jsonl(self, name: str) -> Iterator[str]:
-        for number, line in enumerate(self._lines(name), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise BertJaxError(
-                    f"{name} line {number} is not JSON ({error}); one object a line is wanted"
-                ) from error
-            if not isinstance(row, dict) or self.column not in row:
-                known = row if isinstance(row, dict) else ()
-                raise BertJaxError(
-                    f'{name} line {number} has no column "{self.column}"; {nearest(self.column, known)}'
-                )
-            yield self._text_of(row[self.column], f"{name} line {number}")
-
-    def _parquet(self, name: str) -> Iterator[str]:
-        import pyarrow
-        from pyarrow import parquet
-
+    def _parquet(self, name: str) -> Iterator[tuple[str, tables.Row]]:
         start, size = self.read_bytes, os.path.getsize(name)
-        try:
-            table = parquet.ParquetFile(name)
-            if self.column not in table.schema_arrow.names:
-                raise BertJaxError(
-                    f'{name} has no column "{self.column}"; {nearest(self.column, table.schema_arrow.names)}'
-                )
-            rows = 0
-            for batch in table.iter_batches(batch_size=256, columns=[self.column]):
-                for value in batch.column(0):
-                    yield self._text_of(value.as_py(), name)
-                rows += len(batch)
-                self.read_bytes = start + size * rows // table.metadata.num_rows
-        except pyarrow.ArrowException as error:
-            raise BertJaxError(
-                f"{name} cannot be read as parquet ({first_line(error)}); fetch it again"
-            ) from error
-
-    def _tfds(self, name: str) -> Iterator[str]:
-        from bert_jax.text.tensorflow_datasets import texts
-
-        for text in texts(name, self.column):
-            yield self._text_of(text, name)
-
-    def _text_of(self, value, where: str) -> str:
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise BertJaxError(
-                f'{where}: column "{self.column}" holds {type(value).__name__}, not text; name another'
-            )
-        if len(value) > LONGEST_DOCUMENT:
-            raise BertJaxError(f"{where}: a text of {len(value) >> 20} MB; cut it into documents first")
-        return value
+        with tables.opened_parquet(name) as file:
+            tables.cell(name, dict.fromkeys(file.schema_arrow.names), self.column)
+            for number, located in enumerate(tables.parquet_rows(name, file, [self.column]), 1):
+                self.read_bytes = start + size * number // file.metadata.num_rows
+                yield located
 
     def _lines(self, name: str) -> Iterator[str]:
-        start = self.read_bytes
-        try:
-            with open(name, "rb") as raw, opened(name, raw) as file:
-                number = 0
-                while line := file.readline(LONGEST_LINE + 1):
-                    number += 1
-                    if len(line) > LONGEST_LINE:
-                        raise BertJaxError(
-                            f"{name} line {number} is longer than {LONGEST_LINE >> 20} MB; break it into "
-                            "lines or documents first"
-                        )
-                    if b"\0" in line:
-                        raise BertJaxError(
-                            f"{name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text"
-                        )
-                    self.read_bytes = start + raw.tell()
-                    yield self._decoded(line, f"{name} line {number}").rstrip("\r\n").removeprefix("\ufeff")
-        except (OSError, EOFError, lzma.LZMAError) as error:
-            raise BertJaxError(f"{name} cannot be read ({first_line(error)}); fetch it again") from error
-
-    def _decoded(self, line: bytes, where: str) -> str:
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError:
-            self._odd(
-                f"{where} is not UTF-8",
-                "convert the file, or leave --strict away to have it replaced by \ufffd",
-            )
-            self.broken_lines += 1
-            return line.decode("utf-8", errors="replace")
-
-    def _odd(self, what: str, remedy: str) -> None:
-        """Counted and said at the end, or refused."""
-        if self.strict:
-            raise BertJaxError(f"{what}; {remedy}")
-
-
-def expanded(inputs: Sequence[str]) -> list[str]:
-    """Files and tfds names of inputs, each once."""
-    files: dict[str, None] = {}
-    for given in map(str, inputs):
-        if given.startswith("tfds:") or os.path.isfile(given):
-            found = [given]
-        elif os.path.isdir(given):
-            below = (path for path in Path(given).rglob("*") if path.is_file())
-            found = sorted(str(path) for path in below if not any(part[0] == "." for part in path.parts[1:]))
-        else:
-            found = sorted(path for path in glob.glob(given, recursive=True) if os.path.isfile(path))
-        if not found:
-            raise BertJaxError(
-                f"no file at {given}; give files, folders, globs in quotes, or tfds:NAME/CONFIG:SPLIT"
-            )
-        files |= dict.fromkeys(found)
-    return list(files)
-
-
-def opened(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
-    return OPENERS.get(Path(name).suffix, lambda raw: raw)(raw)
-
-
-def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:
-    # Not zstandard's own reader: it takes a file that is cut off for one that ends there.
-    import pyarrow
-
-    return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd"))
-
-
-OPENERS: dict[str, Callable[[io.BufferedReader], io.BufferedIOBase]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
-    ".zst": zstd,
-}
+        start, reader = self.read_bytes, LineReader(name, not self.strict, LONGEST_LINE)
+        broken = self.broken_lines
+        for number, line in enumerate(reader, 1):
+            if "\0" in line:
+                raise BertJaxError(f"{name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text")
+            self.read_bytes = start + reader.position()
+            self.broken_lines = broken + reader.broken
+            yield line.rstrip("\r\n").removeprefix("\ufeff")

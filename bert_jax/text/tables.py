@@ -1,128 +1,119 @@
 """Rows of tables that people have: csv, tsv, JSON, JSON lines, parquet, and TensorFlow Datasets.
 
-A row comes as (where it stands, {column: value}). Rows are counted as a spreadsheet or an editor does: from 1, the
-header among them. Nothing is repaired here: what cannot be read as it stands is an error that names the row.
+A row comes as (its place, {column: value}). Rows are counted as a spreadsheet or an editor does: from 1, the header
+among them. Nothing is repaired here: what cannot be read as it stands is an error that names the row.
 """
 
 import csv
 import json
-import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 
-from bert_jax.errors import BertJaxError, first_line
-from bert_jax.text.readers import LONGEST_DOCUMENT, OPENERS, expanded, opened
+from bert_jax.errors import BertJaxError, first_line, nearest
+from bert_jax.text.inputs import ending, expand
+from bert_jax.text.lines import LineReader
 
 Row = dict[str, object]
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
+LONGEST_CELL = 16 << 20  # characters of a csv file's cell
 
 
-def rows(spec: str, numbered: bool = False) -> Iterator[tuple[str, Row]]:
+def read_rows(spec: str, numbered: bool = False) -> Iterator[tuple[str, Row]]:
     """Of a file, a folder, a glob, or `tfds:NAME/CONFIG:SPLIT`.
 
     With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ...
     """
-    for name in expanded([spec]):
-        yield from file_rows(name, numbered)
+    for name in expand([spec]):
+        yield from rows_of_file(name, numbered)
 
 
-def file_rows(name: str, numbered: bool = False) -> Iterator[tuple[str, Row]]:
+def rows_of_file(name: str, numbered: bool = False) -> Iterator[tuple[str, Row]]:
     if name.startswith("tfds:"):
-        from bert_jax.text.tensorflow_datasets import rows as tfds_rows
+        from bert_jax.text.tensorflow_datasets import rows
 
-        return counted(name, tfds_rows(name))
+        return number_rows(name, rows(name))
     match ending(name):
         case ".parquet":
-            return parquet_rows(name)
+            return parquet_file_rows(name)
         case ".jsonl" | ".ndjson":
-            return json_rows(name, lines(name))
+            return json_rows(name, LineReader(name))
         case ".json":
-            return listed_rows(name, json_of(name))
+            return rows_of_list(name, json_of(name))
         case ".csv" | ".tsv" | ".txt" as kind:
-            return separated_rows(name, lines(name), numbered, tabs=kind != ".csv")
-    raise BertJaxError(f"{name} is no table known by its ending; known: {', '.join(ENDINGS)}")
+            return separated_rows(name, LineReader(name), numbered, tabs=kind != ".csv")
+    raise BertJaxError(f"{name} is not a table known by its ending; known: {', '.join(ENDINGS)}")
 
 
-def ending(name: str) -> str:
-    """
-    >>> ending("reviews.jsonl.gz")
-    '.jsonl'
-    """
-    path = Path(name)
-    return (Path(path.stem) if path.suffix in OPENERS else path).suffix
-
-
-def counted(name: str, rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
+def number_rows(name: str, rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
     return ((f"{name} row {number}", row) for number, row in enumerate(rows, 1))
 
 
-def lines(name: str) -> Iterator[str]:
-    """With their ends, which a quoted cell of a csv file may hold."""
-    try:
-        with open(name, "rb") as raw, opened(name, raw) as file:
-            yield from decoded(file, f"{name} line", "convert the file")
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        raise BertJaxError(f"{name} cannot be read ({first_line(error)}); fetch it again") from error
+def cell(where: str, row, column: str):
+    if not isinstance(row, Mapping) or column not in row:
+        # A first row taken for a header may be long.
+        known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
+        raise BertJaxError(f'{where} has no column "{column}"; {nearest(column, known)}')
+    return row[column]
 
 
-def decoded(lines: Iterable[bytes], where: str, remedy: str) -> Iterator[str]:
-    """UTF-8, without the mark that may stand at its start."""
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise BertJaxError(
-                f"{where} {number} is not UTF-8 (its byte {error.start + 1}); {remedy}"
-            ) from error
+def text_in(where: str, row: Mapping, column: str) -> str:
+    """The text of a cell; "" where it is empty."""
+    value = cell(where, row, column)
+    if value is not None and not isinstance(value, str):
+        raise BertJaxError(f'{where}: column "{column}" holds {type_of(value)}, not text; name another')
+    return value or ""
+
+
+def type_of(value) -> str:
+    names = {str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing",
+             list: "a list", dict: "an object"}  # fmt: skip
+    return names.get(type(value), type(value).__name__)
 
 
 def separated_rows(
     name: str, lines: Iterable[str], numbered: bool = False, tabs: bool = False
 ) -> Iterator[tuple[str, Row]]:
-    """Cells parted by tabs are taken as they are, each " too; those parted by commas or semicolons may be quoted."""
+    """Cells between tabs are taken literally, each " too; those between commas or semicolons may be quoted."""
     lines = iter(lines)
     first = next(lines, "")
+    lines = chain([first], lines)
     tabs = tabs or "\t" in first  # as in the STS benchmark's .csv
-    records = enumerate((tabbed if tabs else quoted)(name, chain([first], lines)), 1)
+    delimiter = ";" if first.count(";") > first.count(",") else ","
     header: list[str] = []
-    for number, cells in records:
+    for number, cells in enumerate(tabbed(lines) if tabs else quoted(name, lines, delimiter), 1):
         if not cells:
             continue
         if not header:
             header = cells
             if len(set(header)) < len(header) and not numbered:
                 raise BertJaxError(
-                    f"{name} row {number} names a column twice; if it is no header, name columns by number: 0, 1"
+                    f"{name} row {number} names a column twice; if it is not a header, name columns by number: 0, 1"
                 )
-            numbers = [str(column) for column in range(len(header))]
-            if not numbered or header == numbers:
+            # pandas writes the numbers as a header where columns have no name.
+            if not numbered or header == [str(column) for column in range(len(header))]:
                 continue
-        # Without a header and without quotes, what follows the columns that are asked for is no one's concern.
+        # Without a header and without quotes, columns after those that are asked for need not be alike.
         if len(cells) != len(header) and not (numbered and tabs):
             raise BertJaxError(
                 f"{name} row {number} has {len(cells)} columns, not {len(header)}; "
-                + ("a tab in a text?" if tabs else "a text with commas stands in quotes")
+                + ("is there a tab in a text?" if tabs else "put a text with commas in quotes")
             )
-        yield (
-            f"{name} row {number}",
-            dict(zip(map(str, range(len(cells))) if numbered else header, cells, strict=True)),
-        )
+        names = map(str, range(len(cells))) if numbered else header
+        yield f"{name} row {number}", dict(zip(names, cells, strict=True))
 
 
-def tabbed(name: str, lines: Iterable[str]) -> Iterator[list[str]]:
+def tabbed(lines: Iterable[str]) -> Iterator[list[str]]:
     for line in lines:
         line = line.rstrip("\r\n")
         yield line.split("\t") if line else []
 
 
-def quoted(name: str, lines: Iterator[str]) -> Iterator[list[str]]:
-    first = next(lines, "")
-    delimiter = ";" if first.count(";") > first.count(",") else ","
-    csv.field_size_limit(LONGEST_DOCUMENT)
+def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    csv.field_size_limit(LONGEST_CELL)
     number = 1
     try:
-        for cells in csv.reader(chain([first], lines), delimiter=delimiter, strict=True):
+        for cells in csv.reader(lines, delimiter=delimiter, strict=True):
             yield cells
             number += 1
     except csv.Error as error:
@@ -141,84 +132,86 @@ def json_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
             raise BertJaxError(f"{name} row {number} is not JSON ({getattr(error, 'msg', error)})") from error
         if not isinstance(row, dict):
             raise BertJaxError(
-                f'{name} row {number} is no JSON object such as {{"text": "...", "label": "..."}}'
+                f'{name} row {number} is not a JSON object such as {{"text": "...", "label": "..."}}'
             )
         yield f"{name} row {number}", row
 
 
 def json_of(name: str):
-    """The one JSON value that a file holds."""
+    """The value that a JSON file holds."""
     try:
-        return json.loads("".join(lines(name)))
+        return json.loads("".join(LineReader(name)))
     except (ValueError, RecursionError) as error:
         remedy = "; with one object a line, call it .jsonl" if "Extra data" in str(error) else ""
         raise BertJaxError(f"{name} is not JSON ({first_line(error)}){remedy}") from error
 
 
-def listed_rows(name: str, value) -> Iterator[tuple[str, Row]]:
+def rows_of_list(name: str, value) -> Iterator[tuple[str, Row]]:
     """Of a JSON list of objects, bare or under "data"."""
     if isinstance(value, dict):
         value = value.get("data")
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise BertJaxError(f"{name} is no list of JSON objects; one object a row is wanted")
-    return counted(name, value)
+        raise BertJaxError(f"{name} is not a list of JSON objects; write one object for each row")
+    return number_rows(name, value)
 
 
-def parquet_rows(name: str) -> Iterator[tuple[str, Row]]:
+@contextmanager
+def opened_parquet(name: str):
     import pyarrow
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(name)
-        names = named_by_datasets(file)
-        batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
-        for where, row in counted(name, chain.from_iterable(batches)):
-            for column in names.keys() & row.keys():
-                row[column] = class_name(row[column], names[column])
-            yield where, row
+        yield parquet.ParquetFile(name)
     except (pyarrow.ArrowException, OSError) as error:
         raise BertJaxError(
             f"{name} cannot be read as parquet ({first_line(error)}); fetch it again"
         ) from error
 
 
+def parquet_file_rows(name: str) -> Iterator[tuple[str, Row]]:
+    with opened_parquet(name) as file:
+        yield from parquet_rows(name, file)
+
+
+def parquet_rows(name: str, file, columns: list[str] | None = None) -> Iterator[tuple[str, Row]]:
+    names = names_of_classes(file)
+    batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=256, columns=columns))
+    for where, row in number_rows(name, chain.from_iterable(batches)):
+        for column in names.keys() & row.keys():
+            row[column] = class_name(row[column], names[column])
+        yield where, row
+
+
 def class_name(value, names: tuple[str, ...]):
     """None where the class is hidden: -1, as in GLUE's test splits."""
     if isinstance(value, list):
-        return [class_name(one, names) for one in value]
+        return [class_name(part, names) for part in value]
     return names[value] if value is not None and value >= 0 else None
 
 
-def named_by_datasets(file) -> dict[str, tuple[str, ...]]:
+def names_of_classes(file) -> dict[str, tuple[str, ...]]:
     """The names of class numbers, which the `datasets` library leaves in the metadata of a parquet file."""
     try:
         features = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])["info"]["features"]
     except (KeyError, ValueError, TypeError):
         return {}
-    found = {}
+    names = {}
     for column, feature in features.items():
         while isinstance(feature, list) or "feature" in feature:
             feature = feature[0] if isinstance(feature, list) else feature["feature"]
         if isinstance(feature.get("names"), list):
-            found[column] = tuple(feature["names"])
-    return found
+            names[column] = tuple(feature["names"])
+    return names
 
 
 def class_names(spec: str) -> dict[str, tuple[str, ...]]:
     """Of the columns that hold classes, the names in the order of their source, where it has one."""
-    name = expanded([spec])[0]
+    name = expand([spec])[0]
     if name.startswith("tfds:"):
         from bert_jax.text.tensorflow_datasets import class_names as tfds_names
 
         return tfds_names(name)
     if ending(name) != ".parquet":
         return {}
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return named_by_datasets(parquet.ParquetFile(name))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BertJaxError(
-            f"{name} cannot be read as parquet ({first_line(error)}); fetch it again"
-        ) from error
+    with opened_parquet(name) as file:
+        return names_of_classes(file)

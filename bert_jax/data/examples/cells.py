@@ -4,22 +4,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from bert_jax.errors import BertJaxError, nearest
-
-
-def cell(where: str, row, column: str):
-    if not isinstance(row, Mapping) or column not in row:
-        # A first row taken for a header may be long.
-        known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
-        raise BertJaxError(f'{where} has no column "{column}"; {nearest(column, known)}')
-    return row[column]
-
-
-def text_in(where: str, row: Mapping, column: str) -> str:
-    value = cell(where, row, column)
-    if value is not None and not isinstance(value, str):
-        raise BertJaxError(f'{where}: column "{column}" holds {kind_of(value)}, not text; name another')
-    return value or ""
+from bert_jax.errors import BertJaxError
+from bert_jax.text.tables import cell, type_of
 
 
 def blank(where: str, column: str) -> BertJaxError:
@@ -30,7 +16,7 @@ def name_in(where: str, row: Mapping, column: str) -> str:
     """An id, or what a document is called."""
     value = cell(where, row, column) if column else ""
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise BertJaxError(f'{where}: column "{column}" holds {kind_of(value)}, not a name or number')
+        raise BertJaxError(f'{where}: column "{column}" holds {type_of(value)}, not a name or number')
     return str(value)
 
 
@@ -56,13 +42,13 @@ class Classes:
         if isinstance(value, float) and math.isfinite(value):
             raise BertJaxError(f'{where} holds {value}, which is no class; labels of kind "number" are such')
         if not isinstance(value, str | int):
-            raise BertJaxError(f"{where} holds {value if value != value else kind_of(value)}, not a class")
+            raise BertJaxError(f"{where} holds {value if value != value else type_of(value)}, not a class")
         if type(value) not in self.first:
             self.first[type(value)] = where, value
         if len(self.first) > 1:
             (there, one), (here, other) = self.first.values()
             raise BertJaxError(
-                f"{here}: mixed label types, {other!r} is {kind_of(other)} but {one!r} of {there} is {kind_of(one)}; "
+                f"{here}: mixed label types, {other!r} is {type_of(other)} but {one!r} of {there} is {type_of(one)}; "
                 "write all of them alike"
             )
         return str(value).lower() if isinstance(value, bool) else str(value).strip()
@@ -94,7 +80,7 @@ def listed(where: str, value) -> Sequence:
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list | tuple):
-        raise BertJaxError(f"{where} holds {kind_of(value)}, not a list")
+        raise BertJaxError(f"{where} holds {type_of(value)}, not a list")
     return value
 
 
@@ -132,7 +118,7 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
         texts, starts = ([cell(where, one, name) for one in value] for name in ("text", "answer_start"))
     else:
         raise BertJaxError(
-            f'{where}: its answers are {kind_of(value)}, not {{"text": [...], "answer_start": [...]}}'
+            f'{where}: its answers are {type_of(value)}, not {{"text": [...], "answer_start": [...]}}'
         )
     if impossible is not None and bool(impossible) == bool(texts):
         raise BertJaxError(
@@ -149,9 +135,3 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
             hint = "nor anywhere else in it" if closest is None else f"but at {closest}; correct answer_start"
             raise BertJaxError(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
     return tuple(zip(starts, texts, strict=True))
-
-
-def kind_of(value) -> str:
-    names = {str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing",
-             list: "a list", dict: "an object"}  # fmt: skip
-    return names.get(type(value), type(value).__name__)

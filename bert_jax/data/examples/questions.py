@@ -2,20 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from bert_jax.data.examples.cells import (
-    answers_in,
-    blank,
-    cell,
-    label_in,
-    listed,
-    name_in,
-    plain_answer,
-    text_in,
-)
+from bert_jax.data.examples.cells import answers_in, blank, label_in, listed, name_in, plain_answer
 from bert_jax.data.examples.columns import ANSWERS, EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.text import tables
-from bert_jax.text.readers import expanded
+from bert_jax.text.inputs import ending, expand
+from bert_jax.text.tables import cell, text_in
 
 
 def read_questions(
@@ -26,16 +18,16 @@ def read_questions(
 
 
 def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
-    for name in expanded([spec]):
-        if tables.ending(name) != ".json":
-            yield from questions_in_rows(tables.file_rows(name, columns.numbered), columns, need_label)
+    for name in expand([spec]):
+        if ending(name) != ".json":
+            yield from questions_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
             continue
         value = tables.json_of(name)
         articles = value.get("data") if isinstance(value, dict) else None
         if isinstance(articles, list) and any(isinstance(a, dict) and "paragraphs" in a for a in articles):
             yield from squad(name, articles, need_label)
         else:
-            yield from questions_in_rows(tables.listed_rows(name, value), columns, need_label)
+            yield from questions_in_rows(tables.rows_of_list(name, value), columns, need_label)
 
 
 def squad(name: str, articles: Iterable, need_label: bool = True) -> Iterator[Example]:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from bert_jax.data.examples.cells import Classes, cell, label_in, listed, name_in, words_in
+from bert_jax.data.examples.cells import Classes, label_in, listed, name_in, words_in
 from bert_jax.data.examples.columns import EVIDENT, TAGS, WORDS, Columns, Located, evident
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
-from bert_jax.text.readers import expanded
+from bert_jax.text.inputs import ending, expand
+from bert_jax.text.lines import LineReader
+from bert_jax.text.tables import cell
 
 
 def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
@@ -17,13 +19,13 @@ def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: 
 
 
 def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
-    for name in expanded([spec]):
+    for name in expand([spec]):
         # CoNLL's columns may be separated by tabs.
-        if name.startswith("tfds:") or tables.ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
-            yield from tags_in_rows(tables.file_rows(name, columns.numbered), columns, need_label)
+        if name.startswith("tfds:") or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
+            yield from tags_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
         else:
-            documents = any(line.startswith("-DOCSTART-") for line in tables.lines(name))
-            yield from conll(name, tables.lines(name), need_label, documents)
+            documents = any(line.startswith("-DOCSTART-") for line in LineReader(name))
+            yield from conll(name, LineReader(name), need_label, documents)
 
 
 def tags_in_rows(

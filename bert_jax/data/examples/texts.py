@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from bert_jax.data.examples import glue
-from bert_jax.data.examples.cells import Classes, blank, label_in, name_in, number_in, several_in, text_in
+from bert_jax.data.examples.cells import Classes, blank, label_in, name_in, number_in, several_in
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located, text_and_label
 from bert_jax.data.examples.example import KINDS, Example, collect
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text import tables
+from bert_jax.text.tables import text_in
 
 
 def read_texts(
@@ -23,7 +24,7 @@ def read_texts(
         if not columns.text:
             columns = replace(columns, text=texts[0], pair=columns.pair or "".join(texts[1:]))
         columns = replace(columns, label=columns.label or label)
-    rows = tables.rows(spec, columns.numbered)
+    rows = tables.read_rows(spec, columns.numbered)
     return collect(spec, texts_in_rows(rows, columns, kind, need_label, task), most)
 
 

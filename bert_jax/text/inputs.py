@@ -1,0 +1,59 @@
+"""What a person names as input: files, folders, globs, TensorFlow Datasets; compressed or not."""
+
+import bz2
+import glob
+import gzip
+import io
+import lzma
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bert_jax.errors import BertJaxError
+
+
+def expand(inputs: Sequence[str]) -> list[str]:
+    """Files and tfds names, each once, in a fixed order: as given, sorted inside a folder or glob."""
+    files: dict[str, None] = {}
+    for given in map(str, inputs):
+        if given.startswith("tfds:") or os.path.isfile(given):
+            names = [given]
+        elif os.path.isdir(given):
+            below = (path for path in Path(given).rglob("*") if path.is_file())
+            names = sorted(str(path) for path in below if not any(part[0] == "." for part in path.parts[1:]))
+        else:
+            names = sorted(path for path in glob.glob(given, recursive=True) if os.path.isfile(path))
+        if not names:
+            raise BertJaxError(
+                f"no file at {given}; give files, folders, globs in quotes, or tfds:NAME/CONFIG:SPLIT"
+            )
+        files |= dict.fromkeys(names)
+    return list(files)
+
+
+def ending(name: str) -> str:
+    """
+    >>> ending("reviews.jsonl.gz")
+    '.jsonl'
+    """
+    path = Path(name)
+    return (Path(path.stem) if path.suffix in DECOMPRESS else path).suffix
+
+
+def decompressed(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
+    return DECOMPRESS.get(Path(name).suffix, lambda raw: raw)(raw)
+
+
+def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:
+    # Not zstandard's own reader: it takes a file that is cut off for one that ends there.
+    import pyarrow
+
+    return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd"))
+
+
+DECOMPRESS: dict[str, Callable[[io.BufferedReader], io.BufferedIOBase]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+    ".zst": zstd,
+}
