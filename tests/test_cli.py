@@ -9,7 +9,6 @@ import pytest
 
 import runs
 from bert_jax.command import main as cli
-from bert_jax.command.bench import SUBJECTS
 from bert_jax.errors import BertJaxError
 
 
@@ -20,25 +19,25 @@ def run(*arguments):
 def test_the_verbs_are_shown_a_line_each():
     shown = run()
     assert shown.returncode == 0 and shown.stdout == run("--help").stdout
-    for name, (_, summary, _) in cli.VERBS.items():
-        assert f"  {name} " in shown.stdout and summary in shown.stdout
+    for name, verb in cli.VERBS.items():
+        assert f"  {name} " in shown.stdout and verb.summary in shown.stdout
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verbs_help_has_an_example_that_parses(verb, capsys):
-    parser, _ = cli.parser_of(verb)
+    parser = cli.parser_of(verb)
     assert f"example: bert-jax {verb}" in " ".join(parser.format_help().split())
-    example = cli.VERBS[verb][2]
+    example = cli.VERBS[verb].example
     if not set(example) & set('|>"*<'):
         parser.parse_args(example.split()[2:])
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("subject", cli.BENCHES)
 def test_every_subject_of_bench_has_an_example_that_parses(subject, capsys):
-    parser, _ = cli.parser_of("bench")
+    parser = cli.parser_of("bench")
     with pytest.raises(SystemExit):
         parser.parse_args([subject, "--help"])
-    example = SUBJECTS[subject][2]
+    example = cli.BENCHES[subject].example
     assert " ".join(example.split()) in " ".join(capsys.readouterr().out.split())
     assert example.startswith(f"bert-jax bench {subject} ")
     assert not parser.parse_args(example.split()[2:]).debug

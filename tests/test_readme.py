@@ -127,7 +127,7 @@ def run(words: list[str], capfd) -> None:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    parser, _ = cli.parser_of(arguments[0])
+    parser = cli.parser_of(arguments[0])
     return parser.parse_args(arguments[1:])
 
 
@@ -220,7 +220,7 @@ PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.M | re.S)
 @pytest.mark.parametrize("written", sorted(set(re.findall(r"`(bert-jax [^`]+)`", PROSE))))
 def test_commands_within_the_text_can_be_typed(written):
     verb, *words = shlex.split(written)[1:]
-    parser, _ = cli.parser_of(verb)
+    parser = cli.parser_of(verb)
     if verb == "bench":  # these stand in full
         parser.parse_args(words)
     known = {flag for action in parser._actions for flag in action.option_strings}

@@ -1,96 +1,192 @@
-"""`bert-jax bench finetune`: what a fine-tuning reaches and how long it takes, beside transformers' own.
+"""`bert-jax bench finetune`: the scores of a fine-tuning and its seconds, beside transformers' own.
 
 Both begin from one directory, learn from the same examples in the same order by the same recipe, take turns seed by
-seed, and are judged by the same metrics on what is held out after the last step. Seconds are those of the steps:
-reading, tokenizing, judging and writing are left out on both sides, compiling is in ours and said apart.
+seed, and are scored by the same metrics on the validation set after the last step. Seconds are those of the steps:
+reading, tokenizing, scoring and writing are left out on both sides; ours hold the compiling, which is given apart, too.
+CPU seconds are of the whole turn on both sides.
 """
 
+import contextlib
 import dataclasses
-import gc
+import io
 import json
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bert_jax.bench.torch_finetune import TorchFinetuning
+from bert_jax.bench.torch_training import Updates, quiet_transformers
+from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.epochs import shuffled
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.train.log import read
 from bert_jax.train.loop import train
 
+AUTO = {
+    "classify": "AutoModelForSequenceClassification",
+    "tag": "AutoModelForTokenClassification",
+    "answer": "AutoModelForQuestionAnswering",
+}
+IGNORED = -100  # label that torch's cross entropy leaves out
+ROWS = 32  # texts of a batch of torch's evaluation
 
-def report(spec: str, overrides: Sequence[str], seeds: int, against: str | None, as_json: bool) -> str:
-    runs: dict[str, list[dict]] = {name: [] for name in ("bert_jax", against) if name}
-    for seed in range(seeds):
-        module, config = load(spec, [*overrides, f"seed={seed}"])
-        if not isinstance(config, FinetuneConfig):
-            raise BertJaxError(f"{spec} is no fine-tuning; `bert-jax bench train` measures pre-training")
-        if against and config.scratch:
-            raise BertJaxError(
-                "scratch=True has nothing in common with transformers' own; leave --against away"
-            )
-        task, data, config = module.open(config)
-        best = config.checkpoints.best
-        runs["bert_jax"].append(ours(task, data, config))
-        if against:
-            runs[against].append(theirs(task, data, config))
-        for name, found in runs.items():
-            print(f"seed {seed} {name}: {line(found[-1])}", flush=True)
-    means = {name: mean_of(found) for name, found in runs.items()}
-    if as_json:
-        return json.dumps({"runs": runs, "means": means})
-    lines = [f"{name}: mean of {seeds} seeds: {line(found)}" for name, found in means.items()]
+
+def measure(spec: str, overrides: Sequence[str], seeds: int, against: str | None, as_json: bool) -> str:
+    _, config = load(spec, overrides)
+    if not isinstance(config, FinetuneConfig):
+        raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
+    if against and config.scratch:
+        raise BertJaxError("scratch=True begins with other values than transformers; leave --against out")
+    makers = {"bert_jax": (our_runs, spec, list(overrides))}
     if against:
-        scores = np.array([found[best] for found in runs[against]])
+        makers[against] = (their_runs, spec, list(overrides))
+    runs: dict[str, list[dict]] = {name: [] for name in makers}
+    machine, turns = Machine(), list[Turn]()
+    with contending(makers) as contenders:
+        for name, result, turn in in_turn(contenders, [(seed,) for seed in range(seeds)]):
+            best, scores = result
+            runs[name].append(scores | {"cpu_seconds": turn.cpu})
+            turns.append(turn)
+            print(f"seed {len(runs[name]) - 1} {name}: {in_words(runs[name][-1])}", flush=True)
+    load_during = machine.during(turns)
+    means = {name: mean_of(of_seeds) for name, of_seeds in runs.items()}
+    if as_json:
+        return json.dumps({"runs": runs, "means": means, "machine": load_during})
+    lines = [f"{name}: mean of {seeds} seeds: {in_words(mean)}" for name, mean in means.items()]
+    if against:
+        ours, theirs = runs["bert_jax"], runs[against]
+        scores = np.array([run[best] for run in theirs])
         error = scores.std(ddof=1) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
-        mine, other = means["bert_jax"], means[against]
-        ratios = [b["seconds"] / a["seconds"] for a, b in zip(runs["bert_jax"], runs[against], strict=True)]
+        slower = np.median([b["seconds"] / a["seconds"] for a, b in zip(ours, theirs, strict=True)])
         lines.append(
-            f"{best} {mine[best]:.4f} beside {other[best]:.4f} (standard error {error:.4f}); "
-            f"{against} takes {np.median(ratios):.2f} times as long"
+            f"{best} {means['bert_jax'][best]:.4f} beside {means[against][best]:.4f} (standard error {error:.4f}); "
+            f"{against} takes {slower:.2f} times as long"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, describe(load_during)])
 
 
-def ours(task, data, config: FinetuneConfig) -> dict[str, float]:
-    config = dataclasses.replace(
-        config,
-        # A line a step, so that compiling can be told apart; one evaluation, at the end.
-        log=dataclasses.replace(config.log, every=1, evaluate_every=config.steps),
-        checkpoints=dataclasses.replace(config.checkpoints, every=config.steps),
-    )
-    with tempfile.TemporaryDirectory() as directory:
-        begin = None if config.scratch else lambda: warm_start.read(config.init, task.layout, config.seed)[0]
-        train(task, data, config, directory, begin)
-        lines = read(Path(directory) / "metrics.jsonl")
-    seconds = np.array([each["time"]["seconds"] for each in lines if each["kind"] == "train"])
-    usual = np.median(seconds)
-    found = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
-    compiling = float((seconds[seconds > 4 * usual] - usual).sum())
-    return found | {"seconds": float(seconds.sum()), "compiling": compiling}
+def our_runs(spec: str, overrides: list[str]) -> Callable:
+    """seed -> (the metric that counts, all of them and the seconds of a run by bert_jax)."""
+
+    def run(seed: int) -> tuple[str, dict[str, float]]:
+        task, data, config = opened(spec, overrides, seed)
+        steps = config.steps
+        config = dataclasses.replace(
+            config,
+            # A line per step shows which steps compiled; one evaluation, at the end.
+            log=dataclasses.replace(config.log, every=1, evaluate_every=steps),
+            checkpoints=dataclasses.replace(config.checkpoints, every=steps),
+        )
+        with tempfile.TemporaryDirectory() as workdir:
+            begin = (
+                None if config.scratch else lambda: warm_start.read(config.init, task.layout, config.seed)[0]
+            )
+            train(task, data, config, workdir, begin)
+            lines = read(Path(workdir) / "metrics.jsonl")
+        seconds = np.array([line["time"]["seconds"] for line in lines if line["kind"] == "train"])
+        usual = np.median(seconds)
+        compiling = float((seconds[seconds > 4 * usual] - usual).sum())
+        scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
+        return config.checkpoints.best, scores | {"seconds": float(seconds.sum()), "compiling": compiling}
+
+    return run
 
 
-def theirs(task, data, config: FinetuneConfig) -> dict[str, float]:
-    layout = task.layout
-    torch = TorchFinetuning(
-        config,
-        layout.heads[0],
-        len(layout.labels),
-        layout.published.get("problem_type"),
-        data.tokenizer.special.pad,
-    )
-    seconds = torch.fit(data.train)
-    found = data.judge(torch.predict(data.held)) | {"seconds": seconds}
-    gc.collect()
-    return found
+def their_runs(spec: str, overrides: list[str]) -> Callable:
+    """As `our_runs`, by transformers: the usual loop, each batch padded to its longest."""
+
+    def run(seed: int) -> tuple[str, dict[str, float]]:
+        with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
+            task, data, config = opened(spec, overrides, seed)
+        run = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
+        seconds = run.train(data.train)
+        return config.checkpoints.best, data.judge(run.predict(data.held)) | {"seconds": seconds}
+
+    return run
+
+
+def opened(spec: str, overrides: list[str], seed: int) -> tuple:
+    module, config = load(spec, [*overrides, f"seed={seed}"])
+    return module.open(config)
+
+
+class TorchFinetuning:
+    """From the same directory, pieces, order and recipe; its head has initial values of its own."""
+
+    def __init__(self, layout, config: FinetuneConfig, pad: int):
+        self.torch, transformers = quiet_transformers(config.seed)
+        self.config, self.pad = config, pad
+        problem = layout.published.get("problem_type")
+        settings: dict[str, int | str] = {"num_labels": len(layout.labels)} if layout.labels else {}
+        settings |= {"problem_type": problem} if problem else {}
+        auto = getattr(transformers, AUTO[layout.heads[0]])
+        self.model = auto.from_pretrained(config.init, **settings).float()
+
+    def train(self, pieces: Sequence[Piece]) -> float:
+        """Returns the seconds of the steps."""
+        config = self.config
+        updates = Updates(self.torch, self.model, config.optimizer, config.steps)
+        chosen = shuffled(len(pieces), config.steps * config.data.batch, config.seed)
+        self.model.train()
+        begun = time.perf_counter()
+        for numbers in chosen.reshape(config.steps, -1):
+            batch = [pieces[i] for i in numbers]
+            updates.apply(self.model(**self.inputs(batch), **self.targets(batch)).loss)
+        return time.perf_counter() - begun
+
+    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+        """Each piece's logits, in the order of the pieces."""
+        logits: list = [None] * len(pieces)
+        order = np.argsort([len(piece) for piece in pieces])
+        self.model.eval()
+        with self.torch.no_grad():
+            for numbers in np.split(order, range(ROWS, len(order), ROWS)):
+                for i, row in zip(numbers, self.logits([pieces[i] for i in numbers]), strict=True):
+                    logits[i] = row[: len(pieces[i])] if row.ndim == 2 else row
+        return logits
+
+    def logits(self, pieces: Sequence[Piece]) -> Iterator[np.ndarray]:
+        outputs = self.model(**self.inputs(pieces))
+        if "start_logits" in outputs:
+            return self.torch.stack([outputs.start_logits, outputs.end_logits], -1).numpy()
+        return outputs.logits.numpy()
+
+    def inputs(self, pieces: Sequence[Piece]) -> dict:
+        encodings = [piece.encoding for piece in pieces]
+        return {
+            "input_ids": self.padded([encoding.ids for encoding in encodings], self.pad),
+            "token_type_ids": self.padded([encoding.segments for encoding in encodings], 0),
+            "attention_mask": self.padded([[1] * len(encoding.ids) for encoding in encodings], 0),
+        }
+
+    def targets(self, pieces: Sequence[Piece]) -> dict:
+        """Our targets as transformers' arguments."""
+        targets = [piece.targets for piece in pieces]
+        if "starts" in targets[0]:
+            names = {"start_positions": "starts", "end_positions": "ends"}
+            return {theirs: self.torch.tensor([t[ours] for t in targets]) for theirs, ours in names.items()}
+        if np.ndim(targets[0]["weight"]):
+            rows = [np.where(np.asarray(t["weight"]) > 0, t["labels"], IGNORED) for t in targets]
+            return {"labels": self.padded(rows, IGNORED)}
+        labels = np.array([t["labels"] for t in targets])
+        kind = np.int64 if labels.ndim == 1 and labels.dtype.kind == "i" else np.float32
+        return {"labels": self.torch.from_numpy(labels.astype(kind))}
+
+    def padded(self, rows: Sequence, padding: int):
+        array = np.full((len(rows), max(map(len, rows))), padding, np.int64)
+        for row, values in zip(array, rows, strict=True):
+            row[: len(values)] = values
+        return self.torch.from_numpy(array)
 
 
 def mean_of(runs: list[dict]) -> dict[str, float]:
     return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 
-def line(found: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in found.items())
+def in_words(run: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in run.items())

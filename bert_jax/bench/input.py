@@ -2,6 +2,7 @@
 
 import time
 
+from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.prepare import cores
 from bert_jax.data.corpus.stream import Stream
@@ -9,7 +10,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod.chips import PEAKS
 
-SHARE = 0.5  # of the peak that a well-kept training step reaches
+SHARE = 0.5  # of the peak that a good training step reaches
 KINDS: tuple[tuple[str, dict[str, str]], ...] = (
     ("next sentence, tokens", {}),
     ("next sentence, whole words", {"unit": "word"}),
@@ -18,40 +19,49 @@ KINDS: tuple[tuple[str, dict[str, str]], ...] = (
 )
 
 
-def report(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
+def measure(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
+    machine, turns = Machine(), list[Turn]()
     lines = [f"{corpus}, batches of {batch}, {cores()} cores"]
     lines.append(f"{'':<28}" + "".join(f"{f'rows/s at {length}':>20}" for length in lengths))
-    for length in lengths:  # what the corpus has too little for is said at once
+    for length in lengths:  # a corpus with too little for a length is refused at once
         next(stream(corpus, length, batch, {}).batches())
-    first: list[float] = []
+    fastest: list[float] = []
     for name, changes in KINDS:
-        rates = [rate(corpus, length, batch, seconds, changes) for length in lengths]
-        first = first or rates
-        lines.append(f"{name:<28}" + "".join(f"{found:>20,.0f}" for found in rates))
-    for state in ("plans made where they are missing", "plans cached"):
-        begun = time.perf_counter()
-        stream(corpus, lengths[-1], batch, {}).batch(1_000_000)
-        lines.append(f"step 1,000,000 from a standing start, {state}: {time.perf_counter() - begun:.2f} s")
+        rates = []
+        for length in lengths:
+            rows, turn = read_rows(corpus, length, batch, seconds, changes)
+            rates.append(rows / turn.seconds)
+            turns.append(turn)
+        fastest = fastest or rates
+        lines.append(f"{name:<28}" + "".join(f"{rate:>20,.0f}" for rate in rates))
+    for state in ("plans to be made", "plans cached"):
+        _, turn = timed(lambda: stream(corpus, lengths[-1], batch, {}).batch(1_000_000))
+        lines.append(f"step 1,000,000 from a cold start, {state}: {turn.seconds:.2f} s")
     lines.append(f"the first line feeds this many chips at {SHARE:.0%} of their peak (base, large):")
     for chip, peak in PEAKS.items():
-        fed = (
+        fed = [
             " / ".join(
-                f"{found * row_flops(size, length) / (SHARE * peak):,.0f}" for size in ("base", "large")
+                f"{rate * row_flops(size, length) / (SHARE * peak):,.0f}" for size in ("base", "large")
             )
-            for found, length in zip(first, lengths, strict=True)
-        )
-        lines.append(f"  {chip:<26}" + "".join(f"{each:>20}" for each in fed))
-    return "\n".join(lines)
+            for rate, length in zip(fastest, lengths, strict=True)
+        ]
+        lines.append(f"  {chip:<26}" + "".join(f"{chips:>20}" for chips in fed))
+    return "\n".join([*lines, describe(machine.during(turns))])
 
 
-def rate(corpus: str, length: int, batch: int, seconds: float, changes: dict) -> float:
+def read_rows(corpus: str, length: int, batch: int, seconds: float, changes: dict) -> tuple[int, Turn]:
+    """How many rows were made in so many seconds."""
     batches = stream(corpus, length, batch, changes).batches()
     for _ in range(5):  # plans, tracing, threads
         next(batches)
-    begun, rows = time.perf_counter(), 0
-    while time.perf_counter() - begun < seconds:
-        rows += len(next(batches)["tokens"])
-    return rows / (time.perf_counter() - begun)
+
+    def read() -> int:
+        begun, rows = time.perf_counter(), 0
+        while time.perf_counter() - begun < seconds:
+            rows += len(next(batches)["tokens"])
+        return rows
+
+    return timed(read)
 
 
 def stream(corpus: str, length: int, batch: int, changes: dict) -> Stream:

@@ -1,14 +1,13 @@
-"""`bert-jax bench prepare`: text to corpus, against the bare tokenizer on sentences that are split already.
+"""`bert-jax bench prepare`: text to corpus, beside the bare tokenizer on sentences that are split already.
 
-The two take turns, three times each; the middle figures are compared.
+The two take turns, three times each; the medians are compared.
 """
 
 import statistics
 import tempfile
-import time
-from itertools import chain
 from pathlib import Path
 
+from bert_jax.bench.turns import Machine, Turn, describe, in_turn, timed
 from bert_jax.data.corpus.prepare import CHUNK, cores, prepare
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
@@ -19,7 +18,7 @@ TURNS = 3
 BATCH = 4096  # sentences that the bare tokenizer gets at once
 
 
-def report(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout, column: str) -> str:
+def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout, column: str) -> str:
     documents: list[str] = []
     size = 0
     for document in Source(inputs, layout, column).documents():
@@ -33,33 +32,35 @@ def report(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout, 
         )
     rust = getattr(open_tokenizer(tokenizer), "rust", None)
     if rust is None:
-        raise BertJaxError(f"{tokenizer} is no tokenizer of the Rust library, with which prepare is compared")
+        raise BertJaxError(f"{tokenizer} is not a tokenizer of the Rust library, the one to compare with")
     texts = [sentence for document in documents for sentence in sentences(document, layout, "en")]
 
-    def bare() -> float:
-        begun, tokens = time.perf_counter(), 0
-        for first in range(0, len(texts), BATCH):
-            encodings = rust.encode_batch_fast(texts[first : first + BATCH], add_special_tokens=False)
-            tokens += sum(map(len, encodings))
-        return tokens / (time.perf_counter() - begun)
+    def bare() -> int:
+        batches = (texts[first : first + BATCH] for first in range(0, len(texts), BATCH))
+        encodings = (rust.encode_batch_fast(batch, add_special_tokens=False) for batch in batches)
+        return sum(len(encoding) for batch in encodings for encoding in batch)
 
-    def whole() -> float:
-        with tempfile.TemporaryDirectory() as directory:
-            text = Path(directory, "text.txt")
-            pages = (
-                "\n".join(line for line in document.split("\n") if line.strip()) for document in documents
-            )
-            text.write_text("\n\n".join(pages), encoding="utf-8")
-            begun = time.perf_counter()
-            manifest = prepare([text], tokenizer, Path(directory, "corpus"), heldout=0)
-            return manifest["counts"]["train"]["tokens"] / (time.perf_counter() - begun)
+    machine, turns = Machine(), list[Turn]()
+    rates: dict[str, list[float]] = {"bare": [], "prepare": []}
+    with tempfile.TemporaryDirectory() as directory:
+        text = Path(directory, "text.txt")
+        pages = ("\n".join(line for line in document.split("\n") if line.strip()) for document in documents)
+        text.write_text("\n\n".join(pages), encoding="utf-8")
 
-    figures = list(zip(*((bare(), whole()) for _ in range(TURNS)), strict=True))
-    alone, ours = map(statistics.median, figures)
-    spread = ", ".join(f"{figure / 1e6:.2f}" for figure in chain(*figures))
+        def whole(turn: int) -> int:
+            manifest = prepare([text], tokenizer, Path(directory, str(turn)), heldout=0)
+            return manifest["counts"]["train"]["tokens"]
+
+        contenders = {"bare": lambda turn: timed(bare), "prepare": lambda turn: timed(whole, turn)}
+        for name, tokens, turn in in_turn(contenders, [(n,) for n in range(TURNS)]):
+            rates[name].append(tokens / turn.seconds / 1e6)
+            turns.append(turn)
+    alone, ours = map(statistics.median, rates.values())
+    each_turn = ", ".join(f"{rate:.2f}" for pair in zip(*rates.values(), strict=True) for rate in pair)
+    cpu = [sum(turn.cpu for turn in turns[n::2]) / TURNS for n in range(2)]
     return (
         f"{size / 1e6:.0f} MB of text, {len(texts):,} sentences, {cores()} cores\n"
-        f"bare encode_batch_fast  {alone / 1e6:5.2f} M tokens/s\n"
-        f"prepare                 {ours / 1e6:5.2f} M tokens/s, {ours / alone:.2f} x bare\n"
-        f"(M tokens/s of each turn, bare then prepare: {spread})"
+        f"bare encode_batch_fast  {alone:5.2f} M tokens/s, {cpu[0]:.1f} s of CPU\n"
+        f"prepare                 {ours:5.2f} M tokens/s, {cpu[1]:.1f} s of CPU, {ours / alone:.2f} x bare\n"
+        f"(M tokens/s of each turn, bare then prepare: {each_turn})\n{describe(machine.during(turns))}"
     )

@@ -1,41 +1,101 @@
-"""`bert-jax bench pretrain`: what a pre-training reaches, beside transformers' own of the same batches and recipe.
+"""`bert-jax bench pretrain`: the losses of a pre-training, beside transformers' with the same batches and recipe.
 
-Ours is the run that `bert-jax train` does with the same flags, begun, resumed, or taken as it ended.
+Our run is that of `bert-jax train` with the same flags: begun, resumed, or as it ended. Theirs begins with the same
+initial values, is evaluated on the same rows, and decodes the masked positions alone, as ours does.
 """
 
 import json
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from bert_jax.bench.torch_pretrain import SUMS, TorchPretraining
+import jax
+import numpy as np
+
+from bert_jax.bench.torch_training import Updates, quiet_transformers
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
 from bert_jax.tasks import load
-from bert_jax.tasks.pretrain import Config
+from bert_jax.tasks.pretrain import Config, Corpora, Pretraining
 from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import initial_state
 from bert_jax.train.workdir import Workdir
 
+METRICS = "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"
 
-def report(spec: str, overrides: Sequence[str], workdir: str, against: str | None, as_json: bool) -> str:
+
+def compare(spec: str, overrides: Sequence[str], workdir: str, against: str | None, as_json: bool) -> str:
     module, config = load(spec, overrides)
     if not isinstance(config, Config):
-        raise BertJaxError(f"{spec} is no pre-training; `bert-jax bench finetune` measures fine-tunings")
+        raise BertJaxError(f"{spec} is not a pre-training; `bert-jax bench finetune` measures fine-tunings")
     if config.init:
-        raise BertJaxError("both begin with initial values; leave --config.init away")
+        raise BertJaxError("both sides begin with initial values; leave --config.init out")
     task, data, config = module.open(config)
     theirs = TorchPretraining(task, data, config) if against else None
     if not train(task, data, config, workdir):
-        raise BertJaxError(f"the run in {workdir} was stopped; the same command goes on with it")
-    found = {"bert_jax": heldout(Workdir(workdir).metrics)}
+        raise BertJaxError(f"the run in {workdir} was stopped; the same command resumes it")
+    results = {"bert_jax": heldout(Workdir(workdir).metrics)}
     if theirs:
-        found[str(against)] = []
-        for line in theirs.lines():
-            found[str(against)].append(line)
+        results[str(against)] = []
+        for line in theirs.train():
+            results[str(against)].append(line)
             print(f"{against} step {line['step']:,} heldout: mlm_loss {line['mlm_loss']:.4g}", flush=True)
     if as_json:
-        return json.dumps(found)
-    lines = [f"{'step':>7}  {'':12}" + "".join(f"{name:>14}" for name in SUMS)]
-    for measured in zip(*found.values(), strict=True):
-        for name, line in zip(found, measured, strict=True):
-            values = "".join(f"{line[each]:14.4f}" if each in line else f"{'':14}" for each in SUMS)
+        return json.dumps(results)
+    lines = [f"{'step':>7}  {'':12}" + "".join(f"{name:>14}" for name in METRICS)]
+    for measured in zip(*results.values(), strict=True):
+        for name, line in zip(results, measured, strict=True):
+            values = "".join(f"{line[m]:14.4f}" if m in line else f"{'':14}" for m in METRICS)
             lines.append(f"{line['step']:7,}  {name:12}{values}")
     return "\n".join(lines)
+
+
+class TorchPretraining:
+    def __init__(self, task: Pretraining, data: Corpora, config: Config):
+        if task.layout.heads != ("mlm", "nsp"):
+            raise BertJaxError("transformers has no packed rows; leave --against out, or pre-train on pairs")
+        self.torch, transformers = quiet_transformers(config.seed)
+        self.data, self.config = data, config
+        with tempfile.TemporaryDirectory() as directory:
+            state = initial_state(task, config, make_mesh(config.mesh))
+            hub.save(directory, task.layout, jax.device_get(state.params))
+            self.model = transformers.BertForPreTraining.from_pretrained(directory)
+
+    def train(self) -> Iterator[dict]:
+        """The metrics of the validation set, as often as in our run."""
+        config = self.config
+        updates = Updates(self.torch, self.model, config.optimizer, config.steps)
+        self.model.train()
+        for step, batch in enumerate(self.data.batches(0, config.steps, 0, 1), 1):
+            updates.apply(self.measure(batch)[0])
+            if step == config.steps or step % config.log.evaluate_every == 0:
+                yield {"step": step} | self.evaluate(self.data.length(step - 1))
+
+    def evaluate(self, length: int) -> dict[str, float]:
+        self.model.eval()
+        total = np.zeros((len(METRICS), 2))
+        with self.torch.no_grad():
+            for n, batch in enumerate(self.data.heldout(length, 0, 1)):
+                if n == self.config.log.evaluate_batches > 0:
+                    break
+                total += self.measure(batch)[1]
+        self.model.train()
+        return dict(zip(METRICS, (total[:, 0] / total[:, 1]).tolist(), strict=True))
+
+    def measure(self, batch: dict[str, np.ndarray]) -> tuple[Any, np.ndarray]:
+        """The loss to train on, and [total, weight] of each of METRICS."""
+        torch = self.torch
+        given = {name: torch.from_numpy(np.asarray(value, np.int64)) for name, value in batch.items()}
+        hidden, pooled = self.model.bert(given["tokens"], given["mask"], given["segments"], return_dict=False)
+        row, column = (given["target_weight"] > 0).nonzero(as_tuple=True)
+        words, pairs = self.model.cls(hidden[row, given["target_positions"][row, column]], pooled)
+        real = given["weight"] > 0
+        objective, sums = 0, []
+        for logits, labels in ((words, given["targets"][row, column]), (pairs[real], given["labels"][real])):
+            loss, count = torch.nn.functional.cross_entropy(logits, labels), len(labels)
+            right = (logits.argmax(-1) == labels).sum().item()
+            sums += [(loss.item() * count, count), (right, count)]
+            objective += loss
+        return objective, np.array(sums)

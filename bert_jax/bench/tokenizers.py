@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.bench.rivals import rivals
+from bert_jax.bench.libraries import libraries
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentencepiece import SentencePiece
@@ -55,7 +55,7 @@ ADVERSARIAL = (
 )
 
 
-def report(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
+def compare_all(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
     corpora = {path: list(read_texts(Path(path))) for path in texts} | {"adversarial strings": ADVERSARIAL}
     lines, differing = [], 0
     for vocabulary in vocabularies:
@@ -137,7 +137,7 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
 
 
 def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
-    (transformers,) = rivals("transformers")
+    (transformers,) = libraries("transformers")
     tokenizer = getattr(transformers, kind).from_pretrained(directory)
     return transformers_function(tokenizer)
 

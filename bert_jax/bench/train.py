@@ -1,22 +1,22 @@
-"""`bert-jax bench train`: what a pre-training step costs here, on synthetic batches, and beside torch's.
+"""`bert-jax bench train`: the seconds of a pre-training step here, on synthetic batches, and beside torch's.
 
-FLOPs are those of models/cost.py. Steps are timed one by one; two programs that are compared take turns, so that a
-machine whose speed drifts treats both alike, and what is printed is the median of the ratios of neighbours.
+FLOPs are those of models/cost.py. Steps are timed one by one, and in turn with torch's; a speedup is the median ratio
+of neighbouring turns.
 """
 
-import gc
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.bench.libraries import libraries
+from bert_jax.bench.torch_training import Updates
+from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups, timed
 from bert_jax.data.corpus.config import DataConfig, Examples
-from bert_jax.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod import program
@@ -29,7 +29,7 @@ from bert_jax.train.step import make_step
 
 
 @dataclass(frozen=True)
-class Shape:
+class StepShape:
     """The step that is measured."""
 
     size: str = "base"
@@ -44,24 +44,20 @@ class Shape:
     remat: str = "none"
 
     def config(self) -> Config:
-        model = EncoderConfig.named(
-            self.size,
-            max_positions=max(512, self.length),
-            dtype=self.dtype,
-            attention=self.attention,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            remat=self.remat,
-        )
+        names = ("dtype", "attention", "dropout", "attention_dropout", "remat")
+        computed = {name: getattr(self, name) for name in names}
         examples: Examples = "full_sentences" if self.packs > 1 else "next_sentence"
-        data = DataConfig(
-            batch=self.batch, lengths=(self.length,), shares=(1.0,), examples=examples, packs=self.packs
+        return Config(
+            model=EncoderConfig.named(self.size, max_positions=max(512, self.length), **computed),
+            data=DataConfig(
+                batch=self.batch, lengths=(self.length,), shares=(1.0,), examples=examples, packs=self.packs
+            ),
+            mesh=MeshConfig(accumulate=self.accumulate),
+            optimizer=OptimizerConfig(warmup=1),
         )
-        mesh = MeshConfig(accumulate=self.accumulate)
-        return Config(model=model, data=data, mesh=mesh, optimizer=OptimizerConfig(warmup=1))
 
 
-def synthetic_batch(shape: Shape, vocab_size: int) -> dict[str, np.ndarray]:
+def synthetic_batch(shape: StepShape, vocab_size: int) -> dict[str, np.ndarray]:
     """Random words without padding: every token counts."""
     random = np.random.default_rng(0)
     B, L = shape.batch, shape.length
@@ -74,9 +70,9 @@ def synthetic_batch(shape: Shape, vocab_size: int) -> dict[str, np.ndarray]:
         "targets": random.integers(1000, vocab_size, (B, K)),
     }
     if shape.packs > 1:
-        begins = np.arange(shape.packs) * (L // shape.packs)
-        batch["packs"] = np.tile(np.searchsorted(begins, np.arange(L), side="right"), (B, 1))
-        batch["cls_positions"] = np.tile(begins, (B, 1))
+        starts = np.arange(shape.packs) * (L // shape.packs)
+        batch["packs"] = np.tile(np.searchsorted(starts, np.arange(L), side="right"), (B, 1))
+        batch["cls_positions"] = np.tile(starts, (B, 1))
         batch["segments"] = np.zeros((B, L))
     else:
         batch["labels"] = random.integers(0, 2, B)
@@ -88,125 +84,184 @@ def synthetic_batch(shape: Shape, vocab_size: int) -> dict[str, np.ndarray]:
 
 
 class OurStep:
-    """Our step, compiled; each call takes one step and waits for it."""
+    """Our step, compiled ahead of its first call."""
 
-    def __init__(self, shape: Shape):
-        config = shape.config()
+    def __init__(self, shape: StepShape):
+        self.shape, config = shape, shape.config()
         task, mesh = Pretraining.of(config), make_mesh(config.mesh)
         self.batch = synthetic_batch(shape, config.model.vocab_size)
         self.state = initial_state(task, config, mesh)
         lowered = make_step(task, config, mesh).lower(self.state, self.batch)
-        begun = time.perf_counter()
-        self.step = lowered.compile()
-        self.compile_seconds = time.perf_counter() - begun
-        memory = self.step.memory_analysis()
-        self.temporary_bytes = memory.temp_size_in_bytes if memory else None
+        self.step, turn = timed(lowered.compile)
+        self.compile_seconds = turn.seconds
 
-    def __call__(self) -> None:
+    def take(self) -> None:
         self.state, measured = self.step(self.state, self.batch)
         jax.block_until_ready(measured)
 
+    def facts(self) -> dict:
+        """What is known of the step without timing it, and how fast this machine multiplies and moves."""
+        memory, device = self.step.memory_analysis(), jax.devices()[0]
+        targets = self.batch["targets"].shape[1]
+        return {
+            "device": f"{jax.device_count()} x {device.device_kind}",
+            "devices": jax.device_count(),
+            "peak": peak_of(device.device_kind),
+            "compile_seconds": self.compile_seconds,
+            "temporary_bytes": memory.temp_size_in_bytes if memory else None,
+            "flops": pre_training_flops(
+                self.shape.config().model, self.shape.batch, self.shape.length, targets
+            ),
+            "bytes": program.read(self.step.as_text() or "").traffic,
+            "matmul": matmul_flops_per_second(self.shape.dtype),
+            "memory": memory_bytes_per_second(),
+        }
 
-def seconds(run: Callable[[], None]) -> float:
-    begun = time.perf_counter()
-    run()
-    return time.perf_counter() - begun
+
+class TorchStep:
+    """The same step by `transformers` on torch, with its fused attention."""
+
+    def __init__(self, shape: StepShape, autocast: bool, compiled: bool):
+        torch, transformers = libraries("torch", "transformers")
+        self.torch, self.autocast, config = torch, autocast, shape.config()
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        encoder = config.model
+        self.model = transformers.BertForPreTraining(
+            transformers.BertConfig(
+                vocab_size=encoder.vocab_size,
+                hidden_size=encoder.hidden_size,
+                num_hidden_layers=encoder.layers,
+                num_attention_heads=encoder.heads,
+                intermediate_size=encoder.feed_forward,
+                max_position_embeddings=encoder.max_positions,
+                hidden_dropout_prob=encoder.dropout,
+                attention_probs_dropout_prob=encoder.attention_dropout,
+                attn_implementation="sdpa",
+            )
+        ).to(self.device)
+        self.model.train()
+        self.updates = Updates(torch, self.model, config.optimizer, config.steps)
+        self.forward = torch.compile(self.model) if compiled else self.model
+        batch = synthetic_batch(shape, encoder.vocab_size)
+        labels = np.full(batch["tokens"].shape, -100)
+        np.put_along_axis(labels, batch["target_positions"], batch["targets"], axis=1)
+        inputs = {
+            "input_ids": batch["tokens"],
+            "token_type_ids": batch["segments"],
+            "labels": labels,
+            # transformers has no packed rows: a row is one sequence there.
+            "next_sentence_label": batch.get("labels", np.zeros(len(labels))),
+        }
+        self.inputs = {
+            name: torch.from_numpy(np.asarray(array, np.int64)).to(self.device)
+            for name, array in inputs.items()
+        }
+
+    def take(self) -> None:
+        with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.autocast):
+            loss = self.forward(**self.inputs).loss
+        self.updates.apply(loss)
+        loss.item()
 
 
-def in_turn(ours: Callable, theirs: Callable, rounds: int) -> tuple[list[float], list[float]]:
-    """Times of both, taken alternately after one unmeasured call of each."""
-    ours(), theirs()
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(rounds)]
-    return [a for a, _ in pairs], [b for _, b in pairs]
+def methods_of(kind: type, *arguments) -> Callable:
+    """A contender's function: it calls a method of the object by its name."""
+    step = kind(*arguments)
+    return lambda name: getattr(step, name)()
 
 
-def matmul_ceiling(dtype: str) -> float:
-    """FLOP/s of a plain matrix product here, the best of a few."""
+def matmul_flops_per_second(dtype: str) -> float:
+    """Of a plain matrix product here, the best of a few."""
     n = 2048 if jax.default_backend() == "cpu" else 8192
-    a = jnp.ones((n, n), dtype)
-    product = jax.jit(lambda a: a @ a)
-    product(a).block_until_ready()
-    return 2 * n**3 / min(seconds(lambda: product(a).block_until_ready()) for _ in range(8))
+    return 2 * n**3 / best_seconds(lambda a: a @ a, jnp.ones((n, n), dtype))
 
 
-def memory_speed() -> float:
-    """Bytes a second of a plain pass over an array larger than any cache, the best of a few."""
-    a = jnp.ones(2**26, jnp.float32)
-    passed = jax.jit(lambda a: a + 1)
-    passed(a).block_until_ready()
-    return 2 * a.nbytes / min(seconds(lambda: passed(a).block_until_ready()) for _ in range(8))
+def memory_bytes_per_second() -> float:
+    """Of a plain pass over an array larger than any cache, the best of a few."""
+    array = jnp.ones(2**26, jnp.float32)
+    return 2 * array.nbytes / best_seconds(lambda a: a + 1, array)
 
 
-def report(shape: Shape, steps: int, against: str | None, as_json: bool) -> str:
-    if against not in (None, "torch"):
-        raise BertJaxError(f'nothing to compare with called "{against}"; only "torch"')
-    device = jax.devices()[0]
-    ours = OurStep(shape)
-    ours()
-    times = [seconds(ours) for _ in range(steps)]
-    median, ceiling, peak = float(np.median(times)), matmul_ceiling(shape.dtype), peak_of(device.device_kind)
-    flops = pre_training_flops(
-        shape.config().model, shape.batch, shape.length, ours.batch["targets"].shape[1]
-    )
-    rate = flops / median / jax.device_count()
-    # As preflight predicts for a slice: the products, and what the compiled program moves, one after the other.
-    moved = program.read(ours.step.as_text() or "").traffic
-    bound = flops / jax.device_count() / ceiling + moved / memory_speed()
-    found: dict[str, Any] = {
-        "device": f"{jax.device_count()} x {device.device_kind}",
-        "step": vars(shape),
-        "compile_seconds": ours.compile_seconds,
-        "temporary_bytes": ours.temporary_bytes,
-        "seconds": median,
-        "sequences_per_second": shape.batch * shape.packs / median,
-        "tokens_per_second": int(ours.batch["mask"].sum()) / median,
-        "flops_per_step": flops,
-        "flops_per_second": rate,
-        "share_of_peak": rate / peak if peak else None,
-        "share_of_matmul": rate / ceiling,
-        "matmul_flops_per_second": ceiling,
-        "bytes_per_step": moved,
-        "predicted_seconds": bound,
-    }
-    if against:
-        from bert_jax.bench.torch_step import VARIANTS, TorchStep
+def best_seconds(function: Callable, array) -> float:
+    compiled = jax.jit(function)
+    compiled(array).block_until_ready()
+    return min(timed(lambda: compiled(array).block_until_ready())[1].seconds for _ in range(8))
 
-        found["against"] = {}
-        for variant in VARIANTS:
-            theirs = TorchStep(shape, ours.batch, **vars(variant))
-            a, b = in_turn(ours, theirs, steps)
-            found["against"][str(variant)] = {
-                "seconds": float(np.median(b)),
-                "speedup": float(np.median(np.divide(b, a))),
-                "speedup_min": float(np.min(np.divide(b, a))),
-                "speedup_max": float(np.max(np.divide(b, a))),
+
+def measure(shape: StepShape, steps: int, against: str | None, as_json: bool) -> str:
+    machine, makers = Machine(), {"ours": (methods_of, OurStep, shape)}
+    with contending(makers) as contenders:
+        ours, every = contenders["ours"], list[Turn]()
+        facts = ours("facts")[0]
+        ours("take")
+        turns = [ours("take", pause=0)[1] for _ in range(steps)]
+        every += turns
+        results = describe_step(shape, facts, float(np.median([turn.seconds for turn in turns])))
+        results["cpu_seconds"] = float(np.median([turn.cpu for turn in turns]))
+        variants = product((False, True), (False, True)) if against else ()
+        for autocast, compiled in variants:
+            with contending({"theirs": (methods_of, TorchStep, shape, autocast, compiled)}) as others:
+                first = others["theirs"]("take")[1]
+                pair: dict[str, list[Turn]] = {"ours": [], "theirs": []}
+                for name, _, turn in in_turn(contenders | others, [("take",)] * steps):
+                    pair[name].append(turn)
+            every += pair["ours"] + pair["theirs"]
+            speedup = speedups(pair["ours"], pair["theirs"])
+            name = ("bfloat16 autocast" if autocast else "float32") + (", compiled" if compiled else "")
+            results.setdefault("against", {})[name] = {
+                "seconds": float(np.median([turn.seconds for turn in pair["theirs"]])),
+                "cpu_seconds": float(np.median([turn.cpu for turn in pair["theirs"]])),
+                "first_seconds": first.seconds,
+                "speedup": float(np.median(speedup)),
+                "speedup_min": float(speedup.min()),
+                "speedup_max": float(speedup.max()),
             }
-            del theirs
-            gc.collect()
-    return json.dumps(found) if as_json else text(found, shape)
+    results["machine"] = machine.during(every)
+    return json.dumps(results) if as_json else in_words(results, shape)
 
 
-def text(found: dict, shape: Shape) -> str:
-    of_peak = (
-        "no published peak" if found["share_of_peak"] is None else f"{found['share_of_peak']:.1%} of the peak"
-    )
-    bytes_ = found["temporary_bytes"]
+def describe_step(shape: StepShape, facts: dict, seconds: float) -> dict:
+    rate = facts["flops"] / seconds / facts["devices"]
+    # As preflight predicts for a slice: the products, and what the compiled program moves, one after the other.
+    predicted = facts["flops"] / facts["devices"] / facts["matmul"] + facts["bytes"] / facts["memory"]
+    return {
+        "device": facts["device"],
+        "step": vars(shape),
+        "compile_seconds": facts["compile_seconds"],
+        "temporary_bytes": facts["temporary_bytes"],
+        "seconds": seconds,
+        "sequences_per_second": shape.batch * shape.packs / seconds,
+        "tokens_per_second": shape.batch * shape.length / seconds,
+        "flops_per_step": facts["flops"],
+        "flops_per_second": rate,
+        "share_of_peak": rate / facts["peak"] if facts["peak"] else None,
+        "share_of_matmul": rate / facts["matmul"],
+        "matmul_flops_per_second": facts["matmul"],
+        "bytes_per_step": facts["bytes"],
+        "predicted_seconds": predicted,
+    }
+
+
+def in_words(results: dict, shape: StepShape) -> str:
+    peak, bytes_ = results["share_of_peak"], results["temporary_bytes"]
+    of_peak = "no published peak" if peak is None else f"{peak:.1%} of the peak"
     memory = f", {bytes_ / 2**30:.2f} GiB of temporaries" if bytes_ else ""
     lines = [
         f"{shape.size}, {shape.batch} x {shape.length}, {shape.dtype}, attention {shape.attention}, dropout "
-        f"{shape.dropout} and {shape.attention_dropout}, on {found['device']}",
-        f"compile    {found['compile_seconds']:.1f} s{memory}",
-        f"step       {found['seconds']:.4f} s, {1 / found['seconds']:.2f} steps/s",
-        f"rows       {found['sequences_per_second']:,.1f} sequences/s, {found['tokens_per_second']:,.0f} real tokens/s",
-        f"FLOP/s     {found['flops_per_second'] / 1e9:,.0f} G a device: {of_peak}, {found['share_of_matmul']:.1%} "
-        f"of a plain matrix product's {found['matmul_flops_per_second'] / 1e9:,.0f} G",
-        f"predicted  {found['predicted_seconds']:.4f} s, the products at that rate and then "
-        f"{found['bytes_per_step'] / 1e9:.2f} GB through memory; measured is "
-        f"{found['seconds'] / found['predicted_seconds']:.2f} times that",
+        f"{shape.dropout} and {shape.attention_dropout}, on {results['device']}",
+        f"compile    {results['compile_seconds']:.1f} s{memory}",
+        f"step       {results['seconds']:.4f} s, {results['cpu_seconds']:.4f} s of CPU",
+        f"rows       {results['sequences_per_second']:,.1f} sequences/s, {results['tokens_per_second']:,.0f} tokens/s",
+        f"FLOP/s     {results['flops_per_second'] / 1e9:,.0f} G a device: {of_peak}, {results['share_of_matmul']:.1%} "
+        f"of a plain matrix product's {results['matmul_flops_per_second'] / 1e9:,.0f} G",
+        f"predicted  {results['predicted_seconds']:.4f} s: the products at that rate, then "
+        f"{results['bytes_per_step'] / 1e9:.2f} GB through memory; measured is "
+        f"{results['seconds'] / results['predicted_seconds']:.2f} times that",
     ]
-    for name, other in found.get("against", {}).items():
+    for name, other in results.get("against", {}).items():
         lines.append(
-            f"torch      {name}: {other['seconds']:.4f} s; ours is {other['speedup']:.2f}x as fast "
+            f"torch      {name}: {other['seconds']:.4f} s, {other['cpu_seconds']:.4f} s of CPU, the first step "
+            f"{other['first_seconds']:.1f} s; ours is {other['speedup']:.2f}x as fast "
             f"({other['speedup_min']:.2f} to {other['speedup_max']:.2f})"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, describe(results["machine"])])

@@ -1,12 +1,74 @@
-"""Flags that several verbs share, and the parser that reads them."""
+"""How a verb is declared: its flags as data, a function to run, and the parser that reads them."""
 
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bert_jax.errors import nearest
 
-Run = Callable[[argparse.Namespace], None]
+Flag = Callable[[argparse._ActionsContainer], object]  # adds itself to a parser
+
+
+def flag(*names: str, **settings) -> Flag:
+    return lambda parser: parser.add_argument(*names, **settings)
+
+
+def one_of(*flags: Flag) -> Flag:
+    """Exactly one of the flags must be given."""
+
+    def add(parser):
+        group = parser.add_mutually_exclusive_group(required=True)
+        for add_flag in flags:
+            add_flag(group)
+
+    return add
+
+
+@dataclass(frozen=True)
+class Verb:
+    """`run` imports what is heavy, so that help stays instant."""
+
+    name: str
+    summary: str
+    example: str
+    flags: tuple[Flag, ...]
+    run: Callable[[argparse.Namespace], None]
+
+    @property
+    def texts(self) -> dict:
+        """What argparse shows of it."""
+        description = self.summary[0].upper() + self.summary[1:] + "."
+        return {"description": description, "epilog": f"example: {self.example}", "allow_abbrev": False}
+
+    def declare(self, parser: argparse.ArgumentParser, debug: bool | str = False) -> None:
+        parser.set_defaults(run=self.run)
+        for add_flag in self.flags:
+            add_flag(parser)
+        parser.add_argument(
+            "--debug", action="store_true", default=debug, help="show the traceback of a failure"
+        )
+
+
+def verb(summary: str, example: str, *flags: Flag) -> Callable[[Callable], Verb]:
+    """Makes the verb of a function; `fill_mask` becomes `fill-mask`."""
+    return lambda run: Verb(run.__name__.strip("_").replace("_", "-"), summary, example, flags, run)
+
+
+def verbs_of(module) -> dict[str, Verb]:
+    return {value.name: value for value in vars(module).values() if isinstance(value, Verb)}
+
+
+def choice_of(verbs: dict[str, Verb]) -> Flag:
+    """The next word is one of the verbs."""
+
+    def add(parser):
+        choices = parser.add_subparsers(dest="choice", required=True, metavar="WHAT")
+        for verb in verbs.values():
+            # --debug may stand before the word or after it.
+            verb.declare(choices.add_parser(verb.name, help=verb.summary, **verb.texts), argparse.SUPPRESS)
+
+    return add
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,11 +80,11 @@ class Parser(argparse.ArgumentParser):
     argv: tuple[str, ...] | list[str] = ()
 
     def parse_args(self, argv):
-        overrides = [flag for flag in argv if flag.startswith("--config.")]
-        self.argv = [flag for flag in argv if flag not in overrides]
+        overrides = [word for word in argv if word.startswith("--config.")]
+        self.argv = [word for word in argv if word not in overrides]
         args = super().parse_args(self.argv)
         if hasattr(args, "overrides"):
-            args.overrides = [flag.removeprefix("--config.") for flag in overrides]
+            args.overrides = [word.removeprefix("--config.") for word in overrides]
         elif overrides:
             self.error(f"unrecognized arguments: {overrides[0]}")
         return args
@@ -32,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         wrong = ""
         if "unrecognized arguments: " in message:
             wrong = message.split("unrecognized arguments: ")[1].split()[0].split("=")[0]
-        elif "arguments are required" in message:  # what is misspelt is missing, too
+        elif "arguments are required" in message:  # a misspelt flag is also a missing one
             flags = (word.split("=")[0] for word in self.argv if word.startswith("--"))
             wrong = next((flag for flag in flags if not any(name.startswith(flag) for name in known)), "")
         if wrong:
@@ -44,50 +106,34 @@ class Parser(argparse.ArgumentParser):
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
-    """Also those of what the first word chooses among."""
-    found = set()
-    for action in parser._actions:
-        found |= {flag for flag in action.option_strings if flag.startswith("--")}
-        if isinstance(action, argparse._SubParsersAction):
-            found = found.union(*map(flags_of, action.choices.values()))
-    return found
+    """With those of the verbs that the next word chooses from."""
+    flags = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+    nested = (a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return flags.union(*(flags_of(parser) for parsers in nested for parser in parsers))
 
 
-def config_flags(parser: argparse.ArgumentParser) -> None:
+def config(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--config", required=True, metavar="FILE[:NAME]", help="--config.KEY=VALUE changes a key of it"
-    )
+        "--config", required=True, metavar="FILE[:NAME]",
+        help="config file, and the variant that it names; --config.KEY=VALUE changes a key",
+    )  # fmt: skip
     parser.set_defaults(overrides=[])  # filled by Parser.parse_args
 
 
-def input_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--input", nargs="+", required=True, metavar="PATH",
-        help="files, folders, globs, tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
-    )  # fmt: skip
-    parser.add_argument(
-        "--layout", choices=("blank", "file", "sentences"), default="blank",
-        help="of plain text: blank lines between documents, one file each, or one sentence a line and blank "
-        "lines between documents (default blank)",
-    )  # fmt: skip
-    parser.add_argument("--column", default="text", help="of .jsonl, .parquet and tfds (default text)")
-    parser.add_argument("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
-
-
-def column_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--text", default="", metavar="COLUMN",
-        help="of the texts, words or questions; by number (0, 1) where there is no header (default: the evident one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pair", default="", metavar="COLUMN", help="of the second texts, or passages, likewise"
-    )
-
-
-def long_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--long",
-        choices=("cut", "windows"),
-        default="cut",
-        help="longer texts to classify are cut, or averaged over windows (default cut)",
-    )
+CONFIG: Flag = config
+JSON = flag("--json", action="store_true", help="print one JSON object instead of lines")
+LONG = flag(
+    "--long", choices=("cut", "windows"), default="cut",
+    help="truncate texts that are too long, or read them in windows and average (default cut)",
+)  # fmt: skip
+TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")
+INPUT = flag(
+    "--input", nargs="+", required=True, metavar="PATH",
+    help="files, folders, globs, tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
+)  # fmt: skip
+LAYOUT = flag(
+    "--layout", choices=("blank", "file", "sentences"), default="blank",
+    help="layout of plain text: blank lines between documents, one document per file, or one sentence per line "
+    "and blank lines between documents (default blank)",
+)  # fmt: skip
+COLUMN = flag("--column", default="text", help="text column of .jsonl, .parquet and tfds (default text)")

@@ -1,4 +1,4 @@
-"""Ctrl-C that is heard wherever it arrives."""
+"""Ctrl-C and SIGTERM that are heard wherever they arrive."""
 
 import signal
 import sys
@@ -7,22 +7,25 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible():
-    """While open, a Ctrl-C is raised again every other second until it is heard.
+    """While open, Ctrl-C and SIGTERM raise KeyboardInterrupt(signal number), every other second until it is heard.
 
     Python drops an exception that arrives in a callback of the garbage collector, where JAX has one, and compiled
-    libraries may drop one that arrives in theirs.
+    libraries may drop an exception that arrives in theirs.
     """
+    first = []
 
     def interrupt(number, frame):
+        first.append(number)
         signal.setitimer(signal.ITIMER_REAL, 2)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(first[0])
 
-    def tell(unraisable):
+    def show_others(unraisable):
         if unraisable.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(unraisable)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
-    sys.unraisablehook = tell
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    sys.unraisablehook = show_others
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Libraries that a bench compares with. Nobody else needs them, so nothing installs them."""
+"""Libraries that a bench compares with. Only benches need them, so nothing installs them."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,8 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 
 
-def rivals(*names: str) -> list[Any]:
-    """Typed as anything: torch and transformers take more, and give other types, than they say."""
+def libraries(*names: str) -> list[Any]:
+    """The imported modules, without types: those of torch and transformers are not what they take and give."""
     try:
         return [import_module(name) for name in names]
     except ImportError as error:
@@ -22,9 +22,9 @@ def rivals(*names: str) -> list[Any]:
         ) from error
 
 
-def session_of(directory: str, opener: str, output: str):
+def onnx_session(directory: str, opener: str, output: str):
     """ONNX Runtime's session of a model that `transformers` opens with `opener`."""
-    runtime, _, torch, transformers = rivals("onnxruntime", "onnx", "torch", "transformers")
+    runtime, _, torch, transformers = libraries("onnxruntime", "onnx", "torch", "transformers")
     from torch.nn import Module  # not torch.nn.Module: the types want a class that they know as a base
 
     theirs = getattr(transformers, opener).from_pretrained(directory).eval()

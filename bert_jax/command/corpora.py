@@ -1,0 +1,60 @@
+"""Verbs on text: vocabulary, corpus, and the examples made of it."""
+
+from bert_jax.command.flags import COLUMN, CONFIG, INPUT, LAYOUT, TOKENIZER, flag, verb
+
+STRICT = flag("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
+OUTPUT = flag("--output", required=True, metavar="DIR", help="output directory")
+
+
+@verb(
+    "learn a vocabulary from text, or add words to a model's",
+    "bert-jax vocab --input 'books/*.txt' --output vocab --size 30522",
+    INPUT, LAYOUT, COLUMN, STRICT, OUTPUT,
+    flag("--kind", choices=("wordpiece", "sentencepiece"), default="wordpiece", help="default wordpiece"),
+    flag("--cased", action="store_true", help="keep capital letters (default: lower case)"),
+    flag("--size", type=int, help="entries (default 30522); with --extend, entries to add (default 1000)"),
+    flag("--extend", metavar="DIR", help="model directory whose vocabulary is extended by words of the text"),
+)  # fmt: skip
+def vocab(args):
+    from bert_jax.text.readers import Source
+
+    source = Source(args.input, args.layout, args.column, args.strict)
+    if args.extend:
+        from bert_jax.hub.extend import extend
+
+        print(extend(args.extend, source, args.output, args.size or 1000))
+    else:
+        from bert_jax.text.vocabulary import learn
+
+        print(learn(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased))
+
+
+@verb(
+    "turn text into a corpus of token ids",
+    "bert-jax prepare --input 'books/*.txt' wiki.jsonl.gz --tokenizer vocab --output corpus",
+    INPUT, LAYOUT, COLUMN, STRICT, TOKENIZER, OUTPUT,
+    flag("--language", default="en", help="ISO code of the language, to split sentences (default en)"),
+    flag("--heldout", type=float, default=0.01, help="share of documents for validation (default 0.01)"),
+    flag("--processes", type=int, help="worker processes (default: one per core)"),
+)  # fmt: skip
+def prepare(args):
+    from bert_jax.data.corpus.prepare import prepare, summary
+
+    manifest = prepare(
+        args.input, args.tokenizer, args.output, layout=args.layout, column=args.column, language=args.language,
+        heldout=args.heldout, strict=args.strict, processes=args.processes,
+    )  # fmt: skip
+    print(summary(manifest, args.output))
+
+
+@verb(
+    "show the examples of a training step as text",
+    "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
+    CONFIG,
+    flag("--step", type=int, default=0, help="training step (default 0)"),
+    flag("--rows", type=int, default=4, help="rows to show (default 4)"),
+)
+def inspect(args):
+    from bert_jax.command.train import inspect
+
+    print(inspect(args.config, args.overrides, args.step, args.rows))

@@ -1,0 +1,59 @@
+"""Verbs on runs: what one would cost, training, and the model of a checkpoint."""
+
+from bert_jax.command.flags import CONFIG, JSON, flag, verb
+
+
+@verb(
+    "check a run for a TPU slice without having one: memory, time, cost",
+    "bert-jax preflight --config configs/pretrain.py:large,tpu --topology v5e:8x8 --price 1.2",
+    CONFIG,
+    flag("--topology", required=True, metavar="CHIP:SIDES", help="v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4"),
+    flag("--price", type=float, metavar="P", help="price per chip-hour, in any currency"),
+    flag("--workdir", metavar="DIR", help="directory of the run, to check the disk space for checkpoints"),
+    flag(
+        "--sweep", action="store_true", help="try batch sizes, remat and meshes; print the fastest that fits"
+    ),
+    JSON,
+)
+def preflight(args):
+    from bert_jax.pod import preflight, sweep
+
+    if args.sweep:
+        print(sweep.sweep(args.config, args.overrides, args.topology, args.json))
+        return
+    asked = args.config, args.overrides, args.topology, args.price, args.workdir, args.json
+    print(preflight.preflight(*asked))
+
+
+@verb(
+    "train a model, or resume a run",
+    "bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus",
+    CONFIG,
+    flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
+    flag(
+        "--coordinator", metavar="HOST:PORT",
+        help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh",
+    ),
+    flag("--processes", type=int, help="number of processes"),
+    flag("--process", type=int, help="index of this process, from 0"),
+)  # fmt: skip
+def train(args):
+    from bert_jax.train.processes import joined
+
+    with joined(args.coordinator, args.processes, args.process):
+        from bert_jax.command.train import start
+
+        start(args.config, args.overrides, args.workdir)
+
+
+@verb(
+    "write the model of a run's checkpoint as a Hugging Face directory",
+    "bert-jax export runs/base model --step 10000",
+    flag("workdir", help="directory of the run"),
+    flag("directory", help="output directory"),
+    flag("--step", type=int, help="step of the checkpoint (default: the newest)"),
+)
+def export(args):
+    from bert_jax.command.train import export
+
+    print(f"the model of step {export(args.workdir, args.directory, args.step):,} is in {args.directory}")

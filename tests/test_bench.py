@@ -1,0 +1,206 @@
+"""`bert-jax bench`: all sides compute the same, and the figures are those of what was measured."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import bert_jax
+import runs
+from bert_jax.bench import texts
+from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups, timed
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
+from bert_jax.predictions import calibration
+from bert_jax.predictions.calibration import Calibration
+from test_evaluate import TEXTS
+from test_hub import write
+
+
+class Clock:
+    """A contender whose texts take a hundredth of a second each, or ten times that."""
+
+    def __init__(self, run, slow=1.0):
+        self.run_texts, self.slow, self.calls = run, slow, 0
+
+    def __call__(self, texts, pause=0.3):
+        self.calls += 1
+        return self.run_texts(texts), Turn(0.01 * self.slow * len(texts), 0.005 * len(texts))
+
+
+@pytest.mark.slow
+def test_everyone_gives_the_same_logits_and_is_timed(tmp_path):
+    pytest.importorskip("onnxruntime"), pytest.importorskip("transformers")
+    write(tmp_path, heads=("classify",), labels=("no", "yes", "maybe"))
+    # Neither transformers nor the comparison of logits minds a calibration.
+    calibration.save(tmp_path, Calibration("classes", ("no", "yes", "maybe"), (2.0,)))
+    contenders = {
+        name: Clock(contender(str(tmp_path)), slow=1 + 9 * (name == "transformers"))
+        for name, contender in texts.SUBJECTS["predict"][1].items()
+    }
+    results, turns = texts.compare(contenders, TEXTS, rounds=2)
+    assert max(result["apart"] for result in results.values()) < 1e-5
+    assert results["transformers"]["ours_is"] == pytest.approx(10)
+    for name, result in results.items():
+        milliseconds = 100 if name == "transformers" else 10
+        assert [result[f"p{p}_ms"] for p in (50, 90, 99)] == pytest.approx([milliseconds] * 3)
+        assert result["texts_per_second"] == pytest.approx(1000 / milliseconds)
+        assert result["cpu_ms"] == pytest.approx(5) and result["ours_is_by_cpu"] == pytest.approx(1)
+    assert len(turns) == 2 * len(contenders)
+    assert {contender.calls for contender in contenders.values()} == {1 + 2 + 2 * len(TEXTS)}
+
+
+def test_a_model_that_is_no_classifier(tmp_path):
+    write(tmp_path)
+    with pytest.raises(BertJaxError, match='bench predict needs the head "classify"'):
+        texts.measure("predict", str(tmp_path), [], None)
+    assert bert_jax.load(tmp_path).labels == ()
+
+
+def naming_its_process(name: str):
+    return lambda word: (name, word, os.getpid())
+
+
+def refusing(how: str):
+    if how == "made":
+        raise BertJaxError("no such model")
+
+    def run(word):
+        if how == "called":
+            raise BertJaxError(f"cannot read {word}")
+        os._exit(1)
+
+    return run
+
+
+def test_contenders_take_turns_in_processes_of_their_own():
+    makers = {name: (naming_its_process, name) for name in ("a", "b")}
+    with contending(makers) as contenders:
+        answers = list(in_turn(contenders, [("x",), ("y",)]))
+        processes = [contender.process for contender in contenders.values()]
+    assert [(name, *result[:2]) for name, result, _ in answers] == [
+        ("a", "a", "x"), ("b", "b", "x"), ("a", "a", "y"), ("b", "b", "y"),
+    ]  # fmt: skip
+    assert len({result[2] for _, result, _ in answers} | {os.getpid()}) == 3
+    assert not any(process.is_alive() for process in processes)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("made", "no such model"), ("called", "cannot read x"), ("killed", "a contender's process ended")],
+)
+def test_an_error_of_a_contender_is_raised_where_it_is_called(how, message):
+    with pytest.raises(BertJaxError, match=message), contending({"a": (refusing, how)}) as contenders:
+        contenders["a"]("x")
+
+
+def test_a_busy_machine_is_marked():
+    quiet = Machine(cores=2, load=0.3)
+    assert not quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 0.1)])["busy"]
+    assert quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 1.9)])["others"] == pytest.approx(0.5)
+    assert quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 1.9)])["busy"]
+    loaded = Machine(cores=2, load=2.4).during([Turn(1.0, 0.9, 0.0)])
+    assert loaded["busy"] and "BUSY: measure again" in describe(loaded)
+
+
+def test_the_ratio_is_that_of_neighbouring_turns():
+    ours, theirs = [Turn(1.0, 0.0), Turn(2.0, 0.0)], [Turn(3.0, 0.0), Turn(4.0, 0.0)]
+    assert speedups(ours, theirs).tolist() == [3.0, 2.0]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not tell what others use")
+def test_the_processor_time_of_others_is_seen():
+    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        _, turn = timed(time.sleep, 1.0)
+    finally:
+        spinner.kill()
+        spinner.wait()
+    assert turn.cpu < 0.2 < turn.others and turn.seconds == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.slow
+def test_a_contender_ends_with_its_parent():
+    script = """
+import test_bench
+from bert_jax.bench.turns import Contender
+Contender(test_bench.sleeping)("x")
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+        env=runs.environment() | {"PYTHONPATH": f"{runs.ROOT}:{runs.ROOT / 'tests'}"},
+    )  # fmt: skip
+    assert int(parent.stdout.readline()) != parent.pid
+    parent.kill()
+    # Until the contender, who sleeps for longer, has let go of the pipe as well.
+    parent.communicate(timeout=20)
+
+
+def sleeping():
+    def run(word):
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bench_ends_when_it_is_told_to(number, tmp_path):
+    """Its run is of a temporary directory: nothing is left, and nothing is said of going on."""
+    write(tmp_path / "model", heads=("mlm",))
+    rows = [f"the cat sat on mat {n},{('no', 'yes')[n % 2]}" for n in range(200)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
+    (tmp_path / "scratch").mkdir()
+    settings = {"init": tmp_path / "model", "data.train": tmp_path / "train.csv", "epochs": 5000,
+                "data.max_length": 8}  # fmt: skip
+    bench = runs.started(
+        [sys.executable, "-m", "bert_jax", "bench", "finetune", "--config", f"{runs.ROOT}/configs/classify.py",
+         *(f"--config.{key}={value}" for key, value in settings.items())],
+        TMPDIR=str(tmp_path / "scratch"),
+    )  # fmt: skip
+    line = ""
+    while not line.startswith("step "):
+        line = bench.stdout.readline()
+        assert line, "it has ended"
+    bench.send_signal(number)
+    begun = time.monotonic()
+    output = bench.communicate(timeout=60)[0]  # until all its processes have ended
+    assert time.monotonic() - begun < 5
+    assert bench.returncode == 128 + number
+    assert "stopp" not in output and "goes on" not in output and "Traceback" not in output
+    assert os.listdir(tmp_path / "scratch") == []
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
+    pytest.importorskip("torch"), pytest.importorskip("transformers")
+    write(tmp_path / "model", heads=("mlm",))
+    rows = [f"the {('cat', 'mat')[n % 2]} sat {n},{('no', 'yes')[n % 2]}" for n in range(64)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
+    flags = ["--config", f"{runs.ROOT}/configs/classify.py", f"--config.init={tmp_path / 'model'}",
+             f"--config.data.train={tmp_path / 'train.csv'}", "--config.data.max_length=8",
+             "--config.data.calibration_share=0"]  # fmt: skip
+    assert main(["bench", "finetune", *flags, "--seeds", "2", "--against", "transformers", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(results["means"]) == {"bert_jax", "transformers"} and set(results["machine"]) >= {
+        "load",
+        "busy",
+    }
+    for of_seeds in results["runs"].values():
+        assert len(of_seeds) == 2
+        assert all(0 <= run["accuracy"] <= 1 and run["seconds"] > 0 for run in of_seeds)
+        assert all(run["cpu_seconds"] > 0 for run in of_seeds)
+
+
+@pytest.mark.slow
+def test_a_step_is_timed(capsys):
+    flags = ["--size", "tiny", "--batch", "2", "--length", "32", "--steps", "2"]
+    assert main(["bench", "train", *flags, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["tokens_per_second"] == pytest.approx(64 / results["seconds"])
+    assert results["compile_seconds"] > 0 and results["cpu_seconds"] > 0
