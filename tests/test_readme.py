@@ -162,7 +162,7 @@ def test_every_command_and_block_in_the_order_of_the_page(capfd, quick_to_compil
             assert language == "text"
     of_words = json.loads(Path("runs/spot/model/config.json").read_text())
     assert of_words["architectures"] == ["BertForTokenClassification"]
-    found = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
+    found = [json.loads(line) for line in Path("predictions.jsonl").read_text().splitlines()]
     assert len(found) == 20 and np.load("vectors.npy").shape == (20, 32)
     a_block_in_a_family_of_its_own(capfd)
 
