@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 
 import corpora
 from bert_jax.data.corpus.prepare import prepare
+from bert_jax.text.readers import Source
 
 ROOT = Path(__file__).parent.parent
 STEPS = 240
@@ -40,7 +41,7 @@ CONFIG = {
 def small_corpus(root: Path, seed: int = 5) -> Path:
     (root / "text.txt").write_text(corpora.written(corpora.made_up(300, seed=seed)))
     vocabulary = corpora.save_tokenizer(root / "vocabulary")
-    prepare([root / "text.txt"], vocabulary, root / "corpus", layout="sentences", heldout=0.05, processes=1)
+    prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05, processes=1)
     return root / "corpus"
 
 

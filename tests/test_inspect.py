@@ -11,6 +11,7 @@ from bert_jax.config import load
 from bert_jax.data.corpus.inspect import report
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.tasks.pretrain import Config
+from bert_jax.text.readers import Source
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
 
@@ -20,7 +21,7 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("inspect")
     (root / "text.txt").write_text(corpora.written(corpora.made_up(300, seed=5)))
     corpora.save_tokenizer(root / "vocabulary")
-    prepare([root / "text.txt"], root / "vocabulary", root / "corpus", layout="sentences", processes=1)
+    prepare(Source([root / "text.txt"], "sentences"), root / "vocabulary", root / "corpus", processes=1)
     return root
 
 

@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import importlib
 import json
 import lzma
 import os
@@ -21,7 +20,7 @@ from pyarrow import parquet
 
 import corpora
 from bert_jax.command.main import main
-from bert_jax.data.corpus import duplicates
+from bert_jax.data.corpus import chunks, duplicates
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
@@ -82,7 +81,7 @@ def arrays(directory, part="train"):
 @pytest.mark.parametrize("kind", INPUTS)
 def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
     write, layout = INPUTS[kind]
-    prepare([write(tmp_path)], vocabulary, tmp_path / "corpus", layout=layout, heldout=0, processes=1)
+    prepare(Source([write(tmp_path)], layout), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
     found = arrays(tmp_path / "corpus")
     sentences = [corpora.ids_of(sentence) for document in DOCUMENTS for sentence in document]
     assert found["tokens"].dtype == np.uint16
@@ -95,7 +94,7 @@ def test_many_inputs_at_once_and_hard_wrapped_paragraphs(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("w1 w2\nw3. W4 w5\n\nw6 w7\n")
     (tmp_path / "b.txt").write_text("w8 w9\nw10\n")
     inputs = [str(tmp_path / "[ab].txt"), str(tmp_path / "a.txt")]
-    prepare(inputs, vocabulary, tmp_path / "corpus", layout="file", heldout=0, processes=1)
+    prepare(Source(inputs, "file"), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
     tokenizer, found = Corpus(tmp_path / "corpus").tokenizer, arrays(tmp_path / "corpus")
     sentences = np.split(found["tokens"], found["sentences"][1:-1].astype(int))
     texts = ("w1 w2 w3.", "W4 w5", "w6 w7", "w8 w9", "w10")
@@ -133,7 +132,9 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     MadeUp(data_dir=tmp_path / "tfds", config="plain").download_and_prepare()
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
-    made = prepare(["tfds:made_up/plain:train"], vocabulary, tmp_path / "corpus", heldout=0, processes=1)
+    made = prepare(
+        Source(["tfds:made_up/plain:train"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+    )
     assert made["counts"]["train"]["documents"] == len(DOCUMENTS)
     wanted = sorted(corpora.ids_of(sentence) for document in DOCUMENTS for sentence in document)
     found = arrays(tmp_path / "corpus")
@@ -153,10 +154,12 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
 
 def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "SLICE", 7)  # many slices and chunks, as of a large corpus
-    monkeypatch.setattr(importlib.import_module("bert_jax.data.corpus.prepare"), "CHUNK", 2000)
+    monkeypatch.setattr(chunks, "CHUNK", 2000)
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
-    counts = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", heldout=0, processes=1)["counts"]
+    counts = prepare(Source([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1)[
+        "counts"
+    ]
     assert counts["duplicate_documents"] == 3 and counts["train"]["documents"] == len(TEXTS) + 1
     lines = [line.strip() for text in texts for line in text.strip().split("\n")]
     assert (counts["lines"], counts["repeated_lines"]) == (len(lines), len(lines) - len(set(lines)))
@@ -166,7 +169,9 @@ def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
     held = []
     for name, texts in (("a", TEXTS), ("b", TEXTS[::-1])):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
-        made = prepare([tmp_path / f"{name}.txt"], vocabulary, tmp_path / name, heldout=0.1, processes=1)
+        made = prepare(
+            Source([tmp_path / f"{name}.txt"]), vocabulary, tmp_path / name, heldout=0.1, processes=1
+        )
         assert [made["counts"][part]["documents"] for part in ("train", "heldout")] == [36, 4]
         found = arrays(tmp_path / name, "heldout")
         bounds = found["sentences"][found["documents"][1:-1].astype(int)].astype(int)
@@ -226,7 +231,7 @@ def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):
     inputs = ["--input", tmp_path / "a.txt", tmp_path / "b.txt"]
     assert run(*inputs, "--tokenizer", vocabulary, "--output", tmp_path / "out") == 0
     said = capsys.readouterr().out
-    assert "1 lines of broken UTF-8, replaced" in said and "1 empty files" in said
+    assert "1 lines of broken UTF-8, bad bytes replaced" in said and "1 empty files" in said
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["source"]["broken_lines"] == 1
 
 
@@ -258,7 +263,7 @@ def damage(corpus: Path, kind: str) -> str:
 )
 def test_a_damaged_corpus_is_refused(kind, vocabulary, tmp_path):
     (tmp_path / "x.txt").write_text(PLAIN)
-    prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", processes=1)
+    prepare(Source([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
     Corpus(tmp_path / "corpus")  # its hashes are found right once before
     complaint = damage(tmp_path / "corpus", kind)
     with pytest.raises(BertJaxError, match=complaint):
@@ -270,7 +275,7 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
     from bert_jax.text.host_tensorflow import tf
 
     (tmp_path / "x.txt").write_text(PLAIN)
-    made = prepare([tmp_path / "x.txt"], vocabulary, tmp_path / "corpus", processes=1)
+    made = prepare(Source([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
     for name in ["manifest.json", *made["files"]]:
         tf.io.gfile.makedirs(os.path.dirname(f"ram://bucket/{name}"))
         tf.io.gfile.copy(str(tmp_path / "corpus" / name), f"ram://bucket/{name}")
@@ -285,12 +290,14 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
 CHILD = """
 import resource, sys
 import bert_jax.data.corpus.prepare as p
+from bert_jax.data.corpus import chunks
+from bert_jax.text.readers import Source
 if __name__ == "__main__":
-    p.CHUNK = 20_000
+    chunks.CHUNK = 20_000
     if len(sys.argv) > 4:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
     try:
-        p.prepare([sys.argv[1]], sys.argv[2], sys.argv[3], layout="sentences", heldout=0.05, processes=2)
+        p.prepare(Source([sys.argv[1]], "sentences"), sys.argv[2], sys.argv[3], heldout=0.05, processes=2)
     except p.BertJaxError as error:
         sys.exit(str(error))
 """
@@ -347,7 +354,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(child, tmp_path):
     process = start(tmp_path / "out", 200_000)  # enough for chunks, too little for the corpus
     assert process.wait(100) == 1
     said = process.stderr.read().decode()
-    assert said.count("\n") == 1 and "File too large" in said and "the same command goes on" in said
+    assert said.count("\n") == 1 and "File too large" in said and "the same command resumes" in said
     assert not (tmp_path / "out").exists()
     assert len(list((tmp_path / "out.partial").glob("chunks/*.npz"))) > 20
     assert start(tmp_path / "out").wait(100) == 0

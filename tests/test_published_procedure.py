@@ -15,6 +15,7 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
+from bert_jax.text.readers import Source
 
 LENGTH = 128
 CAP = 20
@@ -27,7 +28,7 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("published")
     (root / "text.txt").write_text(corpora.written(corpora.made_up(DOCUMENTS, seed=1)))
     vocabulary = corpora.save_tokenizer(root / "vocabulary")
-    prepare([root / "text.txt"], vocabulary, root / "corpus", layout="sentences", heldout=0)
+    prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0)
     return root / "corpus"
 
 

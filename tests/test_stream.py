@@ -18,6 +18,7 @@ from bert_jax.data.corpus.mixture import BLOCK, Mixture
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.errors import BertJaxError
+from bert_jax.text.readers import Source
 
 STEPS = (0, 1, 777, 1_000_000)
 BATCH = 32
@@ -28,7 +29,7 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("stream")
     (root / "text.txt").write_text(corpora.written(corpora.made_up(600, seed=5)))
     vocabulary = corpora.save_tokenizer(root / "vocabulary")
-    prepare([root / "text.txt"], vocabulary, root / "corpus", layout="sentences", heldout=0.05)
+    prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05)
     return root / "corpus"
 
 
@@ -305,7 +306,7 @@ def test_mixture_counts_are_closed_form():
 def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
     (tmp_path / "small.txt").write_text(corpora.written(corpora.made_up(60, seed=6)))
     vocabulary = corpora.save_tokenizer(tmp_path / "vocabulary")
-    prepare([tmp_path / "small.txt"], vocabulary, tmp_path / "small", layout="sentences", heldout=0)
+    prepare(Source([tmp_path / "small.txt"], "sentences"), vocabulary, tmp_path / "small", heldout=0)
 
     def share(**changes):
         both = DataConfig(
@@ -326,7 +327,7 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
 def test_another_tokenizers_corpus_is_refused(corpus, tmp_path):
     (tmp_path / "text.txt").write_text(corpora.written(corpora.made_up(60, seed=6)))
     other = corpora.save_tokenizer(tmp_path / "vocabulary", [*corpora.ENTRIES, "more"])
-    prepare([tmp_path / "text.txt"], other, tmp_path / "other", layout="sentences", heldout=0)
+    prepare(Source([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", heldout=0)
     with pytest.raises(BertJaxError, match="another tokenizer"):
         Stream(DataConfig(corpora=(str(corpus), str(tmp_path / "other"))), 0, 10)
 

@@ -3,8 +3,8 @@
 import time
 
 from bert_jax.bench.turns import Machine, Turn, describe, timed
+from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.prepare import cores
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 from bert_jax.bench.turns import Machine, Turn, describe, in_turn, timed
-from bert_jax.data.corpus.prepare import CHUNK, cores, prepare
+from bert_jax.data.corpus.chunks import CHUNK, cores
+from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source
@@ -48,7 +49,7 @@ def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout,
         text.write_text("\n\n".join(pages), encoding="utf-8")
 
         def whole(turn: int) -> int:
-            manifest = prepare([text], tokenizer, Path(directory, str(turn)), heldout=0)
+            manifest = prepare(Source([str(text)]), tokenizer, Path(directory, str(turn)), heldout=0)
             return manifest["counts"]["train"]["tokens"]
 
         contenders = {"bare": lambda turn: timed(bare), "prepare": lambda turn: timed(whole, turn)}

@@ -38,13 +38,12 @@ def vocab(args):
     flag("--processes", type=int, help="worker processes (default: one per core)"),
 )  # fmt: skip
 def prepare(args):
-    from bert_jax.data.corpus.prepare import prepare, summary
+    from bert_jax.data.corpus.prepare import prepare, summarize
+    from bert_jax.text.readers import Source
 
-    manifest = prepare(
-        args.input, args.tokenizer, args.output, layout=args.layout, column=args.column, language=args.language,
-        heldout=args.heldout, strict=args.strict, processes=args.processes,
-    )  # fmt: skip
-    print(summary(manifest, args.output))
+    source = Source(args.input, args.layout, args.column, args.strict)
+    options = {name: getattr(args, name) for name in ("language", "heldout", "processes")}
+    print(summarize(prepare(source, args.tokenizer, args.output, **options), args.output))
 
 
 @verb(

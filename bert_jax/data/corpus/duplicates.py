@@ -1,5 +1,5 @@
-"""Which documents were there before, and how many lines: by hash, in slices of the hashes that fit into
-memory."""
+"""Which documents are duplicates of earlier ones, and how many lines are: by hash, in slices of the hashes that fit
+into memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,39 +17,35 @@ def stored(chunks: Sequence[Path], name: str) -> Iterator[np.ndarray]:
 
 
 def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
-    """Whether each row of 128 bits stands there for the first time."""
+    """Whether each row of 128 bits is the first of its value."""
     total = sum(len(rows) for rows in stored(chunks, name))
     first = np.zeros(total, bool)
     slices = -(-total // SLICE)
     for number in range(slices):
-        found, places, before = [], [], 0
+        parts, places, before = [], [], 0
         for rows in stored(chunks, name):
             here = np.flatnonzero(rows[:, 0] % np.uint64(slices) == number)
-            found.append(rows[here])
+            parts.append(rows[here])
             places.append(here + before)
             before += len(rows)
-        rows, where = np.concatenate(found), np.concatenate(places)
+        rows, where = np.concatenate(parts), np.concatenate(places)
         order = np.lexsort((where, rows[:, 1], rows[:, 0]))
         rows, where = rows[order], where[order]
         first[where] = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(where)]
     return first
 
 
-def repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
-    """How many lines there are, and how many of them stood there before."""
+def count_repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
+    """How many lines there are, and how many of them are duplicates of earlier ones."""
     total = sum(len(rows) for rows in stored(chunks, name))
-    shares = -(-total // SAMPLE)
-    sampled = (
-        np.concatenate([rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, name)])
-        if total
-        else np.empty(0, np.uint64)
-    )
+    shares = max(1, -(-total // SAMPLE))
+    parts = [rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, name)]
+    sampled = np.concatenate([np.empty(0, np.uint64), *parts])
     return total, (len(sampled) - len(np.unique(sampled))) * shares
 
 
 def lowest(chunks: Sequence[Path], among: np.ndarray, count: int) -> np.ndarray:
-    """The `count` documents of lowest hash `among` those marked: a choice at random that depends on the texts
-    alone."""
+    """The `count` documents of lowest hash `among` those marked: a random choice that depends on the texts alone."""
     hashes, places, before = np.empty(0, np.uint64), np.empty(0, np.int64), 0
     for rows in stored(chunks, "documents"):
         here = np.flatnonzero(among[before : before + len(rows)])

@@ -1,0 +1,179 @@
+"""Chunks of text as files of token ids, made by worker processes.
+
+The documents are cut into chunks of a fixed size, in their order. Each chunk becomes one file, named by its number and
+the hash of its text, so a run that was killed finds the files of the chunks it had finished and makes the others.
+Nothing depends on which worker was when done, so the bytes are always the same.
+"""
+
+import hashlib
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import chain
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_jax.data.corpus.directory import VERSION
+from bert_jax.errors import BertJaxError
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.readers import Layout, Source
+from bert_jax.text.sentences import sentences
+from bert_jax.text.tokenizer import Tokenizer
+
+CHUNK = 2 << 20  # characters
+TOGETHER = 1 << 18  # characters tokenized in one call; the library holds hundreds of bytes for each meanwhile
+EVERY = 30  # seconds between lines of progress
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a chunk's bytes depend on beside its text."""
+
+    tokenizer: str
+    fingerprint: str
+    wide: bool  # ids in 4 bytes instead of 2
+    layout: Layout
+    language: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.uint32 if self.wide else np.uint16)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int) -> Iterator[Path]:
+    """The files of all chunks in order, those from before and those made now."""
+    directory.mkdir(exist_ok=True)
+    waiting: deque[Future] = deque()
+    # Not forked: the reader's process may have threads, whose locks a fork would copy as they stand. The processes
+    # start when the first chunk has to be made.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
+    try:
+        for number, documents in enumerate(grouped(with_progress(source), CHUNK)):
+            path = directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
+            waiting.append(finished(path) if path.is_file() else pool.submit(work, documents, path))
+            # Enough ahead for all workers, and no more text in memory than that.
+            while len(waiting) > 2 * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise BertJaxError(
+            "a worker process died, most likely for lack of memory; the same command resumes where this one stopped, "
+            "--processes 1 needs the least"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def with_progress(source: Source) -> Iterator[str]:
+    """The documents, with a bar on a terminal or else a line now and then."""
+    begun = printed = time.monotonic()
+    total = source.total_bytes
+    silent = not sys.stderr.isatty()
+    with tqdm(total=total or None, unit="B", unit_scale=True, desc="prepare", disable=silent) as bar:
+        for document in source.documents():
+            yield document
+            done, now = source.read_bytes, time.monotonic()
+            bar.update(done - bar.n)
+            if silent and now - printed > EVERY and done:
+                printed, rate = now, done / (now - begun)
+                print(
+                    f"prepare: {done:,} of {total:,} bytes, {rate / 1e6:.1f} MB/s, {(total - done) / rate:.0f} s left",
+                    file=sys.stderr,
+                )
+
+
+def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of texts with `size` characters or a little more, the last one with what is left."""
+    group: list[str] = []
+    length = 0
+    for text in texts:
+        group.append(text)
+        length += len(text)
+        if length >= size:
+            yield group
+            group, length = [], 0
+    if group:
+        yield group
+
+
+def chunk_key(documents: list[str], recipe: Recipe) -> str:
+    digest = hashlib.blake2b(
+        repr((VERSION, recipe.fingerprint, recipe.layout, recipe.language)).encode(), digest_size=8
+    )
+    for document in documents:
+        digest.update(text_hash(document))
+    return digest.hexdigest()
+
+
+def text_hash(text: str, size: int = 16) -> bytes:
+    # A lone surrogate, which JSON can spell, has no UTF-8 form.
+    return hashlib.blake2b(text.strip().encode("utf-8", "replace"), digest_size=size).digest()
+
+
+def finished(path: Path) -> Future:
+    future: Future = Future()
+    future.set_result(path)
+    return future
+
+
+# Of a worker process, from its start on.
+_tokenizer: Tokenizer
+_recipe: Recipe
+
+
+def start_worker(recipe: Recipe) -> None:
+    global _tokenizer, _recipe
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker is one thread of the whole
+    _tokenizer, _recipe = open_tokenizer(recipe.tokenizer), recipe
+    parent = multiprocessing.parent_process()
+
+    def follow():
+        # A worker whose parent was killed would otherwise wait for work for ever.
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def work(documents: list[str], path: Path) -> Path:
+    return make_chunk(documents, path, _recipe, _tokenizer)
+
+
+def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
+    split = [sentences(document, recipe.layout, recipe.language) for document in documents]
+    ids: list[np.ndarray] = []
+    lengths: list[int] = []
+    for batch in grouped(chain.from_iterable(split), TOGETHER):
+        of_batch = tokenizer.ids(batch)
+        sizes = list(map(len, of_batch))
+        lengths.extend(sizes)
+        ids.append(np.fromiter(chain.from_iterable(of_batch), recipe.dtype, sum(sizes)))
+    lines = [line.strip() for document in documents for line in document.split("\n")]
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
+        np.savez(
+            file,
+            tokens=np.concatenate([np.empty(0, recipe.dtype), *ids]),
+            sentence_tokens=np.array(lengths, np.uint32),
+            document_sentences=np.array([len(document) for document in split], np.uint32),
+            documents=np.frombuffer(b"".join(map(text_hash, documents)), np.uint64).reshape(-1, 2),
+            lines=np.frombuffer(b"".join(text_hash(line, 8) for line in lines if line), np.uint64),
+        )
+    os.replace(partial, path)
+    return path

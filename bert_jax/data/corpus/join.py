@@ -1,0 +1,77 @@
+"""The arrays of a corpus from the files of its chunks: no document twice, a part held out."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.data.corpus.directory import ARRAYS, PARTS
+from bert_jax.data.corpus.duplicates import count_repeated, first_seen, lowest
+from bert_jax.errors import BertJaxError
+
+
+def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:
+    """Write the arrays, with the chunks in their order; return the counts for the manifest."""
+    kept = first_seen(chunks, "documents")
+    duplicates = int(len(kept) - kept.sum())
+    drop_wordless(chunks, kept)
+    documents = int(kept.sum())
+    if not documents:
+        raise BertJaxError("no document has a single token; is this the right tokenizer for the text?")
+    if documents == 1 and duplicates:
+        raise BertJaxError(f"all {duplicates + 1} documents are the same text; give inputs that differ")
+    held = np.zeros(len(kept), bool)
+    if heldout:
+        if documents < 4:
+            raise BertJaxError(
+                f"{documents} documents are too few to hold some out; mark where documents begin "
+                "(--layout), or give --heldout 0"
+            )
+        # Two at least, so that a next-sentence pair can be drawn from another document.
+        held = lowest(chunks, kept, max(2, round(heldout * documents)))
+    counts: dict = {
+        part: write_part(chunks, chosen, directory / part, dtype)
+        if chosen.any()
+        else dict.fromkeys(ARRAYS, 0)
+        for part, chosen in zip(PARTS, (kept & ~held, held), strict=True)
+    }
+    lines, repeated = count_repeated(chunks, "lines")
+    return counts | {"duplicate_documents": duplicates, "lines": lines, "repeated_lines": repeated}
+
+
+def drop_wordless(chunks: list[Path], kept: np.ndarray) -> None:
+    """Documents without a token (nothing but control characters, say) are left out."""
+    first = 0
+    for path in chunks:
+        with np.load(path) as chunk:
+            sizes, lengths = chunk["document_sentences"], chunk["sentence_tokens"]
+        tokens = np.bincount(np.repeat(np.arange(len(sizes)), sizes), lengths, len(sizes))
+        kept[first : first + len(sizes)] &= tokens > 0
+        first += len(sizes)
+
+
+def write_part(chunks: list[Path], chosen: np.ndarray, directory: Path, dtype: np.dtype) -> dict[str, int]:
+    first, begin_token, begin_sentence = 0, 0, 0
+    with (
+        growing_array(directory / "tokens.npy", dtype) as tokens,
+        growing_array(directory / "sentences.npy", np.uint64) as sentence_starts,
+        growing_array(directory / "documents.npy", np.uint64) as document_starts,
+    ):
+        for path in chunks:
+            with np.load(path) as chunk:
+                sizes = chunk["document_sentences"].astype(np.int64)
+                lengths = chunk["sentence_tokens"].astype(np.int64)
+                here = chosen[first : first + len(sizes)]
+                first += len(sizes)
+                owner = np.repeat(np.arange(len(sizes)), sizes)
+                wanted = here[owner]
+                tokens.append(chunk["tokens"][np.repeat(wanted, lengths)])
+            wanted &= lengths > 0  # a sentence of nothing but control characters has no token
+            lengths, sizes = lengths[wanted], np.bincount(owner[wanted], minlength=len(sizes))[here]
+            sentence_starts.append(begin_token + np.cumsum(lengths) - lengths)
+            document_starts.append(begin_sentence + np.cumsum(sizes) - sizes)
+            begin_token += int(lengths.sum())
+            begin_sentence += int(sizes.sum())
+        sentence_starts.append(np.array([begin_token]))
+        document_starts.append(np.array([begin_sentence]))
+    return {"tokens": begin_token, "sentences": begin_sentence, "documents": document_starts.rows - 1}
