@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import hashlib
 import json
 import random
 import shutil
@@ -12,7 +13,7 @@ import pytest
 
 import corpora
 from bert_jax.command import train as run
-from bert_jax.data.examples.arrange import arrange, fill, in_rows
+from bert_jax.data.examples.arrange import BatchConfig, Piece, Target, arrange, fill, in_rows
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
@@ -25,6 +26,7 @@ from bert_jax.tasks import tag as tagging
 from bert_jax.tasks.answer import Answering
 from bert_jax.tasks.classify import Classification, targets_of
 from bert_jax.tasks.tag import Tagging
+from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.text.words import encode_words
 from bert_jax.train.config import RunConfig
@@ -106,10 +108,9 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     params = jax.jit(lambda: fresh_params(task, RunConfig()))()
     sizes = [len(piece) for piece in pieces]
 
-    def gradient(manner):
-        found = arrange(
-            [sizes], manner, 12, width=32, multiple=8, shares=1, longest=48, rows=3 * (manner == "packed")
-        )
+    def gradient(layout):
+        config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, longest=48)
+        found = arrange([sizes], config, rows=3 * (layout == "packed"))
         batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.targets)
 
         def loss(params):
@@ -120,8 +121,8 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     shape, padded = gradient("padded")
     assert shape == (12, 48)
     scale = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(padded[1]))
-    for manner in ("bucketed", "packed"):
-        other_shape, other = gradient(manner)
+    for layout in ("bucketed", "packed"):
+        other_shape, other = gradient(layout)
         assert np.prod(other_shape) < np.prod(shape)
         np.testing.assert_allclose(other[0], padded[0], rtol=1e-5)
         for ours, theirs in zip(jax.tree.leaves(other[1]), jax.tree.leaves(padded[1]), strict=True):
@@ -138,13 +139,38 @@ def test_rows_hold_every_piece_once_and_no_more_than_their_packs():
 
 def epochs(**changes):
     task, pieces = classify_pieces("classes")
-    given = {"examples": 4, "steps": 9, "seed": 0, "manner": "packed"} | changes
+    given = {"layout": "packed", "examples": 4, "steps": 9, "seed": 0, "width": 32, "longest": 48} | changes
     seen = []
     data = Epochs(
-        pieces, pieces[:7], task.targets, lambda found: seen.append(found) or {}, TOKENIZER,
-        each_token=False, width=32, multiple=8, shares=1, longest=48, **given,
+        pieces, pieces[:7], task.targets, TOKENIZER, BatchConfig(**given), lambda found: seen.append(found) or {},
+        each_token=False,
     )  # fmt: skip
     return data, pieces, seen
+
+
+@pytest.mark.parametrize(
+    ("layout", "rows", "bytes_"), [("packed", 8, "da7acd6c8874c2d9"), ("padded", 32, "fca40d7573f12827")]
+)
+def test_batches_are_those_of_before(layout, rows, bytes_):
+    """A run that was begun by an earlier version goes on with the same batches."""
+    drawn = np.random.default_rng(0).integers(3, 60, 300).tolist()
+    pieces = [
+        Piece(Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "weight": 1.0})
+        for i, n in enumerate(drawn)
+    ]
+    config = BatchConfig(layout, examples=32, steps=20, seed=5, width=64, longest=64, shards=2)
+    targets = {"labels": Target("int32"), "weight": Target("float32")}
+    data = Epochs(pieces[:250], pieces[250:], targets, TOKENIZER, config, lambda _: {}, each_token=False)
+    made = hashlib.sha256()
+    for batch in (*data.batches(0, 20, 0, 1), *data.heldout(64, 0, 1)):
+        parts = [
+            f"{name} {value.dtype} {value.shape} ".encode() + value.tobytes() for name, value in batch.items()
+        ]
+        made.update(hashlib.sha256(b"".join(parts)).hexdigest().encode())
+    assert (data.batch, made.hexdigest()[:16]) == (rows, bytes_)
+    assert data.identity() == {
+        "training examples": "250 pieces, 30ef59b0109170d7", "held-out examples": "50 pieces, 825d36d33ee48cf6",
+    }  # fmt: skip
 
 
 def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
@@ -159,16 +185,16 @@ def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
 
 
 def test_hosts_make_their_own_rows_of_one_batch():
-    data, _, _ = epochs(manner="bucketed")
+    data, _, _ = epochs(layout="bucketed")
     whole = next(data.batches(2, 3, 0, 1))
     halves = [next(data.batches(2, 3, host, 2)) for host in (0, 1)]
     for name in whole:
         np.testing.assert_array_equal(np.concatenate([half[name] for half in halves]), whole[name])
 
 
-@pytest.mark.parametrize("manner", ["packed", "bucketed"])
-def test_what_is_predicted_of_held_out_rows_comes_back_in_order(manner):
-    data, pieces, seen = epochs(manner=manner)
+@pytest.mark.parametrize("layout", ["packed", "bucketed"])
+def test_what_is_predicted_of_held_out_rows_comes_back_in_order(layout):
+    data, pieces, seen = epochs(layout=layout)
     predicted = []
     for batch in data.heldout(0, 0, 1):
         # A "prediction" by which each piece can be known again: its own second token.

@@ -1,5 +1,6 @@
 """Labelled texts: read as they stand, refused where something is wrong, split without leaks."""
 
+import hashlib
 import json
 from collections import Counter
 
@@ -381,6 +382,13 @@ def test_a_split_keeps_documents_and_labels_apart():
     train, held = split(examples([float(37 * i % 100) for i in range(100)]), 0.1)
     assert [int(label // 10) for label in sorted(e.label for e in held)] == list(range(10))
     assert split(examples(labels), 0)[1] == []
+    # A run that goes on is judged by the examples that it began with.
+    mixed = [
+        Example(f"text {i}", "rare" if i % 7 == 0 else "often", "", "", f"d{i // 3}" * (i % 2))
+        for i in range(200)
+    ]
+    held = repr([e.text for e in split(mixed, 0.2, 3)[1]])
+    assert hashlib.sha256(held.encode()).hexdigest()[:16] == "2c452e153b899bc3"
     for few, share in ((examples(labels, document=lambda i: "one"), 0.2), (examples(labels)[:3], 0.1)):
         with pytest.raises(BertJaxError, match="cannot be split"):
             split(few, share)

@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeVar
 import jax
 import numpy as np
 
-from bert_jax.data.examples.arrange import Manner, Piece, Target
+from bert_jax.data.examples.arrange import BatchConfig, Piece, RowLayout, Target
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs, Judge
 from bert_jax.data.examples.example import Example, Parts
@@ -39,7 +39,7 @@ class ExamplesConfig:
     max_length: int = 128  # tokens of an example, or of a window of it
     long: Literal["cut", "windows"] = "cut"  # what is done with longer ones
     overlap: int = 32  # tokens that neighbouring windows share
-    rows: Manner = "packed"  # how a step's examples stand in its rows; what is learnt is the same
+    rows: RowLayout = "packed"  # how a step's examples stand in its rows; what is learnt is the same
 
     def __post_init__(self):
         if not self.train:
@@ -220,14 +220,15 @@ def in_epochs(
     """What `open` of a fine-tuning gives."""
     config = config.resolved(len(train), best)
     mesh = config.mesh
-    data = Epochs(
-        train, heldout, task.targets, judge, tokenizer, examples=config.data.batch, steps=config.steps,
-        seed=config.seed, manner=config.data.rows,
-        each_token=not HEADS[task.layout.heads[0]].pooled, width=task.layout.config.hidden_size,
+    batches = BatchConfig(
+        config.data.rows, config.data.batch, config.steps, config.seed, task.layout.config.hidden_size,
+        config.data.max_length,
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
         multiple=128 if jax.default_backend() == "tpu" else 8,
-        shares=jax.device_count() // mesh.tensor * mesh.accumulate, longest=config.data.max_length,
+        shards=jax.device_count() // mesh.tensor * mesh.accumulate,
     )  # fmt: skip
+    each_token = not HEADS[task.layout.heads[0]].pooled
+    data = Epochs(train, heldout, task.targets, tokenizer, batches, judge, each_token)
     lengths = sorted(set(data.arrangement.lengths))
     say(
         f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "

@@ -18,9 +18,23 @@ import numpy as np
 
 from bert_jax.text.tokenizer import Encoding
 
-Manner = Literal["packed", "bucketed", "padded"]
+RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # each is a program
 A_PROGRAM = 20  # steps take about as long as to compile it
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """How examples become the batches of a run."""
+
+    layout: RowLayout
+    examples: int  # of a step
+    steps: int
+    seed: int
+    width: int  # of the model, by which attention over a row weighs more or less than its tokens
+    longest: int  # tokens of a row, where the layout is "padded"
+    multiple: int = 8  # lengths of rows are multiples of it
+    shards: int = 1  # the number of rows is a multiple of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,7 @@ class Piece:
     one value for a piece, or one for each of its tokens."""
 
     encoding: Encoding
-    example: int  # its place in the list of examples
+    example: int  # its index in the list of examples
     targets: dict[str, Any]
 
     def __len__(self) -> int:
@@ -47,43 +61,50 @@ class Target:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How the pieces of each step stand in its rows: `rows` of them, each with at most `packs` pieces."""
+    """Which pieces of each step share a row: `rows` of them, each with at most `packs` pieces."""
 
     rows: int
     packs: int
-    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> places in the step
+    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> indices within the step
     lengths: list[int] = field(repr=False)  # of each step's rows
 
 
 def arrange(
-    steps: Sequence[Sequence[int]], manner: Manner, batch: int, *, width: int, multiple: int, shares: int,
-    longest: int, rows: int = 0, like: Sequence[Sequence[int]] = (),
-) -> Arrangement:  # fmt: skip
-    """The arrangement of steps that are given as the sizes of their pieces, at most `batch` of them.
+    steps: Sequence[Sequence[int]], config: BatchConfig, rows: int = 0, like: Sequence[Sequence[int]] = ()
+) -> Arrangement:
+    """The arrangement of steps that are given as the sizes of their pieces, at most `config.examples` of them.
 
-    Lengths are multiples of `multiple`, and rows of `shares`, if they are not given. `width` is the model's, by which
-    attention over a row weighs more or less than its tokens. Runs whose steps are drawn from the same pieces in
-    another order share their programs if `like` is the same.
+    Runs whose steps are drawn from the same pieces in another order share their programs if `like` is the same.
     """
     like = like or steps
-    rows = rows or (cheapest_rows(like, batch, width, multiple, shares) if manner == "packed" else batch)
-    packs = most_packs(rows, batch)
+    rows = rows or (cheapest_rows(like, config) if config.layout == "packed" else config.examples)
+    packs = most_packs(rows, config.examples)
     placed = [in_rows(sizes, rows, packs) for sizes in steps]
-    if manner == "padded":
-        return Arrangement(rows, packs, placed, [longest] * len(steps))
-    needed = rounded(steps, placed, multiple)
-    same = like == steps
-    likely = needed if same else rounded(like, [in_rows(sizes, rows, packs) for sizes in like], multiple)
-    usual = few_lengths(likely, width)
+    if config.layout == "padded":
+        return Arrangement(rows, packs, placed, [config.longest] * len(steps))
+    needed = row_lengths(steps, placed, config.multiple)
+    likely = (
+        needed
+        if like == steps
+        else row_lengths(like, [in_rows(sizes, rows, packs) for sizes in like], config.multiple)
+    )
+    usual = few_lengths(likely, config.width)
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
 
 
-def cheapest_rows(steps, batch: int, width: int, multiple: int, shares: int) -> int:
-    sample = steps[:: len(steps) // 200 + 1]
+def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
+    sample, batch = steps[:: len(steps) // 200 + 1], config.examples
     halved = [batch >> n for n in range(batch.bit_length()) if batch % (1 << n) == 0]
-    fitting = [rows for rows in halved if rows % shares == 0] or [batch]
-    return min(fitting, key=lambda rows: rows * spent(sample, rows, batch, width, multiple))
+    fitting = [rows for rows in halved if rows % config.shards == 0] or [batch]
+
+    def price(rows: int) -> float:
+        placed = [in_rows(sizes, rows, most_packs(rows, batch)) for sizes in sample]
+        needed = row_lengths(sample, placed, config.multiple)
+        lengths = few_lengths(needed, config.width)
+        return rows * cost(lengths, *np.unique(needed, return_counts=True), config.width)
+
+    return min(fitting, key=price)
 
 
 def most_packs(rows: int, batch: int) -> int:
@@ -92,33 +113,27 @@ def most_packs(rows: int, batch: int) -> int:
 
 
 def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
-    """Places of `sizes` in rows of even load: the longest first, each to the row with least in it.
+    """Indices of `sizes` in rows of even load: the longest first, each to the row with least in it.
 
     >>> in_rows([5, 9, 4, 2], rows=2, packs=4)
     [[1, 3], [0, 2]]
     """
-    found: list[list[int]] = [[] for _ in range(rows)]
+    filled: list[list[int]] = [[] for _ in range(rows)]
     loads = [(0, row) for row in range(rows)]
-    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         load, row = heapq.heappop(loads)
-        found[row].append(place)
-        if len(found[row]) < packs:
-            heapq.heappush(loads, (load + sizes[place], row))
-    return found
+        filled[row].append(i)
+        if len(filled[row]) < packs:
+            heapq.heappush(loads, (load + sizes[i], row))
+    return filled
 
 
-def rounded(steps, placed, multiple: int) -> list[int]:
+def row_lengths(steps, placed, multiple: int) -> list[int]:
     """How long each step's rows must be."""
     longest = [
         max(sum(sizes[i] for i in row) for row in rows) for sizes, rows in zip(steps, placed, strict=True)
     ]
     return [-(-length // multiple) * multiple for length in longest]
-
-
-def spent(steps, rows: int, batch: int, width: int, multiple: int) -> float:
-    placed = [in_rows(sizes, rows, most_packs(rows, batch)) for sizes in steps]
-    needed = rounded(steps, placed, multiple)
-    return cost(few_lengths(needed, width), *np.unique(needed, return_counts=True), width)
 
 
 def few_lengths(needed: Sequence[int], width: int) -> tuple[int, ...]:
@@ -138,7 +153,7 @@ def few_lengths(needed: Sequence[int], width: int) -> tuple[int, ...]:
 
 
 def cost(lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray, width: int) -> float:
-    """Of a row a step, in some unit: a layer's products with each token, and the attention over the row."""
+    """Of one row in every step, in some unit: a layer's products with each token, and attention over the row."""
     length = np.asarray(lengths, np.float64)[np.searchsorted(lengths, needed)]
     return float((counts * length * (6 * width + length)).sum())
 
@@ -151,7 +166,7 @@ def fill(
     pad: int,
     targets: dict[str, Target],
 ) -> dict[str, np.ndarray]:
-    """The batch: `rows` of places in `pieces`. Where packs is 1 a row is one piece, and nothing says packs."""
+    """The batch: `rows` of indices of `pieces`. Where packs is 1 a row is one piece, and no array is about packs."""
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ("tokens", "segments", "mask")}
     batch["tokens"][:] = pad
@@ -161,10 +176,10 @@ def fill(
     for name, target in targets.items():
         shape = (B, L) if target.each_token else (*per_piece, *target.shape)
         batch[name] = np.zeros(shape, target.dtype)
-    for row, places in enumerate(rows):
+    for row, indices in enumerate(rows):
         begin = 0
-        for pack, place in enumerate(places):
-            piece = pieces[place]
+        for pack, i in enumerate(indices):
+            piece = pieces[i]
             end = begin + len(piece)
             batch["tokens"][row, begin:end] = piece.encoding.ids
             batch["segments"][row, begin:end] = piece.encoding.segments

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.data.examples.arrange import Arrangement, Manner, Piece, Target, arrange, fill
+from bert_jax.data.examples.arrange import Arrangement, BatchConfig, Piece, Target, arrange, fill
 from bert_jax.text.tokenizer import Tokenizer
 
 Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces, in order -> metrics
@@ -17,36 +17,25 @@ Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces
 
 class Epochs:
     def __init__(
-        self,
-        train: Sequence[Piece],
-        heldout: Sequence[Piece],
-        targets: dict[str, Target],
-        judge: Judge,
-        tokenizer: Tokenizer,
-        *,
-        examples: int,
-        steps: int,
-        seed: int,
-        manner: Manner,
-        each_token: bool,
-        **arranging,
-    ):
-        """`examples` a step; predictions are of `each_token`, or of each piece. `arranging`: what `arrange` takes."""
-        self.train, self.held, self.targets, self.judge = train, heldout, targets, judge
-        self.tokenizer, self.each_token = tokenizer, each_token
-        self.chosen, same = (
-            shuffled(len(train), steps * examples, seed).reshape(steps, examples) for seed in (seed, 0)
+        self, train: Sequence[Piece], heldout: Sequence[Piece], targets: dict[str, Target], tokenizer: Tokenizer,
+        config: BatchConfig, judge: Judge, each_token: bool,
+    ):  # fmt: skip
+        """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens."""
+        self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
+        self.judge, self.each_token = judge, each_token
+        examples = config.examples
+        self.chosen, like = (
+            shuffled(len(train), config.steps * examples, seed).reshape(config.steps, examples)
+            for seed in (config.seed, 0)
         )
         sizes = np.array([len(piece) for piece in train])
-        self.arrangement = arrange(
-            sizes[self.chosen].tolist(), manner, examples, like=sizes[same].tolist(), **arranging
-        )
+        self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=sizes[like].tolist())
         self.batch = self.arrangement.rows
-        # What is held out is computed in as many rows as a training step.
-        each = range(0, len(heldout), examples)
-        self.held_steps = [range(start, min(start + examples, len(heldout))) for start in each]
+        # Held-out examples are computed in as many rows as a training step.
+        firsts = range(0, len(heldout), examples)
+        self.held_steps = [range(first, min(first + examples, len(heldout))) for first in firsts]
         held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
-        self.held_arrangement = arrange(held_sizes, manner, examples, **arranging | {"rows": self.batch})
+        self.held_arrangement = arrange(held_sizes, config, self.batch)
 
     def padding(self) -> float:
         """The share of the computed tokens of training that are padding."""
@@ -55,14 +44,14 @@ class Epochs:
         return 1 - real / computed
 
     def identity(self) -> dict[str, str]:
-        return {"training examples": digest(self.train), "held-out examples": digest(self.held)}
+        return {"training examples": fingerprint(self.train), "held-out examples": fingerprint(self.held)}
 
     def length(self, step: int) -> int:
         return self.arrangement.lengths[step]
 
     def rows_of(self, step: int) -> list[list[Piece]]:
         pieces = [self.train[i] for i in self.chosen[step]]
-        return [[pieces[place] for place in row] for row in self.arrangement.steps[step]]
+        return [[pieces[i] for i in row] for row in self.arrangement.steps[step]]
 
     def batches(
         self, start: int, stop: int, host_index: int, host_count: int
@@ -72,40 +61,33 @@ class Epochs:
             yield self.filled(pieces, self.arrangement, step, host_index, host_count)
 
     def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
-        for step, places in enumerate(self.held_steps):
-            pieces = [self.held[i] for i in places]
+        for step, indices in enumerate(self.held_steps):
+            pieces = [self.held[i] for i in indices]
             yield self.filled(pieces, self.held_arrangement, step, host_index, host_count)
 
     def filled(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
-        size = arrangement.rows // count
+        size, pad = arrangement.rows // count, self.tokenizer.special.pad
         rows = arrangement.steps[step][index * size : (index + 1) * size]
-        return fill(
-            pieces,
-            rows,
-            arrangement.lengths[step],
-            arrangement.packs,
-            self.tokenizer.special.pad,
-            self.targets,
-        )
+        return fill(pieces, rows, arrangement.lengths[step], arrangement.packs, pad, self.targets)
 
     def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
-        """`predicted`: of the held-out batches so far, what the model says of each pack, or of each token."""
-        found: list = [None] * len(self.held)
+        """`predicted`: the model's outputs for the held-out batches so far, of each pack or of each token."""
+        of_pieces: list = [None] * len(self.held)
         packed = self.held_arrangement.packs > 1
         for step, logits in enumerate(predicted):
-            for row, places in enumerate(self.held_arrangement.steps[step]):
+            for row, indices in enumerate(self.held_arrangement.steps[step]):
                 begin = 0
-                for pack, place in enumerate(places):
-                    piece = self.held_steps[step][place]
+                for pack, i in enumerate(indices):
+                    piece = self.held_steps[step][i]
                     end = begin + len(self.held[piece])
                     where = (row, slice(begin, end)) if self.each_token else (row, pack) if packed else row
-                    found[piece] = logits[where]
+                    of_pieces[piece] = logits[where]
                     begin = end
-        return self.judge(found)
+        return self.judge(of_pieces)
 
 
 def shuffled(size: int, count: int, seed: int) -> np.ndarray:
-    """The first `count` places of all epochs' orders, one after the other.
+    """The first `count` indices of all epochs' orders, one after the other.
 
     >>> [sorted(epoch.tolist()) for epoch in shuffled(3, 6, seed=0).reshape(2, 3)]
     [[0, 1, 2], [0, 1, 2]]
@@ -115,11 +97,11 @@ def shuffled(size: int, count: int, seed: int) -> np.ndarray:
     return np.concatenate(orders)[:count]
 
 
-def digest(pieces: Sequence[Piece]) -> str:
-    """What changes when any text or label does."""
-    found = hashlib.blake2b(digest_size=8)
+def fingerprint(pieces: Sequence[Piece]) -> str:
+    """Changes when any text or label does."""
+    digest = hashlib.blake2b(digest_size=8)
     for piece in pieces:
-        found.update(repr(piece.encoding.ids).encode())
+        digest.update(repr(piece.encoding.ids).encode())
         for name in sorted(piece.targets):
-            found.update(np.ascontiguousarray(piece.targets[name]).tobytes())
-    return f"{len(pieces)} pieces, {found.hexdigest()}"
+            digest.update(np.ascontiguousarray(piece.targets[name]).tobytes())
+    return f"{len(pieces)} pieces, {digest.hexdigest()}"
