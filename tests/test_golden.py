@@ -8,7 +8,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from bert_jax import losses
-from bert_jax.hub.directory import published_tensors
 from bert_jax.inference.model import load
 from golden_bert import FILE, summary
 from seeded import seeded_batch, seeded_tensors
@@ -36,7 +35,7 @@ def test_outputs_loss_and_gradients_are_the_recorded_ones(class_name, tmp_path):
     assert float(ours) == pytest.approx(golden["loss"], abs=1e-5)
     real = batch["mask"] > 0
     assert np.abs(np.asarray(out["hidden"]) - np.array(golden["hidden"]))[real].max() <= 1e-5
-    gradients = published_tensors(model.layout, gradients)
+    gradients = model.layout.published_tensors(gradients)
     assert set(gradients) == set(golden["gradients"])
     whole = np.sqrt(sum(norm**2 for norm, _ in golden["gradients"].values()))
     for name, recorded in golden["gradients"].items():

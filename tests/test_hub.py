@@ -6,12 +6,13 @@ import struct
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES
+from bert_jax.hub.layout import Layout
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
@@ -36,7 +37,7 @@ def write(path, config=CONFIG, heads=("mlm", "nsp"), labels=(), family="bert", w
     }
     for name in {"encoder/embeddings/words", "mlm/bias", "mlm/decoder"} & set(params):
         params[name][config.vocab_size :] = 0  # rows of padding come back as zeros
-    params = hub.unflatten_dict(params, sep="/")
+    params = unflatten_dict(params, sep="/")
     hub.save(path, layout, params, WordPiece.from_vocabulary(words) if words else None)
     return layout, params
 
@@ -59,7 +60,7 @@ def edit_tensors(path, change):
 
 
 def equal(a, b) -> bool:
-    flat = lambda tree: hub.flatten_dict(tree, sep="/")  # noqa: E731
+    flat = lambda tree: flatten_dict(tree, sep="/")  # noqa: E731
     a, b = flat(a), flat(b)
     return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
 
@@ -215,10 +216,10 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"hidden_size": 10**15}, "hidden_size = 1000000000000000 is no size a model can have"),
+        ({"hidden_size": 10**15}, "hidden_size = 1000000000000000 is not a size that a model can have"),
         ({"num_hidden_layers": 2_000_000_000}, "the config says 2000000000 layers, the weights hold 2"),
         ({"vocab_size": 2_000_000_000}, "[12, 8] where the config asks for [2000000000, 8]"),
-        ({"intermediate_size": -1}, "intermediate_size = -1 is no size"),
+        ({"intermediate_size": -1}, "intermediate_size = -1 is not a size"),
         ({"num_attention_heads": 3}, "does not divide hidden_size"),
         ({"hidden_act": "gelo"}, 'did you mean "gelu"?'),
         ({"model_type": "bart"}, 'did you mean "bert"?'),
@@ -280,7 +281,7 @@ def test_what_is_no_model_directory(tmp_path):
     assert "holds a list" in refusal(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert "holds no weights" in refusal(tmp_path)
-    assert "is no directory" in refusal(tmp_path / "config.json")
+    assert "is not a directory" in refusal(tmp_path / "config.json")
 
 
 def test_a_name_that_is_no_path_says_how_to_get_one(monkeypatch):
@@ -318,7 +319,7 @@ def test_info(directory, capsys):
     assert main(["info", str(directory), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["parameters"]["all"] == sum(
-        x.size for x in hub.flatten_dict(load(directory).params, sep="/").values()
+        x.size for x in flatten_dict(load(directory).params, sep="/").values()
     )
     assert said["heads"] == ["mlm", "nsp"]
     edit_tensors(directory, lambda tensors: tensors.pop("cls.predictions.bias"))
@@ -326,4 +327,4 @@ def test_info(directory, capsys):
     assert "odd         the weights in" in capsys.readouterr().out
     shutil.rmtree(directory)
     assert main(["info", str(directory)]) == 1
-    assert "is no directory" in capsys.readouterr().err
+    assert "is not a directory" in capsys.readouterr().err

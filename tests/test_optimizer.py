@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from bert_jax.errors import BertJaxError
-from bert_jax.hub.directory import Layout
+from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.mesh import AXES

@@ -20,8 +20,8 @@ import bert_jax
 import corpora
 from bert_jax.command import main as cli
 from bert_jax.hub import directory as hub
-from bert_jax.hub.directory import Layout
-from bert_jax.hub.families import FAMILIES
+from bert_jax.hub import families
+from bert_jax.hub.layout import Layout
 from bert_jax.models import blocks
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks import TASKS
@@ -61,15 +61,14 @@ def place(tmp_path_factory):
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     checkpoint(folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3))
     labelled(folder, [" ".join(words) for document in texts for words in document])
-    before = Path.cwd(), dict(TASKS), dict(FAMILIES), list(blocks.__path__), list(sys.path)
+    before = Path.cwd(), dict(TASKS), list(sys.path), list(blocks.__path__), list(families.__path__)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     yield folder
     os.chdir(before[0])
-    for registry, kept in zip((TASKS, FAMILIES), before[1:3], strict=True):
-        registry.clear()
-        registry.update(kept)
-    blocks.__path__, sys.path[:] = before[3:]
+    TASKS.clear()
+    TASKS.update(before[1])
+    sys.path[:], blocks.__path__, families.__path__ = before[2:]
 
 
 def labelled(folder: Path, texts: list[str]) -> None:
@@ -174,17 +173,18 @@ def a_block_in_a_family_of_its_own(capfd) -> None:
     assert cli.main(smaller([*words, "--config.model.block=pre_norm"])) == 0, capfd.readouterr().err
     assert json.loads(Path("runs/pre-norm/model/config.json").read_text())["model_type"] == "bert-pre-norm"
     assert bert_jax.load("runs/pre-norm/model").config.block == "pre_norm"
-    del FAMILIES["bert-pre-norm"]
+    Path("bert_jax/hub/families/bert_pre_norm.py").unlink()
     words[-1] = "runs/nameless"
     assert cli.main(smaller([*words, "--config.model.block=pre_norm"])) == 1
-    assert 'no published family has blocks "pre_norm"' in capfd.readouterr().err
+    assert "no family publishes models with block = pre_norm" in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_family_member_computes_what_it_is_published_for(tmp_path):
+def test_a_family_member_computes_what_it_is_published_for(tmp_path, monkeypatch):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    block = next(block for language, block in FENCED if "FAMILIES[" in block and language == "python")
-    exec(compile(block, "README.md", "exec"), {})
+    code = next(block for _, block in FENCED if block.startswith("# bert_jax/hub/families/data2vec_text.py"))
+    monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
+    (tmp_path / "data2vec_text.py").write_text(code)
     config = transformers.Data2VecTextConfig(
         vocab_size=len(corpora.ENTRIES), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=64, max_position_embeddings=40,

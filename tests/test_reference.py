@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bert_jax import losses
-from bert_jax.hub.directory import published_tensors
 from bert_jax.inference.model import load
 from seeded import seeded_batch, seeded_tensors
 
@@ -102,7 +101,7 @@ def test_pre_training_equals_transformers(name, length, tmp_path):
     )
     assert_close(outputs["mlm"], at_targets)
     assert_close(ours, answer.loss)
-    assert_gradients_close(published_tensors(model.layout, gradients), theirs)
+    assert_gradients_close(model.layout.published_tensors(gradients), theirs)
 
 
 def assert_gradients_close(ours: dict, model):

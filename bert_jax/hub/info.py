@@ -16,7 +16,7 @@ def describe(directory) -> dict:
     layout, tensors = hub.survey(directory)
     odd = []
     try:
-        hub.fresh_parts(layout, tensors, directory)
+        hub.check_tensors(layout, tensors, directory)
         shapes = layout.shapes()
         counts = dict.fromkeys(layout.module_names, 0)
         for path, shape in shapes.items():

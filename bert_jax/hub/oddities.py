@@ -1,7 +1,7 @@
 """What is odd about a model directory: said before anything runs."""
 
 from bert_jax.errors import BertJaxError
-from bert_jax.hub.directory import Layout
+from bert_jax.hub.layout import Layout
 from bert_jax.text.tokenizer import Tokenizer
 
 

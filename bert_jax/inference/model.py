@@ -48,7 +48,7 @@ def load(
     """
     layout, tensors = hub.survey(path, **computed)
     if head is not None:
-        layout = hub.with_head(layout, head, tuple(labels))
+        layout = layout.with_head(head, labels)
     opened = open_tokenizer(hub.existing(path)) if tokenizer else None
     if opened is not None:
         for note in check_tokenizer(opened, layout, path):

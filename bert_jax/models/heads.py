@@ -1,11 +1,10 @@
 """Heads: what is read off the hidden states. A head knows nothing of the encoder that made them.
 
-`HEADS` says of each head how it is built, what it reads, and what its parameters are called in published checkpoints
-(`kernel` is a torch `weight` transposed). Whoever adds a head adds an entry; nothing else lists them.
+Whoever adds a head adds it to `HEADS`, and its published names to the `heads` of the families that have it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -86,50 +85,15 @@ class Head:
     build: Callable[..., nn.Module]
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
     pooled: bool = False  # reads the pooled [CLS] state; otherwise every token's
-    bert: dict[str, str] = field(default_factory=dict)  # our parameter -> its published name
-    roberta: dict[str, str] = field(default_factory=dict)
+    labels: bool = False  # has an output for each label of the data
 
 
-CLASSIFIER = {"dense/kernel": "classifier.weight", "dense/bias": "classifier.bias"}
-ANSWER = {"dense/kernel": "qa_outputs.weight", "dense/bias": "qa_outputs.bias"}
-
-HEADS: dict[str, Head] = {
-    "mlm": Head(
-        MaskedLM,
-        "ForMaskedLM",
-        bert={
-            "transform/kernel": "cls.predictions.transform.dense.weight",
-            "transform/bias": "cls.predictions.transform.dense.bias",
-            "norm/scale": "cls.predictions.transform.LayerNorm.weight",
-            "norm/bias": "cls.predictions.transform.LayerNorm.bias",
-            "decoder": "cls.predictions.decoder.weight",
-            "bias": "cls.predictions.bias",
-        },
-        roberta={
-            "transform/kernel": "lm_head.dense.weight",
-            "transform/bias": "lm_head.dense.bias",
-            "norm/scale": "lm_head.layer_norm.weight",
-            "norm/bias": "lm_head.layer_norm.bias",
-            "decoder": "lm_head.decoder.weight",
-            "bias": "lm_head.bias",
-        },
-    ),
-    "nsp": Head(
-        next_sentence,
-        "ForNextSentencePrediction",
-        pooled=True,
-        bert={"dense/kernel": "cls.seq_relationship.weight", "dense/bias": "cls.seq_relationship.bias"},
-    ),
-    "classify": Head(
-        classifier,
-        "ForSequenceClassification",
-        pooled=True,
-        bert=CLASSIFIER,
-        # RoBERTa's classifier brings its own pooler, which is stored under the classifier's name.
-        roberta={"dense/kernel": "classifier.out_proj.weight", "dense/bias": "classifier.out_proj.bias"},
-    ),
-    "tag": Head(classifier, "ForTokenClassification", bert=CLASSIFIER, roberta=CLASSIFIER),
-    "answer": Head(answer_span, "ForQuestionAnswering", bert=ANSWER, roberta=ANSWER),
+HEADS = {
+    "mlm": Head(MaskedLM, "ForMaskedLM"),
+    "nsp": Head(next_sentence, "ForNextSentencePrediction", pooled=True),
+    "classify": Head(classifier, "ForSequenceClassification", pooled=True, labels=True),
+    "tag": Head(classifier, "ForTokenClassification", labels=True),
+    "answer": Head(answer_span, "ForQuestionAnswering"),
 }
 
 

@@ -164,7 +164,7 @@ def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published
     """The encoder of `config.init` under a head, published with what else its config.json must say."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
     theirs, _ = hub.survey(config.init, **computed)
-    layout = hub.with_head(theirs, head, tuple(labels))
+    layout = theirs.with_head(head, labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
     if encoder.max_positions < config.data.max_length:

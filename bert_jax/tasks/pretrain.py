@@ -11,8 +11,8 @@ import numpy as np
 
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.errors import BertJaxError
-from bert_jax.hub.directory import Layout
-from bert_jax.hub.families import with_block
+from bert_jax.hub.families import family_for
+from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
@@ -74,7 +74,7 @@ class Pretraining(Task):
     def of(cls, config: Config) -> "Pretraining":
         paired = not config.data.packed
         heads = ("mlm", "nsp") if paired else ("mlm",)
-        family = with_block(config.model.block)
+        family = family_for(config.model)
         return cls(Layout(config.model, family, heads, pooler=paired), config.data)
 
     def features(self, rows: int, length: int) -> Features:

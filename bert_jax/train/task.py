@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from bert_jax.data.examples.example import Example
-from bert_jax.hub.directory import Layout
+from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss
 from bert_jax.text.tokenizer import Tokenizer
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_atomically
-from bert_jax.hub.directory import Layout
 from bert_jax.hub.families import FAMILIES
+from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Data

@@ -1,0 +1,42 @@
+"""The families of published models, a file each: its `FAMILY` holds all that their directories are known by."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.hub.family import LARGEST, Family
+from bert_jax.models.config import EncoderConfig
+from bert_jax.registry import Registry
+
+FAMILIES = Registry("bert_jax.hub.families", "family", "FAMILY")
+
+
+def known() -> Iterator[Family]:
+    return (FAMILIES[name] for name in FAMILIES.names())
+
+
+def family_of(published: dict, where) -> Family:
+    """The family of a config.json."""
+    # The first published configs had no model_type; all of them were BERT's.
+    model_type = published.get("model_type") or "bert"
+    types = {family.model_type: family for family in known()}
+    if model_type not in list(types):  # which may be of any type
+        hint = nearest(model_type, types)
+        raise BertJaxError(f'{where}: model_type "{model_type}" is not supported; {hint}')
+    family = types[model_type]
+    if family.position_offset:
+        pad = published.get("pad_token_id", family.position_offset - 1)
+        if type(pad) is not int or not 0 <= pad < LARGEST:
+            raise BertJaxError(f"{where}: pad_token_id = {pad!r} is not a token's id")
+        family = replace(family, position_offset=pad + 1)
+    return family
+
+
+def family_for(config: EncoderConfig) -> Family:
+    """The family that a new model of this configuration is published as."""
+    candidates = [family for family in known() if family.new_models]
+    differing = [family.differing(config) for family in candidates]
+    if [] in differing:
+        return candidates[differing.index([])]
+    fewest = min(differing, key=lambda names: len(names))
+    raise BertJaxError(f"no family publishes models with {', '.join(fewest)}; add a file to hub/families")

@@ -1,0 +1,74 @@
+"""BERT."""
+
+from bert_jax.hub.family import Family
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.models.config import EncoderConfig
+
+FIELDS = {
+    "vocab_size": ("vocab_size", 30522),
+    "hidden_size": ("hidden_size", 768),
+    "num_hidden_layers": ("layers", 12),
+    "num_attention_heads": ("heads", 12),
+    "intermediate_size": ("feed_forward", 3072),
+    "type_vocab_size": ("segment_types", 2),
+    "max_position_embeddings": ("max_positions", 512),
+    "layer_norm_eps": ("norm_epsilon", 1e-12),
+    "hidden_dropout_prob": ("dropout", 0.1),
+    "attention_probs_dropout_prob": ("attention_dropout", 0.1),
+    "classifier_dropout": ("head_dropout", None),
+    "initializer_range": ("init_stddev", 0.02),
+    "tie_word_embeddings": ("tied_decoder", True),
+    "hidden_act": ("activation", "gelu"),
+}
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
+    qkv = [f"{theirs}attention.self.{name}" for name in ("query", "key", "value")]
+    return [
+        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
+        Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)),
+        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *fused_qkv(config, ours + "attention/qkv", qkv),
+        *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),
+        *layer_norm(ours + "attention_norm", theirs + "attention.output.LayerNorm"),
+        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
+        *linear(ours + "feed_forward/out", theirs + "output.dense"),
+        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+    ]
+
+
+FAMILY = Family(
+    model_type="bert",
+    class_name="Bert",
+    prefix="bert",
+    new_models=True,
+    fields=FIELDS,
+    constants={"block": "post_norm", "layer_groups": 0},
+    supported={
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "add_cross_attention": (False,),
+        "quantization_config": (),
+    },
+    encoder=encoder,
+    pooler=linear("pooler/dense", "pooler.dense"),
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "cls.predictions.transform.dense"),
+            *layer_norm("mlm/norm", "cls.predictions.transform.LayerNorm"),
+            Part("mlm/decoder", ("cls.predictions.decoder.weight",), per_entry=True),
+            Part("mlm/bias", ("cls.predictions.bias",), per_entry=True),
+        ],
+        "nsp": linear("nsp/dense", "cls.seq_relationship"),
+        "classify": linear("classify/dense", "classifier"),
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    architectures={"ForPreTraining": ("mlm", "nsp")},
+    extra=(
+        r"embeddings\.(position_ids|token_type_ids)$",
+        r"^cls\.predictions\.decoder\.(weight|bias)$",  # of tied parameters
+    ),
+)

@@ -1,0 +1,30 @@
+"""RoBERTa: BERT's encoder, other heads, and a position table that begins at padding's id + 1."""
+
+from dataclasses import replace
+
+from bert_jax.hub.families import bert
+from bert_jax.hub.parts import Part, layer_norm, linear
+
+FAMILY = replace(
+    bert.FAMILY,
+    model_type="roberta",
+    class_name="Roberta",
+    prefix="roberta",
+    new_models=False,
+    fields=bert.FIELDS | {"vocab_size": ("vocab_size", 50265)},
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "lm_head.dense"),
+            *layer_norm("mlm/norm", "lm_head.layer_norm"),
+            Part("mlm/decoder", ("lm_head.decoder.weight",), per_entry=True),
+            Part("mlm/bias", ("lm_head.bias",), per_entry=True),
+        ],
+        # The classifier's own pooler; a file may still carry the encoder's, which nothing reads.
+        "classify": [*linear("pooler/dense", "classifier.dense"), *linear("classify/dense", "classifier.out_proj")],
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    architectures={},
+    extra=(r"embeddings\.(position_ids|token_type_ids)$", r"^lm_head\.decoder\.(weight|bias)$"),
+    position_offset=2,
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""A family of published models: all that its directories are known by."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.hub.parts import Part
+from bert_jax.models.config import EncoderConfig
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+}
+LARGEST = 2**31  # of any size in a config; beyond it the file is damaged or hostile
+
+
+@dataclass(frozen=True)
+class Family:
+    model_type: str
+    class_name: str  # "Bert" of BertForMaskedLM
+    prefix: str  # before the names of encoder and pooler wherever a head stands beside them
+    # Published key -> (our field, what an absent key means; of head_dropout None: the hidden states' dropout).
+    fields: Mapping[str, tuple[str, Any]]
+    constants: Mapping[str, Any]  # our field -> its value in every model of the family, which no key tells
+    supported: Mapping[str, tuple]  # published key -> its values that are computed here; others are refused
+    encoder: Callable[[EncoderConfig], list[Part]]
+    pooler: list[Part]
+    # Head -> its parts. A head that brings its own pooler lists that, too.
+    heads: dict[str, list[Part]]
+    # What a class name ends in -> heads, where it is more than a head's own architecture.
+    architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()  # patterns of tensors that files carry beside the parameters: buffers, copies
+    position_offset: int = 0  # rows of the position table before the first position: padding's id + 1
+    new_models: bool = (
+        False  # a model of these constants that was not opened from a directory is published as this
+    )
+
+    def differing(self, config: EncoderConfig) -> list[str]:
+        """Constants of the family that a config contradicts, as "block = pre_norm"."""
+        actual = {name: getattr(config, name) for name in self.constants}
+        return [f"{name} = {actual[name]}" for name, value in self.constants.items() if actual[name] != value]
+
+    def parts(
+        self, config: EncoderConfig, heads: tuple[str, ...], pooler: bool, prefixed: bool
+    ) -> list[Part]:
+        """Every parameter of a model with these heads."""
+        of_heads = [part for head in heads for part in self.head_parts(head, config)]
+        own_pooler = any(self.has_own_pooler(head) for head in heads)
+        result = self.encoder(config) + (self.pooler if pooler and not own_pooler else [])
+        base = f"{self.prefix}." * prefixed
+        result = [replace(part, theirs=tuple(base + name for name in part.theirs)) for part in result]
+        padding = config.padded_vocab - config.vocab_size
+        return [
+            replace(
+                part,
+                before=self.position_offset if part.per_position else 0,
+                after=padding if part.per_entry else 0,
+            )
+            for part in result + of_heads
+        ]
+
+    def head_parts(self, head: str, config: EncoderConfig) -> list[Part]:
+        return [part for part in self.heads[head] if not (part.ours == "mlm/decoder" and config.tied_decoder)]
+
+    def has_own_pooler(self, head: str) -> bool:
+        return any(part.ours.startswith("pooler/") for part in self.heads[head])
+
+    def pooler_names(self, prefixed: bool) -> set[str]:
+        return {f"{self.prefix}." * prefixed + name for part in self.pooler for name in part.theirs}
+
+    def layers_in(self, names: Mapping, config: EncoderConfig) -> int:
+        """How many layers, or groups of them, the published names number."""
+        numbered = next(part.theirs[0] for part in self.encoder(config) if part.layered)
+        pattern = re.compile(re.escape(numbered.split("{i}")[0]) + r"(\d{1,6})\.")
+        return len({match[1] for name in names if (match := pattern.search(name))})
+
+    def is_extra(self, name: str) -> bool:
+        return any(re.search(pattern, name) for pattern in self.extra)
+
+    def read_config(self, published: dict, where, **computed) -> EncoderConfig:
+        """A published configuration as ours; `computed` are the fields that say how it is computed."""
+        for key, values in self.supported.items():
+            if published.get(key) is not None and published[key] not in values:
+                only = f", only {values[0]!r}" if values else ""
+                raise BertJaxError(f"{where}: {key} = {published[key]!r} is not supported{only}")
+        fields: dict[str, Any] = dict(self.constants)
+        for key, (name, default) in self.fields.items():
+            value = default if published.get(key) is None else published[key]
+            if type(default) is int and (type(value) is not int or not 0 < value < LARGEST):
+                raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
+            if name == "activation":
+                if value not in list(ACTIVATIONS):
+                    hint = nearest(value, ACTIVATIONS)
+                    raise BertJaxError(f'{where}: {key} = "{value}" is not supported; {hint}')
+                value = ACTIVATIONS[value]
+            fields[name] = value
+        fields["max_positions"] -= self.position_offset
+        if fields.get("head_dropout") is None:
+            fields["head_dropout"] = fields["dropout"]
+        try:
+            return EncoderConfig(**fields, **computed)
+        except BertJaxError as error:
+            raise BertJaxError(f"{where}: {error}") from None
+
+    def write_config(self, config: EncoderConfig, base: dict) -> dict:
+        """Our configuration as published; keys of `base` that we do not write stay as they are."""
+        published = dict(base)
+        for key, (name, default) in self.fields.items():
+            value = getattr(config, "groups" if name == "layer_groups" else name)
+            if name == "activation":
+                value = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == value)
+            elif name == "max_positions":
+                value += self.position_offset
+            elif default is None and value == config.dropout and published.get(key) is None:
+                continue  # head_dropout
+            published[key] = value
+        return published | {"model_type": self.model_type, "dtype": "float32"}

@@ -1,0 +1,97 @@
+"""Layout: what a model is made of, and how its family publishes it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.hub.families import FAMILIES
+from bert_jax.hub.family import Family
+from bert_jax.hub.parts import Part
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import dummy_batch
+from bert_jax.models.heads import HEADS, Bert
+
+
+@dataclass(frozen=True)
+class Layout:
+    config: EncoderConfig
+    family: Family = FAMILIES["bert"]
+    heads: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    pooler: bool = True
+    published: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
+
+    def __post_init__(self):
+        family = self.family
+        if differing := family.differing(self.config):  # whoever opened it would compute something else
+            raise BertJaxError(
+                f'models of the family "{family.model_type}" cannot have {", ".join(differing)}'
+            )
+        if missing := [head for head in self.heads if head not in family.heads]:
+            raise BertJaxError(f'models of the family "{family.model_type}" have no head "{missing[0]}"')
+
+    @property
+    def module(self) -> Bert:
+        return Bert(self.config, self.heads, len(self.labels), self.pooler)
+
+    @property
+    def module_names(self) -> tuple[str, ...]:
+        return ("encoder", *(["pooler"] if self.pooler else []), *self.heads)
+
+    def init(self, key, modules: Iterable[str] | None = None) -> dict:
+        """Initial values of the whole model, or of the named modules alone."""
+        params = self.module.init(key, dummy_batch())["params"]
+        return {name: params[name] for name in (self.module_names if modules is None else modules)}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every parameter's path and shape."""
+        params = jax.eval_shape(self.init, jax.random.key(0))
+        return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
+
+    def parts(self, prefixed: bool) -> list[Part]:
+        return self.family.parts(self.config, self.heads, self.pooler, prefixed)
+
+    def with_head(self, head: str, labels: Iterable[str] = ()) -> "Layout":
+        """The same encoder under a new head alone."""
+        labels = tuple(labels)
+        if head not in HEADS:
+            raise BertJaxError(f'no head "{head}"; {nearest(head, HEADS)}')
+        if HEADS[head].labels and not labels:
+            raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
+        of_labels = ("id2label", "label2id", "problem_type")
+        published = {key: value for key, value in self.published.items() if key not in of_labels}
+        pooler = HEADS[head].pooled
+        return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published)
+
+    def published_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
+        """The parameters under their published names and shapes."""
+        flat = flatten_dict(params, sep="/")
+        tensors: dict[str, np.ndarray] = {}
+        for part in self.parts(prefixed=bool(self.heads)):
+            names = part.published(self.config.groups)
+            arrays = part.write(np.asarray(flat[part.ours], np.float32))
+            tensors |= zip(names, map(np.ascontiguousarray, arrays), strict=True)
+        return tensors
+
+    def published_config(self, pad: int | None = None) -> dict:
+        """The content of config.json; `pad` is the id of the tokenizer's padding token."""
+        published = self.family.write_config(self.config, self.published)
+        published["architectures"] = [self.family.class_name + self.architecture]
+        if self.labels:
+            published["id2label"] = {str(i): label for i, label in enumerate(self.labels)}
+            published["label2id"] = {label: i for i, label in enumerate(self.labels)}
+        if self.family.position_offset:
+            pad = self.family.position_offset - 1
+        return published if pad is None else published | {"pad_token_id": pad}
+
+    @property
+    def architecture(self) -> str:
+        """What the class's name ends in: "ForMaskedLM", or "Model" without heads."""
+        for architecture, heads in self.family.architectures.items():
+            if set(heads) <= set(self.heads):
+                return architecture
+        return HEADS[self.heads[-1]].architecture if self.heads else "Model"

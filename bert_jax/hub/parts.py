@@ -1,0 +1,102 @@
+"""Parameters of ours and their published tensors: a `Part` names both sides and converts both ways.
+
+A family lists its parts with the functions below, one for each kind of layer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.models.config import EncoderConfig
+
+Arrays = list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One parameter of ours, at `ours` ("encoder/embeddings/words"), and its published tensors.
+
+    A published name with {i} stands for one tensor a group of layers, which we keep stacked. A table may be published
+    with `before` rows that we leave out, or kept by us with `after` rows of padding.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    join: Callable[[Arrays], np.ndarray] = lambda arrays: arrays[0]
+    split: Callable[[np.ndarray], Arrays] = lambda array: [array]
+    per_entry: bool = False  # one row for each entry of the vocabulary
+    per_position: bool = False
+    before: int = 0
+    after: int = 0
+
+    @property
+    def layered(self) -> bool:
+        return "{i}" in self.theirs[0]
+
+    def published(self, groups: int) -> list[str]:
+        return [name.format(i=i) for i in range(groups if self.layered else 1) for name in self.theirs]
+
+    def shapes(self, ours: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Published shapes of one layer's tensors, from the shape of ours; nothing is allocated."""
+        rows, *rest = ours[1:] if self.layered else ours
+        array = np.broadcast_to(np.float32(0), (rows + self.before - self.after, *rest))
+        return [part.shape for part in self.split(array)]
+
+    def read(self, arrays: Arrays) -> np.ndarray:
+        n = len(self.theirs)
+        if self.layered:
+            return np.stack([self.join(arrays[i : i + n]) for i in range(0, len(arrays), n)])
+        return pad_rows(self.join(arrays)[self.before :], 0, self.after)
+
+    def write(self, array: np.ndarray) -> Arrays:
+        if self.layered:
+            return [theirs for layer in array for theirs in self.split(layer)]
+        return self.split(pad_rows(array[: len(array) - self.after], self.before, 0))
+
+
+def pad_rows(array: np.ndarray, before: int, after: int) -> np.ndarray:
+    if not before and not after:
+        return array
+    return np.pad(array, [(before, after)] + [(0, 0)] * (array.ndim - 1))
+
+
+def linear(ours: str, theirs: str) -> list[Part]:
+    # torch keeps a linear layer as [out, in].
+    weight = Part(f"{ours}/kernel", (f"{theirs}.weight",), lambda a: a[0].T, lambda a: [a.T])
+    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))]
+
+
+def layer_norm(ours: str, theirs: str) -> list[Part]:
+    return [Part(f"{ours}/scale", (f"{theirs}.weight",)), Part(f"{ours}/bias", (f"{theirs}.bias",))]
+
+
+def fused_qkv(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
+    """Query, key and value, published apart."""
+    D, H, K = config.hidden_size, config.heads, config.head_size
+    return [
+        Part(
+            f"{ours}/kernel",
+            tuple(f"{name}.weight" for name in theirs),
+            lambda arrays: np.stack([a.T.reshape(D, H, K) for a in arrays], axis=1),
+            lambda array: [array[:, n].reshape(D, D).T for n in range(3)],
+        ),
+        Part(
+            f"{ours}/bias",
+            tuple(f"{name}.bias" for name in theirs),
+            lambda arrays: np.stack([a.reshape(H, K) for a in arrays]),
+            lambda array: [array[n].reshape(D) for n in range(3)],
+        ),
+    ]
+
+
+def heads_out(config: EncoderConfig, ours: str, theirs: str) -> list[Part]:
+    """The linear layer behind attention, whose inputs we tell apart by head."""
+    D, H, K = config.hidden_size, config.heads, config.head_size
+    weight = Part(
+        f"{ours}/kernel",
+        (f"{theirs}.weight",),
+        lambda arrays: arrays[0].T.reshape(H, K, D),
+        lambda array: [array.reshape(D, D).T],
+    )
+    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))]
