@@ -8,7 +8,7 @@ import pytest
 import corpora
 from bert_jax.command.main import main
 from bert_jax.config import load
-from bert_jax.data.corpus.inspect import report
+from bert_jax.data.corpus.inspect import show_step
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.tasks.pretrain import Config
 from bert_jax.text.readers import Source
@@ -37,7 +37,7 @@ def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.config import DataConfig
     from bert_jax.data.corpus.stream import Stream
 
-    said = report(config(corpus), step=3, rows=64, colour=False)
+    said = show_step(config(corpus), step=3, rows=64, colour=False)
     batch = Stream(DataConfig((str(corpus / "corpus"),), batch=64, plans=1), 0, 1_000_000).batch(3)
     masked = replaced = kept = 0
     for i in range(64):
@@ -50,7 +50,7 @@ def test_targets_show_what_became_of_them(corpus):
                 bool(weight) and token not in (4, target) and f"{{{corpora.ENTRIES[token]}<{old}}}" in said
             )
             kept += bool(weight) and token == target and f"={old}=" in said
-    said = re.sub(r"^Asked for .*$", "", said, flags=re.M)  # which explains the signs
+    said = re.sub(r"^Targets, here .*$", "", said, flags=re.M)  # which explains the signs
     found = [len(re.findall(pattern, said)) for pattern in (r"\[MASK:", r"\{\S+<\S+\}", r"=\S+=")]
     assert (
         found == [masked, replaced, kept] and sum(found) == batch["target_weight"].sum() and min(found) > 20
@@ -65,13 +65,13 @@ def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
     flags = ["inspect", "--config", f"{PRETRAIN}:base", *(f"--config.{s}" for s in settings(corpus))]
     assert main(flags) == 0
     assert "\x1b" not in capsys.readouterr().out
-    assert "\x1b[31m[MASK" in report(config(corpus), step=0, rows=1, colour=True)
+    assert "\x1b[31m[MASK" in show_step(config(corpus), step=0, rows=1, colour=True)
 
 
 @pytest.mark.parametrize("examples", ["sentence_order", "full_sentences"])
 def test_other_examples(corpus, examples):
-    said = report(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
-    assert ("pack 2:" in said and "packs a row" in said) == (examples == "full_sentences")
+    said = show_step(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
+    assert ("pack 2:" in said and "packs per row" in said) == (examples == "full_sentences")
     assert ("swapped pairs" in said) == (examples == "sentence_order")
 
 

@@ -19,6 +19,7 @@ from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.errors import BertJaxError
 from bert_jax.text.readers import Source
+from bert_jax.text.tokenizer import Special
 
 STEPS = (0, 1, 777, 1_000_000)
 BATCH = 32
@@ -127,7 +128,7 @@ def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
     batches = list(stream.batches(7, 11))
     assert [batch["tokens"].shape[1] for batch in batches] == [64, 64, 128, 128]
     for step, batch in zip(range(7, 11), batches, strict=True):
-        shapes = stream.shapes(stream.length(step))
+        shapes = stream.config.features(BATCH, stream.length(step))
         assert {name: (value.shape, value.dtype) for name, value in batch.items()} == shapes
         assert digest(batch) == digest(stream.batch(step))
 
@@ -224,7 +225,7 @@ def test_word_groups_are_taken_as_the_published_loop_takes_them():
     from bert_jax.data.corpus import masking
 
     rng = np.random.default_rng(0)
-    masker = Masking(0.15, 20, 0.8, 0.1, "word", 3, 4, tuple(range(5)), 1000, np.zeros(1000, bool))
+    masker = Masking(DataConfig(unit="word"), 128, Special(*range(5)), np.zeros(1000, bool))
     group = np.stack([np.repeat(np.arange(64), row)[:64] for row in rng.integers(1, 6, (64, 64))])
     keys = rng.integers(0, 2**63, 64).astype(np.uint64)
     wanted = rng.integers(1, 21, 64).astype(np.int32)
@@ -245,7 +246,7 @@ def test_span_lengths_follow_their_distribution(corpus):
         corpus, unit="span", lengths=(512,), shares=(1.0,), batch=64, rate=0.05, examples="full_sentences"
     )
     drawn = np.zeros(5)
-    masker = stream._masking(512)
+    masker = Masking(stream.config, 512, stream.tokenizer.special, stream.continues)
     from bert_jax.data.corpus import masking
 
     tf = masking.tf
@@ -273,7 +274,7 @@ def test_span_lengths_follow_their_distribution(corpus):
 def test_heldout_has_every_example_once(corpus):
     stream = opened(corpus)
     batches = list(stream.heldout(64))
-    count = stream.heldout_count(64)
+    count = len(stream._heldout_rows(64)[0])
     assert len(batches) == -(-count // BATCH) and count % BATCH
     for batch in batches[:-1]:
         assert batch["weight"].sum() == BATCH

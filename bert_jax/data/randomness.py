@@ -8,7 +8,7 @@ import hashlib
 import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # the finaliser of SplitMix64
+MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # the finaliser of SplitMix64
 
 
 def key_of(*parts) -> np.uint64:
@@ -25,7 +25,7 @@ def bits(key, counter) -> np.ndarray:
     """64 random bits for each counter; key and counter broadcast."""
     with np.errstate(over="ignore"):
         x = np.asarray(key, np.uint64) + (np.asarray(counter).astype(np.uint64) + np.uint64(1)) * GOLDEN
-        for shift, factor in _MIX:
+        for shift, factor in MIX:
             x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         return x ^ (x >> np.uint64(31))
 

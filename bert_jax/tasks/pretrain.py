@@ -44,9 +44,9 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
-    from bert_jax.data.corpus.inspect import report
+    from bert_jax.data.corpus.inspect import show_step
 
-    return report(config, step, rows)
+    return show_step(config, step, rows)
 
 
 def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:

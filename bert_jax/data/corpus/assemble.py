@@ -1,5 +1,4 @@
-"""Rows of tokens from spans of a corpus: [CLS] A [SEP] B [SEP], or packs of [CLS] ... [SEP], padded to the
-length."""
+"""Rows of tokens from spans of a corpus: [CLS] A [SEP] B [SEP], or packs of [CLS] ... [SEP], padded to the length."""
 
 import numpy as np
 
@@ -7,7 +6,7 @@ from bert_jax.data.corpus.rows import spread
 from bert_jax.text.tokenizer import Special
 
 
-def assembled(tokens: np.ndarray, table: np.ndarray, special: Special, length: int, packed: bool):
+def assemble(tokens: np.ndarray, table: np.ndarray, special: Special, length: int, packed: bool):
     """[B, L] tokens, mask, and segments or packs with cls_positions, of the rows of a plan's table."""
     rows, spans = table["length"].shape
     size = table["length"].astype(np.int64)

@@ -7,41 +7,34 @@ words or spans are taken in random order, and one that no longer fits is passed 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from bert_jax.data.randomness import _MIX, GOLDEN
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.randomness import GOLDEN, MIX
 from bert_jax.text.host_tensorflow import tf
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import Special, Tokenizer
 
-Unit = Literal["token", "word", "span"]
 # Disjoint counters of one row's key; rows are far shorter than these are apart.
 ORDER, SPAN, FATE, REPLACEMENT = (i << 32 for i in range(4))
 
 
-@dataclass(frozen=True, eq=False)
 class Masking:
-    rate: float
-    cap: int  # K: targets of a row at most
-    masked: float  # share of the targets that become [MASK]
-    replaced: float  # share that become a random token; the rest stay as they are
-    unit: Unit
-    longest_span: int
-    mask: int  # id of [MASK]
-    special: tuple[int, ...]  # ids that are never targets and never drawn as replacements
-    size: int  # of the vocabulary
-    continues: np.ndarray  # [V], whether an id goes on with the word before it
+    """For rows of `length`; special tokens are never targets and never drawn as replacements. `continues` [V] says
+    whether an id continues the word before it."""
+
+    def __init__(self, config: DataConfig, length: int, special: Special, continues: np.ndarray):
+        self.config, self.special, self.continues = config, special, continues
+        self.cap = config.targets(length)  # K
 
     def __call__(self, tokens, mask, keys) -> dict[str, tf.Tensor]:
         """`tokens` and `mask` are [B, L], `keys` [B]; gives tokens with their masks, and the targets."""
-        special = tf.reduce_any(tokens[..., None] == tf.constant(self.special, tf.int32), axis=-1)
+        special = tf.reduce_any(tokens[..., None] == tf.constant(self.special.all, tf.int32), axis=-1)
         open_to = ~special & (mask > 0)
         length = tf.cast(tf.reduce_sum(mask, axis=1), tf.float64)
-        wanted = tf.cast(tf.round(self.rate * length), tf.int32)  # halves to even, as Python rounds
+        wanted = tf.cast(tf.round(self.config.rate * length), tf.int32)  # halves to even, as Python rounds
         wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count(open_to))
-        if self.unit == "token":
+        if self.config.unit == "token":
             positions = self._tokens(open_to, wanted, keys)
         else:
             positions = self._groups(self._group(tokens, open_to, keys), open_to, wanted, keys)
@@ -72,25 +65,25 @@ class Masking:
         """[B, L], the number of the word or span that each token belongs to."""
         joined = tf.gather(tf.constant(self.continues), tokens) & open_to & shifted(open_to, False)
         word = tf.cumsum(tf.cast(~joined, tf.int32), axis=1) - 1
-        if self.unit == "word":
+        if self.config.unit == "word":
             return word
         # Spans lie end to end from the row's first word on, each of a length drawn in proportion to 1 /
         # length. A special token ends a span as it ends a word; the first word is number 1, after [CLS].
         length = tokens.shape[1]
         word = tf.maximum(word - 1, 0)
-        shares = 1 / np.arange(1, self.longest_span + 1)
+        shares = 1 / np.arange(1, self.config.longest_span + 1)
         steps = np.cumsum(shares / shares.sum())[:-1]
         drawn = uniform(keys, SPAN + np.arange(length))
         sizes = 1 + tf.reduce_sum(tf.cast(drawn[..., None] >= steps, tf.int32), axis=-1)
         begins = tf.minimum(tf.cumsum(sizes, axis=1, exclusive=True), length)
-        span = tf.gather(tf.cumsum(counted(begins, length + 1), axis=1), word, batch_dims=1)
+        span = tf.gather(tf.cumsum(occurrences(begins, length + 1), axis=1), word, batch_dims=1)
         new = (span != shifted(span, -1)) | ~open_to | ~shifted(open_to, False)
         return tf.cumsum(tf.cast(new, tf.int32), axis=1) - 1
 
     def _groups(self, group, open_to, wanted, keys):
         """Positions of whole groups, taken in random order while they fit into `wanted`."""
         length = open_to.shape[1]
-        size = counted(tf.where(open_to, group, length), length + 1)[:, :length]
+        size = occurrences(tf.where(open_to, group, length), length + 1)[:, :length]
         order = tf.argsort(tf.where(size > 0, hashes(keys, ORDER + np.arange(length)), CLOSED), axis=1)
         size = tf.gather(size, order, batch_dims=1)
         size = tf.where(size > 0, size, length + 1)  # never fits
@@ -121,11 +114,12 @@ class Masking:
     def _replace(self, targets, positions, keys):
         fate = hash_unit(hash_at(keys[:, None], FATE + tf.cast(positions, tf.int64)))
         drawn = hash_unit(hash_at(keys[:, None], REPLACEMENT + tf.cast(positions, tf.int64)))
-        random = tf.cast(drawn * (self.size - len(self.special)), tf.int32)
-        for i in sorted(self.special):
+        special, masked = self.special.all, self.config.masked
+        random = tf.cast(drawn * (len(self.continues) - len(special)), tf.int32)
+        for i in sorted(special):
             random += tf.cast(random >= i, tf.int32)
-        out = tf.where(fate < self.masked + self.replaced, random, targets)
-        return tf.where(fate < self.masked, self.mask, out)
+        out = tf.where(fate < masked + self.config.replaced, random, targets)
+        return tf.where(fate < masked, self.special.mask, out)
 
 
 # No hash is as high, so what is closed comes after all that is open.
@@ -136,8 +130,8 @@ def count(flags):
     return tf.reduce_sum(tf.cast(flags, tf.int32), axis=1)
 
 
-def counted(values, n: int):
-    """[B, n], how often each of range(n) stands in a row of `values`."""
+def occurrences(values, n: int):
+    """[B, n], how often each of range(n) occurs in a row of `values`."""
     rows = tf.shape(values)[0]
     flat = tf.reshape(values + n * tf.range(rows)[:, None], [-1])
     return tf.reshape(tf.math.unsorted_segment_sum(tf.ones_like(flat), flat, rows * n), [rows, n])
@@ -151,7 +145,7 @@ def shifted(values, first):
 def hash_at(keys, counters):
     """SplitMix64, as in randomness.bits, in TensorFlow ops."""
     x = keys + (tf.cast(counters, tf.uint64) + 1) * tf.constant(int(GOLDEN), tf.uint64)
-    for shift, factor in (*_MIX, (31, 1)):
+    for shift, factor in (*MIX, (31, 1)):
         x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint64)))
         x = x * tf.constant(factor, tf.uint64)
     return x
@@ -164,10 +158,8 @@ def hashes(keys, counters):
 
 
 def hash_unit(x):
-    return (
-        tf.cast(tf.cast(tf.bitwise.right_shift(x, tf.constant(11, tf.uint64)), tf.int64), tf.float64)
-        * 2.0**-53
-    )
+    words = tf.cast(tf.bitwise.right_shift(x, tf.constant(11, tf.uint64)), tf.int64)
+    return tf.cast(words, tf.float64) * 2.0**-53
 
 
 def uniform(keys, counters):
@@ -175,7 +167,7 @@ def uniform(keys, counters):
 
 
 def word_continuations(tokenizer: Tokenizer) -> np.ndarray:
-    """[V], whether an entry goes on with the word before it.
+    """[V], whether an entry continues the word before it.
 
     WordPiece marks what continues (##ing); SentencePiece and byte-level BPE mark what begins (▁the, Ġthe),
     and leave punctuation unmarked, which begins a word of its own here.

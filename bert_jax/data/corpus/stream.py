@@ -4,10 +4,9 @@
     stream.batch(777)                          # the arrays of one step
     for batch in stream.batches(start=777): ... # the same ones, made ahead by tf.data
 
-Step N holds examples N x batch to (N + 1) x batch of its phase (the steps of one length). A mixture says
-which corpus an example is from; there the passes over its plans follow one another, each in an order of its
-own. All of it is arithmetic on numbers, so nothing is replayed to get to N, and a host makes only its own
-rows of the batch.
+Step N holds examples N x batch to (N + 1) x batch of its phase (the steps of one length). A mixture decides which
+corpus an example is from; there the passes over its plans follow one another, each in its own order. All of it is
+arithmetic on numbers, so nothing is replayed to get to N, and a host makes only its own rows of the batch.
 """
 
 import atexit
@@ -17,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.corpus.assemble import assembled
+from bert_jax.data.corpus.assemble import assemble
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.directory import Corpus, Part
+from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.masking import Masking, word_continuations
 from bert_jax.data.corpus.mixture import Mixture
 from bert_jax.data.corpus.pairs import Pairs
-from bert_jax.data.corpus.plan import Plan, planned
+from bert_jax.data.corpus.plan import Plan, load_or_build
 from bert_jax.data.corpus.rows import Rows
 from bert_jax.data.randomness import bits, key_of, permuted
 from bert_jax.errors import BertJaxError
@@ -60,10 +59,9 @@ class Stream:
         self.phases = phases(config, steps)
         sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
         self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
-        self.packed = config.packed
-        self.kind = Rows(config.packs) if self.packed else Pairs(config.examples, config.short)
+        self.kind = Rows(config.packs) if config.packed else Pairs(config.examples, config.short)
         self.continues = word_continuations(self.tokenizer)
-        self._passes: dict = {}
+        self._plans: dict[tuple[int, int, int], Plan] = {}
         self._lock = threading.Lock()
         self._failure: Exception | None = None
         self._makers: dict = {}
@@ -76,13 +74,8 @@ class Stream:
             raise BertJaxError(f"there is no step {step}; steps begin at 0")
         return next((phase for phase in self.phases if step < phase.stop), self.phases[-1])
 
-    def shapes(self, length: int, rows: int | None = None) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Shape and type of every array of a batch with rows of `length`."""
-        return self.config.features(rows or self.config.batch, length)
-
     def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
-        """The rows of one step that belong to one host; hosts' rows one after the other are the whole
-        batch."""
+        """The rows of one step that belong to one host; all hosts' rows in order are the whole batch."""
         make = self._maker(self.length(step), host_index, host_count)
         batch = self._plainly(lambda: make(tf.constant(step, tf.int64)))
         return {name: value.numpy() for name, value in batch.items()}
@@ -90,7 +83,7 @@ class Stream:
     def batches(
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
     ) -> Iterator[Batch]:
-        """`batch` of one step after the other, without end unless `stop` is given, made ahead in threads."""
+        """`batch` of consecutive steps, without end unless `stop` is given, made ahead in threads."""
         stop = np.iinfo(np.int64).max if stop is None else stop
         while start < stop:
             phase = self.phase(start)
@@ -102,33 +95,26 @@ class Stream:
             start = end
 
     def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
-        """Every held-out example once, masked the same each time; the last batch is filled up with weight
-        0."""
+        """Every held-out example once, with the same masks every time; the last batch is filled with weight 0."""
         table, owner, keys = self._heldout_rows(length)
         rows = self._rows_of(host_index, host_count)
-        masked = tf.function(self._masking(length), autograph=False)
+        masking = tf.function(self._masking(length), autograph=False)
+        tokens = [corpus.heldout.tokens for corpus in self.corpora]
         for first in range(0, len(table), self.config.batch):
-            here = np.arange(first, first + self.config.batch)[rows]
-            filled = here < len(table)
-            here = np.minimum(here, len(table) - 1)
-            parts = [corpus.heldout.tokens for corpus in self.corpora]
-            batch = self._gather(parts, owner[here], table[here], length)
+            numbers = np.arange(first, first + self.config.batch)[rows]
+            real, here = numbers < len(table), np.minimum(numbers, len(table) - 1)
             batch = {
-                name: value * filled.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
-                for name, value in batch.items()
+                name: value * real.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
+                for name, value in self._gather(tokens, owner[here], table[here], length).items()
             }
-            masks = masked(batch["tokens"], batch["mask"], keys[here])
-            batch |= {name: value.numpy() for name, value in masks.items()}
-            yield self._in_order(batch)
-
-    def heldout_count(self, length: int) -> int:
-        return len(self._heldout_rows(length)[0])
+            masked = masking(batch["tokens"], batch["mask"], keys[here])
+            yield self._in_order(batch | {name: value.numpy() for name, value in masked.items()})
 
     def facts(self, step: int) -> list[dict[str, int]]:
-        """Of each example of a step: its corpus, plan, pass and place in the plan."""
+        """Of each example of a step: its corpus, plan, pass and index in the plan."""
         names = ("corpus", "plan", "pass", "example")
-        found = self._locate(self.length(step), self._examples(step, slice(None)))
-        return [dict(zip(names, map(int, row), strict=True)) for row in zip(*found, strict=True)]
+        columns = self._locate(self.length(step), self._examples(step, slice(None)))
+        return [dict(zip(names, map(int, row), strict=True)) for row in zip(*columns, strict=True)]
 
     # How a batch comes about.
 
@@ -138,8 +124,8 @@ class Stream:
         if key not in self._makers:
             rows = self._rows_of(host_index, host_count)
             self._check_size(length)
-            shapes = self.shapes(length, rows.stop - rows.start)
-            gathered = [name for name in shapes if not name.startswith("target")]
+            features = self.config.features(rows.stop - rows.start, length)
+            gathered = [name for name in features if not name.startswith("target")]
             masking = self._masking(length)
 
             def gather(step):
@@ -153,12 +139,12 @@ class Stream:
             # As it stands: there is nothing for autograph to rewrite, which takes seconds and files in /tmp.
             @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
             def make(step):
-                types = [tf.as_dtype(shapes[name][1]) for name in gathered]
+                types = [tf.as_dtype(features[name][1]) for name in gathered]
                 *values, keys = tf.numpy_function(gather, [step], [*types, tf.uint64], stateful=False)
                 keys.set_shape([rows.stop - rows.start])
                 batch = dict(zip(gathered, values, strict=True))
                 for name, value in batch.items():
-                    value.set_shape(shapes[name][0])
+                    value.set_shape(features[name][0])
                 return self._in_order(batch | masking(batch["tokens"], batch["mask"], keys))
 
             self._makers[key] = make
@@ -183,32 +169,27 @@ class Stream:
         raise failure
 
     def _in_order(self, batch):
-        return {name: batch[name] for name in self.shapes(batch["tokens"].shape[1])}
+        return {name: batch[name] for name in self.config.features(1, batch["tokens"].shape[1])}
 
     def _rows_of(self, host_index: int, host_count: int) -> slice:
         if self.config.batch % host_count:
             raise BertJaxError(
-                f"a batch of {self.config.batch} rows cannot be shared by {host_count} hosts; "
+                f"a batch of {self.config.batch} rows cannot be divided between {host_count} hosts; "
                 f"make data.batch a multiple of {host_count}"
             )
         share = self.config.batch // host_count
         return slice(host_index * share, (host_index + 1) * share)
 
     def _check_size(self, length: int) -> None:
-        for c, corpus in enumerate(self.corpora):
-            examples = len(self._plan(c, length, 0))
-            if examples < self.config.batch and len(self.corpora) == 1:
-                raise BertJaxError(
-                    f"{corpus.name} gives {examples} examples of length {length}, fewer than a batch of "
-                    f"{self.config.batch}; set --config.data.batch={examples} or less, or prepare more text"
-                )
+        examples = [len(self._plan(c, length, 0)) for c in range(len(self.corpora))]
+        if len(examples) == 1 and examples[0] < self.config.batch:
+            raise BertJaxError(
+                f"{self.corpora[0].name} gives {examples[0]} examples of length {length}, fewer than a batch of "
+                f"{self.config.batch}; set --config.data.batch={examples[0]} or less, or prepare more text"
+            )
 
     def _masking(self, length: int) -> Masking:
-        config, special = self.config, self.tokenizer.special
-        return Masking(
-            config.rate, config.targets(length), config.masked, config.replaced, config.unit,
-            config.longest_span, special.mask, special.all, self.tokenizer.size, self.continues,
-        )  # fmt: skip
+        return Masking(self.config, length, self.tokenizer.special, self.continues)
 
     def _examples(self, step: int, rows: slice) -> np.ndarray:
         """Numbers of a step's examples within its phase."""
@@ -229,10 +210,10 @@ class Stream:
         batch: Batch = {}
         for c in np.unique(owner):
             here = np.flatnonzero(owner == c)
-            made = assembled(tokens[c], table[here], self.tokenizer.special, length, self.packed)
+            made = assemble(tokens[c], table[here], self.tokenizer.special, length, self.config.packed)
             for name, value in made.items():
                 batch.setdefault(name, np.empty((len(owner), *value.shape[1:]), value.dtype))[here] = value
-        if self.packed:
+        if self.config.packed:
             return batch
         return batch | {
             "labels": table["label"].astype(np.int32),
@@ -240,7 +221,7 @@ class Stream:
         }
 
     def _locate(self, length: int, examples: np.ndarray):
-        """Corpus, plan, pass and place in the plan of examples by their numbers."""
+        """Corpus, plan, pass and index in the plan of examples by their numbers."""
         mixture = Mixture(self.weights, key_of("mixture", self.seed, length))
         owner, count = mixture(examples)
         plan, turn, example = (np.empty_like(owner) for _ in range(3))
@@ -255,9 +236,7 @@ class Stream:
         ends = np.zeros(1, np.int64)
         while ends[-1] <= count.max() and len(ends) <= plans:
             ends = np.append(ends, ends[-1] + len(self._plan(c, length, len(ends) - 1)))
-        round_, within = (
-            (count // ends[-1], count % ends[-1]) if len(ends) > plans else (np.zeros_like(count), count)
-        )
+        round_, within = divmod(count, ends[-1]) if len(ends) > plans else (np.zeros_like(count), count)
         plan = np.searchsorted(ends, within, side="right") - 1
         turn = round_ * plans + plan
         place = within - ends[plan]
@@ -270,25 +249,22 @@ class Stream:
     def _plan(self, c: int, length: int, number: int) -> Plan:
         key = (c, length, number)
         with self._lock:  # the threads of tf.data come here together
-            if key not in self._passes:
-                self._passes[key] = planned(self.corpora[c].train, self.kind, self.seed, length, number)
-            return self._passes[key]
+            if key not in self._plans:
+                self._plans[key] = load_or_build(self.corpora[c].train, self.kind, self.seed, length, number)
+            return self._plans[key]
 
     def _heldout_rows(self, length: int):
-        """Of all corpora: the rows of their held-out plans, whose each is, and the keys of their masks."""
-        parts: list[Part] = [corpus.heldout for corpus in self.corpora]
-        tables = [planned(part, self.kind, self.seed, length, 0).table for part in parts]
-        owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-        example = np.concatenate([np.arange(len(table)) for table in tables])
+        """Of all corpora: the rows of their held-out plans, which corpus each is of, and the keys of their masks."""
+        tables = [load_or_build(c.heldout, self.kind, self.seed, length, 0).table for c in self.corpora]
+        sizes = [len(table) for table in tables]
+        owner = np.repeat(np.arange(len(tables)), sizes)
+        example = np.concatenate([np.arange(size) for size in sizes])
         keys = bits(bits(key_of("heldout", self.seed, length), owner), example)
         return np.concatenate(tables), owner, keys
 
 
 def phases(config: DataConfig, steps: int) -> list[Phase]:
-    """When each length has its turn; the last goes on for as long as it is asked."""
+    """When each length has its turn; the last has no end."""
     shares = np.cumsum(config.shares) / np.sum(config.shares)
     edges = [0, *np.round(shares * steps).astype(int).tolist()]
-    return [
-        Phase(length, *edge)
-        for length, edge in zip(config.lengths, zip(edges, edges[1:], strict=False), strict=True)
-    ]
+    return [Phase(*phase) for phase in zip(config.lengths, edges[:-1], edges[1:], strict=True)]
