@@ -8,6 +8,7 @@ dataclass that reads it. A key that no dataclass reads is an error that names th
 """
 
 import ast
+import copy
 import dataclasses
 import importlib.util
 import sysconfig
@@ -28,9 +29,14 @@ T = TypeVar("T", bound="DataclassInstance")
 def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
     """The config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
 
-    With `whole=False` the sections of the file that `reader` has no field for are somebody else's to read.
+    With `whole=False` the sections of the file that `reader` has no field for are left to others.
     """
-    values = read_file(spec)
+    return read(read_file(spec), overrides, reader, whole=whole)
+
+
+def read(values: dict, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
+    """Likewise, of the values in a config file, which stay as they are."""
+    values = copy.deepcopy(values)
     others = set() if whole else set(values) - {field.name for field in dataclasses.fields(reader)}
     for override in overrides:
         if override.split("=")[0].split(".")[0] not in others:

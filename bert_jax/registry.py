@@ -19,14 +19,15 @@ class Registry(dict[str, Any]):
         BLOCKS["mypackage.blocks.mine"]   # Block of that module
     """
 
-    def __init__(self, package: str, noun: str, attribute: str | None = None):
+    def __init__(self, package: str, noun: str, attribute: str | None = None, helpers: tuple[str, ...] = ()):
         super().__init__()
         self.package, self.noun, self.attribute = package, noun, attribute
+        self.helpers = helpers  # files of the folder that the others share
 
     def names(self) -> list[str]:
         """Every known name, the registered ones last."""
         files = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        return list(dict.fromkeys([*(file.name for file in files), *self]))
+        return list(dict.fromkeys([*(file.name for file in files if file.name not in self.helpers), *self]))
 
     def check(self, name: str) -> None:
         """Raise unless the name is known or a dotted path; nothing is imported."""

@@ -12,7 +12,7 @@ from bert_jax.tasks.pretrain import Pretraining
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.feed import placed
 from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_state, initial_state
+from bert_jax.train.state import abstract_state, constants_of, initial_state
 from bert_jax.train.step import make_evaluation, make_step
 from tiny_training import Batches, tiny
 
@@ -67,12 +67,13 @@ def steps_on(devices, changes, state=None, first=0, stop=STEPS):
     task, config, mesh, step, evaluation = compiled(devices, tuple(changes.items()))
     data = Batches()
     state = state(task, config, mesh) if state else begun(task, config, mesh)
+    constants = constants_of(task, config, mesh)
     losses = []
     for batch in placed(data.batches(first, stop, 0, 1), mesh, data.batch):
-        state, measured = step(state, batch)
+        state, measured = step(state, batch, constants)
         losses.append(loss(measured))
     batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
-    heldout, predicted = jax.device_get(evaluation(state.params, batch))
+    heldout, predicted = jax.device_get(evaluation(state.params, batch, constants))
     return losses, [float(x) for x in jax.tree.leaves(heldout)], predicted.tolist(), state
 
 

@@ -15,7 +15,7 @@ from bert_jax.config import load
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import SIZES, EncoderConfig
-from bert_jax.tasks import module_of, names
+from bert_jax.tasks import TASKS
 from runs import ROOT
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
@@ -117,7 +117,7 @@ def test_help_loads_no_tensorflow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("task", names())
+@pytest.mark.parametrize("task", TASKS.names())
 def test_every_key_is_read_by_something(task):
     """A key that a config takes and no line of the package looks at would do nothing, in silence."""
     looked_at = set()
@@ -130,7 +130,7 @@ def test_every_key_is_read_by_something(task):
         looked_at |= {
             node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and id(node) not in own
         }
-    assert {key.split(".")[-1] for key in keys(module_of(task).Config)} <= looked_at
+    assert {key.split(".")[-1] for key in keys(TASKS[task].Config)} <= looked_at
 
 
 def keys(reader, prefix: str = "") -> set[str]:

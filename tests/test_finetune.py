@@ -114,7 +114,7 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
         batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.targets)
 
         def loss(params):
-            return sum(loss.mean for loss in task.losses(task.outputs(params, batch, False), batch).values())
+            return sum(loss.mean for loss in task.losses(task.outputs(params, batch), batch).values())
 
         return batch["tokens"].shape, jax.jit(jax.value_and_grad(loss))(params)
 

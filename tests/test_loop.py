@@ -17,10 +17,10 @@ from bert_jax.train.log import read
 from bert_jax.train.loop import train
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import initial_state
+from bert_jax.train.state import constants_of, initial_state
 from bert_jax.train.step import make_step
 from runs import leaves
-from tiny_training import Batches, tiny
+from tiny_training import HELDOUT, Batches, tiny
 
 pytestmark = pytest.mark.slow
 
@@ -152,10 +152,11 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
     task, config = tiny()
     mesh = make_mesh(config.mesh)
     step, batch = make_step(task, config, mesh), Batches().whole(0)
-    state = step(initial_state(task, config, mesh), batch)[0]
+    constants = constants_of(task, config, mesh)
+    state = step(initial_state(task, config, mesh), batch, constants)[0]
     before = jax.device_get(state)
     bad = batch | {"target_weight": batch["target_weight"] * np.nan}
-    after, measured = jax.device_get(step(state, bad))
+    after, measured = jax.device_get(step(state, bad, constants))
     assert (after.step, after.discarded, after.bad, measured["bad"]) == (2, 1, 1, 1)
     for one, other in zip(
         jax.tree.leaves((before.params, before.optimizer)),
@@ -163,13 +164,13 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
         strict=True,
     ):
         np.testing.assert_array_equal(one, other)
-    good = step(jax.device_put(after), batch)[0]
+    good = step(jax.device_put(after), batch, constants)[0]
     assert (good.discarded, good.bad) == (1, 0)
 
 
 def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, whole):
     def plant(step, batch):
-        if step >= 10:
+        if 10 <= step < HELDOUT:
             batch["weight"][:] = np.inf
         return batch
 
@@ -182,6 +183,22 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
     for name, value in good.items():
         if "params" in name or "optimizer" in name:
             np.testing.assert_array_equal(kept[name], value, err_msg=name)
+
+
+def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch(tmp_path):
+    def plant(step, batch):
+        if step == HELDOUT + 2:
+            batch["target_weight"][3, 0] = np.nan
+        return batch
+
+    task, config = tiny(checkpoint_best="mlm_loss")
+    with pytest.raises(NotFinite) as error:
+        train(task, Batches(plant=plant), config, tmp_path)
+    assert str(error.value) == (
+        "held-out batch 1, counted from 0: mlm_loss is nan at step 10; look at its examples, and if they are sound "
+        "begin again with a lower --config.optimizer.rate"
+    )
+    assert not [line for line in lines(tmp_path) if line["kind"] == "heldout"], "nothing is chosen by it"
 
 
 def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
@@ -256,8 +273,8 @@ def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
     from bert_jax.tasks import warm_start
 
     task, config = tiny()
-    layout = warm_start.as_in(str(whole / "model"), task.layout, Batches().tokenizer)
-    params, missing = warm_start.read(str(whole / "model"), layout, seed=0)
+    warm_start.as_in(str(whole / "model"), task.layout, Batches().tokenizer)
+    params, missing = warm_start.read(str(whole / "model"), task, seed=0)
     assert not missing
     task, config = tiny(steps=12, init=str(whole / "model"), first_step=8)
     train(task, Batches(), config, tmp_path / "kept", lambda: params)

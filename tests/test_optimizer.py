@@ -12,17 +12,17 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.mesh import AXES
 from bert_jax.train.config import MeshConfig, OptimizerConfig
-from bert_jax.train.optimizer import DECAYED, direction, trust
-from bert_jax.train.rules import by_rule, decide, named
-from bert_jax.train.schedule import rate_at
-from bert_jax.train.sharding import PARAMETERS, check_batch, make_mesh, parameter_shardings
+from bert_jax.train.optimizer import direction, trust
+from bert_jax.train.rules import PARAMETERS, decide, named
+from bert_jax.train.schedule import share_at
+from bert_jax.train.sharding import check_batch, make_mesh, parameter_shardings
 from bert_jax.train.state import abstract_state, fresh_params
 from tiny_training import tiny
 
 
 def rates(steps, **changes):
-    config = OptimizerConfig(rate=2.0, **changes)
-    return np.array([float(rate_at(config, steps, step)) for step in range(steps + 1)])
+    config = OptimizerConfig(**changes)
+    return np.array([2 * float(share_at(config, steps, step)) for step in range(steps + 1)])
 
 
 def test_schedules():
@@ -98,9 +98,9 @@ def test_the_rate_equals_that_of_transformers():
 def test_biases_and_norms_do_not_decay_and_embeddings_do():
     task, config = tiny()
     params = jax.eval_shape(lambda: fresh_params(task, config))
-    decayed = {name for name, decays in named(by_rule(params, DECAYED, "decay")).items() if decays}
+    decayed = {name for name in named(params) if decide(PARAMETERS, name).decays}
     assert {name.split("/")[-1] for name in decayed} == {"kernel", "words", "positions", "segments"}
-    assert decide(DECAYED, "mlm/bias", "decay") is False
+    assert decide(PARAMETERS, "mlm/bias").decays is False
 
 
 def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
@@ -113,13 +113,13 @@ def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
     params = {
         "encoder": {
             "layers": {"attention": {"qkv": {"kernel": kernel, "bias": kernel[:, 0]}}},
-            "words": other,
+            "embeddings": {"words": other},
         }
     }
     updates = {
         "encoder": {
             "layers": {"attention": {"qkv": {"kernel": update, "bias": update[:, 0]}}},
-            "words": other * 2,
+            "embeddings": {"words": other * 2},
         }
     }
     scaled, _ = trust().update(updates, optax.EmptyState(), params)
@@ -131,7 +131,7 @@ def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
             )[0]
             np.testing.assert_allclose(ours[layer, :, part], alone, rtol=1e-5)
     np.testing.assert_array_equal(scaled["encoder"]["layers"]["attention"]["qkv"]["bias"], update[:, 0])
-    np.testing.assert_allclose(scaled["encoder"]["words"], other, rtol=1e-6)
+    np.testing.assert_allclose(scaled["encoder"]["embeddings"]["words"], other, rtol=1e-6)
 
 
 def test_adam_is_that_of_torch():
@@ -147,7 +147,7 @@ def test_adam_is_that_of_torch():
         {"params": [theirs["bias"]], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=0.1, betas=(0.9, 0.999), eps=1e-6)
-    ours, transform = {"layer": dict(start)}, direction(OptimizerConfig())
+    ours, transform = {"nsp": {"dense": dict(start)}}, direction(OptimizerConfig())
     state = transform.init(ours)
     for scale in (0.1, 3.0, 1.0):
         gradients = {
@@ -158,10 +158,10 @@ def test_adam_is_that_of_torch():
             theirs[name].grad = torch.tensor(value)
         torch.nn.utils.clip_grad_norm_(theirs.values(), 1.0)
         optimizer.step()
-        updates, state = transform.update({"layer": gradients}, state, ours)
+        updates, state = transform.update({"nsp": {"dense": gradients}}, state, ours)
         ours = jax.tree.map(lambda param, update: param - 0.1 * update, ours, updates)
         for name in start:
-            np.testing.assert_allclose(ours["layer"][name], theirs[name].detach().numpy(), atol=1e-5)
+            np.testing.assert_allclose(ours["nsp"]["dense"][name], theirs[name].detach().numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("size", ["base", "large"])
@@ -169,7 +169,7 @@ def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size):
     config = EncoderConfig.named(size, vocab_multiple=128, tied_decoder=False)
     heads = tuple(HEADS)
     shapes = Layout(config, heads=heads, labels=("a", "b")).shapes()
-    specs = {name: decide(PARAMETERS, name, "sharding") for name in shapes}
+    specs = {name: decide(PARAMETERS, name).spec for name in shapes}
     assert all(len(spec) <= len(shapes[name]) for name, spec in specs.items())
     split = sum(np.prod(shapes[name]) for name, spec in specs.items() if "fsdp" in spec)
     assert split / sum(map(np.prod, shapes.values())) > 0.99, "nearly all numbers are split over fsdp"
@@ -178,8 +178,9 @@ def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size):
 
 
 def test_rules_that_leave_a_parameter_out_are_an_error():
-    with pytest.raises(BertJaxError, match="no rule on sharding matches the parameter encoder/new/thing"):
-        decide(PARAMETERS, "encoder/new/thing", "sharding")
+    for name in ("encoder/new/thing", "encoder/layers/new/kernel", "temperature", "encoder/new/dense/kernel"):
+        with pytest.raises(BertJaxError, match=f"no rule matches the parameter {name}; add one to `rules`"):
+            decide(PARAMETERS, name)
 
 
 def test_meshes_and_batches_that_do_not_divide_name_what_does():

@@ -11,7 +11,7 @@ import runs
 from bert_jax.command.main import main
 from bert_jax.hub import directory as hub
 from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import initial_state
+from bert_jax.train.state import constants_of, initial_state
 from bert_jax.train.step import make_step
 from test_reference import inputs, masked_lm_labels
 from tiny_training import Batches, tiny
@@ -56,9 +56,10 @@ def test_two_hundred_steps_are_those_of_transformers(tmp_path):
     data, mesh = Batches(rows=8), make_mesh(config.mesh)
     state, step = initial_state(task, config, mesh), make_step(task, config, mesh)
     hub.save(tmp_path, task.layout, jax.device_get(state.params))
+    constants = constants_of(task, config, mesh)
     ours = []
     for batch in data.batches(0, STEPS, 0, 1):
-        state, measured = step(state, batch)
+        state, measured = step(state, batch, constants)
         ours.append(sum(float(loss.mean) for loss in measured["losses"].values()))
     assert ours[0] - ours[-1] > 3
     np.testing.assert_allclose(ours, theirs(tmp_path, data, config.optimizer), rtol=1e-3)

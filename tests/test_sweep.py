@@ -14,7 +14,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
-from bert_jax.train.step import Programs
+from bert_jax.train.step import StepCache
 from bert_jax.train.task import Task
 from test_finetune import marked, table
 
@@ -46,7 +46,7 @@ def overrides(begun, **changes) -> list[str]:
 @pytest.mark.usefixtures("quick_to_compile")
 def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, tmp_path, monkeypatch):
     shared = []
-    monkeypatch.setattr(run, "Programs", lambda: shared.append(Programs()) or shared[0])
+    monkeypatch.setattr(run, "StepCache", lambda: shared.append(StepCache()) or shared[0])
     asked = overrides(begun, seeds=2, sweep="lr=[5e-3,3.0]")
     assert run.start("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept
@@ -84,7 +84,8 @@ def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys, ra
 
 def runs_of(*values, **last) -> list[Run]:
     found = [
-        Run("s", n, None, [], "accuracy", v, {"accuracy": v, "matthews": 0.7}) for n, v in enumerate(values)
+        Run("s", n, None, None, None, "accuracy", v, {"accuracy": v, "matthews": 0.7})
+        for n, v in enumerate(values)
     ]
     found[0].last |= last
     return found
@@ -101,7 +102,7 @@ def runs_of(*values, **last) -> list[Run]:
     ],
 )
 def test_a_degenerate_run_is_pointed_out(runs, said):
-    sweep.point_out(runs)
+    sweep.mark_degenerate(runs)
     assert runs[0].trouble.startswith(said) and bool(runs[0].trouble) == bool(said)
     assert not runs[-1].trouble
 
@@ -110,7 +111,7 @@ def test_a_degenerate_run_is_pointed_out(runs, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is no KEY='),
+        ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is not KEY='),
         ({"sweep": "lrr=[3e-5]"}, "nothing reads config key lrr"),
         ({"sweep": "batch=[8,0]"}, "data.batch must be 1 or more"),
         ({"seeds": 0}, "seeds must be 1 or more"),

@@ -93,13 +93,13 @@ from bert_jax.pod.compile import traced_for
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
 from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_batch, abstract_state
+from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
 spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), slice_of("v5e:4x4")
 task, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
 mesh = make_mesh(config.mesh, where.devices())
 state, batch = abstract_state(task, config, mesh), abstract_batch(task, config, mesh, data.batch, data.length(0))
-trained = make_step(task, config, mesh).lower(state, batch)
+trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, mesh))
 checked = traced_for(configs.load(spec, overrides, pretrain.Config), where, 128, data.tokenizer.size)
 print("SAME", trained.as_text() == checked[-1].lower().as_text())
 """

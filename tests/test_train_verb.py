@@ -65,7 +65,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     task, data, _ = pretrain.open(config)
     begun = Workdir(workdir)
     begun.claim()
-    begun.begin(config, data, task.layout)
+    begun.begin(config, data, task)
     begun.close()
     other = tmp_path / "other"
     other.mkdir()

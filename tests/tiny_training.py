@@ -11,6 +11,7 @@ from corpora import ENTRIES
 from seeded import seeded_batch
 
 LENGTH, TARGETS = 20, 3
+HELDOUT = 1_000_000  # held-out batches are those of the two steps after it
 
 
 class Batches:
@@ -43,8 +44,8 @@ class Batches:
             yield self.share(self.whole(step), index, count)
 
     def heldout(self, length, index, count):
-        for step in (-1, -2):
-            yield self.share(self.whole(1_000_000 - step), index, count)
+        for step in (1, 2):
+            yield self.share(self.whole(HELDOUT + step), index, count)
 
     def metrics(self, predicted):
         return {}

@@ -84,7 +84,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
         )
         with tempfile.TemporaryDirectory() as workdir:
             begin = (
-                None if config.scratch else lambda: warm_start.read(config.init, task.layout, config.seed)[0]
+                None if config.scratch else lambda: warm_start.read(config.init, task, config.seed)[0]
             )
             train(task, data, config, workdir, begin)
             lines = read(Path(workdir) / "metrics.jsonl")

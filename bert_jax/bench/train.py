@@ -24,7 +24,7 @@ from bert_jax.pod.chips import peak_of
 from bert_jax.tasks.pretrain import Config, Pretraining
 from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import initial_state
+from bert_jax.train.state import constants_of, initial_state
 from bert_jax.train.step import make_step
 
 
@@ -91,12 +91,13 @@ class OurStep:
         task, mesh = Pretraining.of(config), make_mesh(config.mesh)
         self.batch = synthetic_batch(shape, config.model.vocab_size)
         self.state = initial_state(task, config, mesh)
-        lowered = make_step(task, config, mesh).lower(self.state, self.batch)
+        self.constants = constants_of(task, config, mesh)
+        lowered = make_step(task, config, mesh).lower(self.state, self.batch, self.constants)
         self.step, turn = timed(lowered.compile)
         self.compile_seconds = turn.seconds
 
     def take(self) -> None:
-        self.state, measured = self.step(self.state, self.batch)
+        self.state, measured = self.step(self.state, self.batch, self.constants)
         jax.block_until_ready(measured)
 
     def facts(self) -> dict:

@@ -1,16 +1,16 @@
-"""From a config file to a run, and from a run's directory to its model."""
+"""From a config file to a run, and from a run's directory to its models."""
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
 
 from bert_jax import config as configs
+from bert_jax import tasks
 from bert_jax.command import sweep
 from bert_jax.errors import BertJaxError
-from bert_jax.hub import directory as hub
 from bert_jax.inference import model as api
 from bert_jax.inference.outcomes import calibration_of, outcomes
 from bert_jax.metrics import nothing_learnt
@@ -18,76 +18,68 @@ from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.report.curves import draw
 from bert_jax.report.page import write
-from bert_jax.tasks import load, warm_start
-from bert_jax.tasks.finetune import FinetuneConfig
+from bert_jax.tasks import warm_start
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.config import CheckpointConfig, MeshConfig, RunConfig
+from bert_jax.train.config import CheckpointConfig, RunConfig
 from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_state
-from bert_jax.train.step import Programs
-from bert_jax.train.task import Results, Task
-from bert_jax.train.workdir import Workdir, layout_of, nested
+from bert_jax.train.step import StepCache
+from bert_jax.train.task import Data, Results, Task
+from bert_jax.train.workdir import Workdir, save_models
 
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
-    """`bert-jax train`: whether the run, or all that it stands for, came to the end."""
-    _, config = load(spec, overrides)
-    if not (isinstance(config, FinetuneConfig) and (config.seeds > 1 or config.sweep)):
-        return one(spec, overrides, workdir)
-    programs = Programs()
-
-    def run(overrides: Sequence[str], workdir: Path) -> bool:
-        return one(spec, overrides, workdir, programs, alone=False)
-
-    found = sweep.run(spec, overrides, config, Path(workdir), run)
-    if found is None:
+    """`bert-jax train`: whether the run, or every run of a sweep, came to its end."""
+    values = configs.read_file(spec)
+    module, config = tasks.read(values, overrides)
+    directory, command = Workdir(workdir), command_line(spec, overrides, workdir)
+    if config.seeds == 1 and not config.sweep:
+        task, data, config = module.open(config)
+        finished = run_single(task, data, config, directory.path)
+        if jax.process_index() == 0:
+            draw(directory.metrics, directory.curves)
+            if finished:
+                warn_nothing_learnt(heldout(directory.metrics))
+                conclude(directory, task, command)
+        return finished
+    runs = sweep.plan(values, overrides, config, directory.path)
+    if not sweep.run_all(runs, partial(run_single, cache=StepCache())):
         return False
     if jax.process_index() == 0:
-        chosen = sweep.settle(Path(workdir), found)
-        module, config = load(spec, chosen.overrides)
-        task, _, _ = module.open(config)
-        conclude(Workdir(workdir), task.results, command(spec, overrides, workdir))
+        chosen = sweep.settle(directory.path, runs)
+        conclude(directory, chosen.module.open(chosen.config)[0], command)
     return True
 
 
-def one(
-    spec: str, overrides: Sequence[str], workdir, programs: Programs | None = None, alone: bool = True
+def run_single(
+    task: Task, data: Data, config: RunConfig, workdir: Path, cache: StepCache | None = None
 ) -> bool:
-    """A single run; one that stands alone is drawn, calibrated and reported."""
-    module, config = load(spec, overrides)
-    task, data, config = module.open(config)
-
-    def params():
-        found, missing = warm_start.read(config.init, task.layout, config.seed)
+    def params() -> dict:
+        params, missing = warm_start.read(config.init, task, config.seed)
+        initial = f" with initial values for {', '.join(missing)}" if missing else ""
         if jax.process_index() == 0:
-            begun = f" with initial values for {', '.join(missing)}" if missing else ""
             print(
-                f"begins from {config.init}{begun}, at step {config.first_step:,} of the schedule", flush=True
+                f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule",
+                flush=True,
             )
-        return found
+        return params
 
-    peak = peak_of(jax.devices()[0].device_kind)
-    finished = train(
-        task, data, config, workdir, params if config.init and not config.scratch else None, peak, programs
-    )
-    if alone and jax.process_index() == 0:
-        draw(Workdir(workdir).metrics, Workdir(workdir).curves)
-        if finished and task.results:
-            measured = heldout(Workdir(workdir).metrics)
-            if measured and all(map(nothing_learnt, measured)):
-                advice = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
-                print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
-            conclude(Workdir(workdir), task.results, command(spec, overrides, workdir))
-    return finished
+    begin = params if config.init and not config.scratch else None
+    return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)
 
 
-def conclude(workdir: Workdir, results: Results, command: str) -> None:
-    calibrate(workdir.model, results)
-    if results.report:
-        write_run_report(workdir, results, command)
+def warn_nothing_learnt(measured: Sequence[dict]) -> None:
+    if measured and all(map(nothing_learnt, measured)):
+        advice = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
+        print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
+
+
+def conclude(workdir: Workdir, task: Task, command: str) -> None:
+    if task.results:
+        calibrate(workdir.model, task.results)
+        if task.results.report:
+            write_run_report(workdir, task.results, command)
 
 
 def calibrate(directory, results: Results) -> None:
@@ -119,24 +111,21 @@ def write_run_report(workdir: Workdir, results: Results, command: str) -> None:
     print(f"the report is {page}", flush=True)
 
 
-def command(spec: str, overrides: Sequence[str], workdir: str) -> str:
-    given = [f"--config.{override}" for override in overrides]
-    return shlex.join(["bert-jax", "train", "--config", spec, *given, "--workdir", str(workdir)])
+def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:
+    settings = [f"--config.{override}" for override in overrides]
+    return shlex.join(["bert-jax", "train", "--config", spec, *settings, "--workdir", str(workdir)])
 
 
 def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
     """`bert-jax inspect`: the examples of a step as text."""
-    module, config = load(spec, overrides)
+    module, config = tasks.load(spec, overrides)
     return module.inspect(config, step, rows)
 
 
 def export(path: str, directory: str, step: int | None = None) -> int:
-    """`bert-jax export`: writes the model of a checkpoint, by default the newest, and returns its step."""
+    """`bert-jax export`: write the models of a checkpoint, by default the newest, and return its step."""
     workdir = Workdir(path)
-    said = workdir.read()
-    names = {field.name for field in dataclasses.fields(RunConfig)}
-    values = {name: value for name, value in nested(said["config"]).items() if name in names}
-    config = dataclasses.replace(configs.build(RunConfig, values), mesh=MeshConfig())
+    task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     if step is None:
         steps = checkpoints.steps()
@@ -144,8 +133,5 @@ def export(path: str, directory: str, step: int | None = None) -> int:
             raise BertJaxError(f"{path} has no checkpoint yet; let the run go on until one is written")
         step = steps[-1]
     checkpoints.check(step)
-    layout = layout_of(said["layout"])
-    mesh = make_mesh(config.mesh, jax.local_devices()[:1])
-    state, _ = checkpoints.restore(step, abstract_state(Task(layout), config, mesh))
-    hub.save(directory, layout, jax.device_get(state.params), open_tokenizer(workdir.tokenizer))
+    save_models(Path(directory), task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
     return step

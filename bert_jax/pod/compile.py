@@ -18,7 +18,7 @@ from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import Slice, slice_of
 from bert_jax.tasks.pretrain import Config, Pretraining
 from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_batch, abstract_state
+from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
 
 # The compiler's two ways to say it: of all that the program holds, or of its temporaries alone.
@@ -33,7 +33,13 @@ def traced_for(config: Config, where: Slice, length: int, vocabulary: int | None
     task, mesh = Pretraining.of(config), make_mesh(config.mesh, where.devices())
     state = abstract_state(task, config, mesh)
     batch = abstract_batch(task, config, mesh, config.data.batch, length)
-    return task, mesh, state, batch, make_step(task, config, mesh).trace(state, batch)
+    return (
+        task,
+        mesh,
+        state,
+        batch,
+        make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh)),
+    )
 
 
 def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | None) -> dict:

@@ -65,11 +65,7 @@ def open(config: Config) -> tuple["Answering", Epochs, Config]:
         for examples, each in zip((train, heldout), windows, strict=True)
     )
     judge = Judge(heldout, windows[1], may_be_missing)
-    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
-
-
-def measured_by(config: Config) -> str:
-    return "f1"
+    return in_epochs(config, task, pieces, held, judge, tokenizer, parts)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
@@ -96,6 +92,8 @@ def span_in(example: Example, window: Encoding) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Answering(Finetuning):
+    best = "f1"
+
     def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
         start, end = piece.targets["starts"], piece.targets["ends"]
         return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})

@@ -81,11 +81,7 @@ def open(config: Config) -> tuple["Classification", Epochs, Config]:
         for examples, what in ((train, "training"), (heldout, "held-out"))
     )
     judge = Judge(heldout, [piece.example for piece in held], names, config.kind)
-    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
-
-
-def measured_by(config: Config) -> str:
-    return BEST[config.kind]
+    return in_epochs(config, task, pieces, held, judge, tokenizer, parts)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
@@ -126,6 +122,10 @@ class Classification(Finetuning):
     kind: Kind = "classes"
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = field(default=())
+
+    @property
+    def best(self) -> str:
+        return BEST[self.kind]
 
     def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
         label = piece.targets["labels"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, TypeVar
 
 import jax
-import numpy as np
 
 from bert_jax.data.examples.arrange import BatchConfig, Piece, RowLayout, Target
 from bert_jax.data.examples.columns import Columns
@@ -21,7 +20,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
-from bert_jax.train.task import Features, Results, Task
+from bert_jax.train.task import Results, Task
 
 FEWEST = 50  # examples that a calibration is learnt from
 
@@ -97,8 +96,6 @@ class FinetuneConfig(RunConfig):
     steps: int = 0  # 0: as many as the epochs take
     epochs: float = 3.0
     first_step: int = 0
-    seeds: int = 1  # runs, by seed, seed + 1 and so on
-    sweep: str = ""  # and by settings: "lr=[2e-5,3e-5];batch=[16,32]", every one with every other
     report: bool = True  # writes WORKDIR/report when the run has ended
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
     log: EpochLog = field(default_factory=EpochLog)
@@ -109,8 +106,6 @@ class FinetuneConfig(RunConfig):
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        if self.seeds < 1:
-            raise BertJaxError(f"seeds must be 1 or more, not {self.seeds}")
         if self.epochs <= 0:
             raise BertJaxError(f"epochs must be more than 0, not {self.epochs}")
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
@@ -142,15 +137,6 @@ class Finetuning(Task):
     def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
         """What a person sees of its targets: of the whole, and of tokens by their places."""
         raise NotImplementedError
-
-    def features(self, rows: int, length: int) -> Features:
-        found: Features = {
-            name: ((rows, length), np.dtype(np.int32)) for name in ("tokens", "segments", "mask")
-        }
-        for name, target in self.targets.items():
-            shape = (rows, length) if target.each_token else (rows, *target.shape)
-            found[name] = (shape, np.dtype(target.dtype))
-        return found
 
     def flops(self, rows: int, length: int) -> float:
         return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
@@ -214,11 +200,11 @@ def in_windows(texts, tokenizer: Tokenizer, data: ExamplesConfig, what: str) -> 
 
 
 def in_epochs(
-    config: C, task: T, train: Sequence[Piece], heldout: Sequence[Piece], judge: Judge, best: str,
+    config: C, task: T, train: Sequence[Piece], heldout: Sequence[Piece], judge: Judge,
     tokenizer: Tokenizer, parts: Parts,
 ) -> tuple[T, Epochs, C]:  # fmt: skip
     """What `open` of a fine-tuning gives."""
-    config = config.resolved(len(train), best)
+    config = config.resolved(len(train), task.best)
     mesh = config.mesh
     batches = BatchConfig(
         config.data.rows, config.data.batch, config.steps, config.seed, task.layout.config.hidden_size,

@@ -68,6 +68,8 @@ def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig
 class Pretraining(Task):
     """Masked words and, where rows are pairs, the second half of the pair."""
 
+    best = "mlm_loss"
+
     data: DataConfig = DataConfig()
 
     @classmethod

@@ -62,11 +62,7 @@ def open(config: Config) -> tuple["Tagging", Epochs, Config]:
     ]
     pieces, held = (pieces_of(e, names, w) for e, w in zip((train, heldout), windows, strict=True))
     judge = Judge(heldout, windows[1], names)
-    return in_epochs(config, task, pieces, held, judge, measured_by(config), tokenizer, parts)
-
-
-def measured_by(config: Config) -> str:
-    return "f1"
+    return in_epochs(config, task, pieces, held, judge, tokenizer, parts)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
@@ -91,6 +87,8 @@ def pieces_of(
 
 @dataclass(frozen=True)
 class Tagging(Finetuning):
+    best = "f1"
+
     smoothing: float = 0.0
 
     def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:

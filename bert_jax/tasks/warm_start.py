@@ -8,6 +8,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.train.task import Task
 
 # The config's own sizes must be the directory's; other fields are how the run trains and computes.
 SIZES = ("vocab_size", "hidden_size", "layers", "heads", "feed_forward", "max_positions", "segment_types", "activation",
@@ -29,11 +30,16 @@ def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layou
     return replace(layout, family=theirs.family, published=theirs.published)
 
 
-def read(directory: str, layout: hub.Layout, seed: int) -> tuple[dict, list[str]]:
-    """The directory's parameters for the layout, and the parts it lacks, which have initial values."""
-    theirs, tensors = hub.survey(directory, vocab_multiple=layout.config.vocab_multiple)
-    found = hub.read_params(theirs, tensors, directory)
-    missing = [name for name in layout.module_names if name not in found]
+def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
+    """The directory's parameters for the task, and the parts it lacks, which have initial values."""
+    theirs, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
+    params = hub.read_params(theirs, tensors, directory)
     key = jax.random.key(seed, impl="threefry2x32")
-    found |= jax.device_get(jax.jit(lambda: layout.init(key, missing))())
-    return {name: found[name] for name in layout.module_names}, missing
+    names = list(jax.eval_shape(task.init, key))
+    missing = [name for name in names if name not in params]
+    if missing == names:
+        raise BertJaxError(
+            f"the task takes nothing from a model directory; leave --config.init={directory} out"
+        )
+    initial = jax.device_get(jax.jit(lambda: {name: task.init(key)[name] for name in missing})())
+    return {name: (params | initial)[name] for name in names}, missing

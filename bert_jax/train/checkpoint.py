@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
@@ -88,6 +89,14 @@ class Checkpoints:
         """The state in the shardings of `abstract`, which may differ from those it was saved in; and the position."""
         state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
         return state, self.position(step)
+
+    def params(self, step: int) -> dict:
+        """The parameters alone, as NumPy arrays."""
+        handler = ocp.PyTreeCheckpointHandler()
+        saved = {"params": handler.metadata(self._path(step)).tree["params"]}
+        kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), saved)
+        asked = ocp.args.PyTreeRestore(item=saved, restore_args=kinds, partial_restore=True)
+        return handler.restore(self._path(step), args=asked)["params"]
 
     def position(self, step: int) -> dict:
         content = manifest.read(self._path(step))

@@ -66,6 +66,8 @@ class LogConfig:
 class RunConfig:
     task: str = "pretrain"
     seed: int = 0
+    seeds: int = 1  # runs, by seed, seed + 1 and so on
+    sweep: str = ""  # and by settings: "lr=[2e-5,3e-5];batch=[16,32]", every one with every other
     steps: int = 1_000_000
     init: str = ""  # a model directory to go on from
     scratch: bool = False  # of `init` only the sizes and the tokenizer, not the parameters

@@ -4,26 +4,25 @@ A run goes on by itself from the newest good checkpoint of its directory. Where 
 `config.init` if that names a model directory, or else from initial values.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import jax
-from jax.sharding import Mesh
 
 from bert_jax.errors import BertJaxError, NotFinite, nearest
-from bert_jax.hub import directory as hub
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, make_mesh
-from bert_jax.train.state import State, abstract_state, gathered, initial_state
-from bert_jax.train.step import Programs, make_evaluation, make_step
+from bert_jax.train.state import Constants, State, abstract_state, constants_of, gathered, initial_state
+from bert_jax.train.step import StepCache, make_evaluation, make_step
 from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
-from bert_jax.train.workdir import Workdir
+from bert_jax.train.workdir import Workdir, save_models
 
 PROFILED = 5  # steps in a trace
 
@@ -35,36 +34,35 @@ def train(
     path,
     params: Callable[[], dict] | None = None,
     peak: float | None = None,
-    programs: Programs | None = None,
+    cache: StepCache | None = None,
 ) -> bool:
-    """Trains in the directory `path`, and says whether the run came to its end (or was told to stop before).
+    """Train in the directory `path`; return whether the run came to its end, or was told to stop before.
 
     `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
-    `programs` are those of other runs, which it may share.
+    `cache` holds the compiled steps of other runs, which it may share.
     """
-    mesh = make_mesh(config.mesh)
-    check_batch(data.batch, mesh, config.mesh.accumulate)
-    with closing(Workdir(path)) as workdir, Stop() as stop:
+    workdir = Workdir(path)
+    with closing(Run(task, data, config, workdir, peak, cache)) as run, closing(workdir), Stop() as stop:
         if jax.process_index() == 0:
             workdir.claim()
-            workdir.begin(config, data, task.layout)
-        with closing(Run(task, data, config, mesh, workdir, peak, programs)) as run:
-            run.resume(params)
-            finished = run.go(stop)
-            run.finish(finished)
+            workdir.begin(config, data, task)
+        run.resume(params)
+        finished = run.go(stop)
+        run.finish(finished)
     return finished
 
 
 class Run:
     def __init__(
-        self, task: Task, data: Data, config: RunConfig, mesh: Mesh, workdir: Workdir, peak: float | None,
-        programs: Programs | None = None,
+        self, task: Task, data: Data, config: RunConfig, workdir: Workdir, peak: float | None, cache: StepCache | None
     ):  # fmt: skip
-        self.task, self.data, self.config, self.mesh = task, data, config, mesh
-        self.workdir, self.peak = workdir, peak
+        self.task, self.data, self.config, self.workdir, self.peak = task, data, config, workdir, peak
+        self.mesh = make_mesh(config.mesh)
+        check_batch(data.batch, self.mesh, config.mesh.accumulate)
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
-        self.log: Log  # it and the state are there once the run is resumed
+        self.log: Log  # it, the state and the constants are there once the run is resumed
         self.state: State
+        self.constants: Constants
         self.resumed = False
         self.step = self.begun_at = 0
         self.window = Window()
@@ -73,12 +71,12 @@ class Run:
         self.pending: dict | None = None  # what the last step measured, still on the devices
         self.tracing = False
         self.pace = Pace()
-        self.shared = programs is not None
-        if programs:
-            self.take_step, self.evaluation = programs.of(task, config, mesh)
+        self.shared = cache is not None
+        if cache is not None:
+            self.take_step, self.evaluation = cache.of(task, config, self.mesh)
         else:
-            self.take_step = make_step(task, config, mesh)
-            self.evaluation = make_evaluation(task, config, mesh)
+            self.take_step = make_step(task, config, self.mesh)
+            self.evaluation = make_evaluation(task, config, self.mesh)
 
     def say(self, text: str) -> None:
         if self.resumed:
@@ -96,8 +94,10 @@ class Run:
             abstract = abstract_state(self.task, self.config, self.mesh)
             self.state, position = self.checkpoints.restore(newest, abstract)
             self.step, self.window = newest, Window(position["window"])
-            self.history = position.get("history", [])  # of a run begun before there was one
+            # A run begun earlier has no history, or one with values that are not finite.
+            self.history = [pair for pair in position.get("history", []) if math.isfinite(pair[1])]
             self.say(f"going on at step {newest:,}")
+        self.constants = constants_of(self.task, self.config, self.mesh)
         # A run of no steps measures and keeps what it begins with.
         self.begun_at = self.step if newest is not None or self.config.steps else -1
         quiet = jax.process_index() > 0
@@ -141,7 +141,7 @@ class Run:
                 batch = self.next(feed)
                 # Nothing may cross to or from the devices unseen: each crossing would wait for the step.
                 with jax.transfer_guard("disallow"):
-                    self.state, measured = self.take_step(self.state, batch)
+                    self.state, measured = self.take_step(self.state, batch, self.constants)
                 self.step += 1
                 # Only now, with the next step under way, is the one before looked at.
                 before, self.pending = self.pending, measured
@@ -211,13 +211,25 @@ class Run:
         for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
             if n == self.config.log.evaluate_batches > 0:
                 break
-            measured, rows = jax.device_get(self.evaluation(self.state.params, batch))
+            measured, rows = jax.device_get(self.evaluation(self.state.params, batch, self.constants))
+            pairs = {**measured["losses"], **measured["scores"]}
+            sums = {name: float(sum(pair)) for name, pair in pairs.items()}
+            self.check_finite(sums, f"held-out batch {n}, counted from 0")
             total.add(measured)
             predicted.append(rows)
         self.heldout = self.task.summary(total.means()) | self.data.metrics(predicted)
+        self.check_finite(self.heldout, "the held-out part")
         self.remember()
         self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
         self.pace.pause(time.perf_counter() - begun)
+
+    def check_finite(self, measures: dict[str, float], of: str) -> None:
+        for name, value in measures.items():
+            if not math.isfinite(value):
+                raise NotFinite(
+                    f"{of}: {name} is {value} at step {self.step}; look at its examples, and if they are sound begin "
+                    "again with a lower --config.optimizer.rate"
+                )
 
     def remember(self) -> None:
         """Keeps the metric by which checkpoints are the best."""
@@ -270,7 +282,7 @@ class Run:
         if jax.process_index() > 0:
             return
         if finished:
-            hub.save(self.workdir.model, self.task.layout, params, self.data.tokenizer)
+            save_models(self.workdir.model, self.task, params, self.data.tokenizer)
             self.say(f"the model is in {self.workdir.model}")
         else:
             self.say(f"stopped at step {self.step:,}; the same command goes on from there")

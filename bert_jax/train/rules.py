@@ -1,14 +1,60 @@
-"""Ordered rules on parameter names: the first that matches decides, and a name that none matches is an error."""
+"""Ordered rules on parameter names: the first that matches decides, and a name that none matches is an error.
+
+`PARAMETERS` says of every parameter where it lies on the mesh and how the optimizer treats it. A task with parameters
+of its own brings rules for them (`Task.rules`), which are tried first.
+"""
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
+from bert_jax.models.mesh import FSDP, TENSOR
+
+
+@dataclass(frozen=True)
+class Parameter:
+    spec: P = P()  # along which axes of the mesh it is split
+    decays: bool = True  # embeddings decay, biases and LayerNorm do not, as in BERT; LAMB adapts what decays
+    tensors: tuple[
+        int, ...
+    ] = ()  # the axes that number the tensors stacked in it, which LAMB treats one by one
+    depth: Literal["embeddings", "layers", "above"] = "above"  # where it stands in an encoder, or above it
+
 
 Rules = Sequence[tuple[str, Any]]
+
+EMBEDDINGS, LAYERS = "encoder/embeddings/", "encoder/layers/"
+# A stacked parameter [N, ...] is N tensors, and a fused query, key and value are three: qkv is [N, D, 3, H, K], out
+# [N, H, K, D], the feed-forward [N, D, F] and [N, F, D], words [V, D].
+PARAMETERS: list[tuple[str, Parameter]] = [
+    (EMBEDDINGS + "words$", Parameter(P(TENSOR, FSDP), depth="embeddings")),
+    (EMBEDDINGS + "positions$", Parameter(P(None, FSDP), depth="embeddings")),
+    (EMBEDDINGS + "segments$", Parameter(depth="embeddings")),
+    (EMBEDDINGS + "norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
+    (
+        LAYERS + "attention/qkv/kernel$",
+        Parameter(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers"),
+    ),
+    (LAYERS + "attention/qkv/bias$", Parameter(P(None, None, TENSOR, None), False, (0, 1), "layers")),
+    (LAYERS + "attention/out/kernel$", Parameter(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers")),
+    (LAYERS + "feed_forward/in/kernel$", Parameter(P(None, FSDP, TENSOR), tensors=(0,), depth="layers")),
+    (LAYERS + "feed_forward/in/bias$", Parameter(P(None, TENSOR), False, (0,), "layers")),
+    (LAYERS + "feed_forward/out/kernel$", Parameter(P(None, TENSOR, FSDP), tensors=(0,), depth="layers")),
+    (LAYERS + "(attention|feed_forward)/out/bias$", Parameter(P(), False, (0,), "layers")),
+    (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", Parameter(P(), False, (0,), "layers")),
+    ("(^|/)(pooler/dense|mlm/transform)/kernel$", Parameter(P(FSDP, None))),
+    ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP))),
+    ("(^|/)mlm/bias$", Parameter(P(TENSOR), decays=False)),
+    ("(^|/)mlm/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
+    # The last layer of any head, whose outputs are few.
+    ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", Parameter()),
+    ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", Parameter(decays=False)),
+]
 
 
 def named(params: dict) -> dict[str, Any]:
@@ -16,20 +62,20 @@ def named(params: dict) -> dict[str, Any]:
     return flatten_dict(params, sep="/")
 
 
-def decide(rules: Rules, name: str, about: str):
+def decide(rules: Rules, name: str):
     """
-    >>> decide([("bias$", 0.0), ("", 0.01)], "mlm/bias", "weight decay")
+    >>> decide([("bias$", 0.0), ("kernel$", 0.01)], "mlm/bias")
     0.0
     """
     for pattern, value in rules:
         if re.search(pattern, name):
             return value
-    raise BertJaxError(f"no rule on {about} matches the parameter {name}; add one")
+    raise BertJaxError(
+        f"no rule matches the parameter {name}; add one to `rules` of the task, or to PARAMETERS in train/rules.py"
+    )
 
 
-def by_rule(
-    params: dict, rules: Rules, about: str, use: Callable[[Any, Any], Any] = lambda value, leaf: value
-) -> dict:
-    """A tree like `params` of what the rules decide for each, or of `use(decided, parameter)`."""
-    flat = {name: use(decide(rules, name, about), leaf) for name, leaf in named(params).items()}
+def by_rule(params: dict, rules: Rules, use: Callable[[Any, str, Any], Any]) -> dict:
+    """A tree like `params` of `use(what the rules decide, name, parameter)`."""
+    flat = {name: use(decide(rules, name), name, leaf) for name, leaf in named(params).items()}
     return unflatten_dict(flat, sep="/")

@@ -5,18 +5,14 @@ import jax.numpy as jnp
 from bert_jax.train.config import OptimizerConfig
 
 
-def rate_at(config: OptimizerConfig, steps: int, step):
-    """Up over `warmup` steps, then along the schedule to 0 at `steps`; step 0 already learns.
+def share_at(config: OptimizerConfig, steps: int, step):
+    """The share of the peak rate that a step takes: up over `warmup` steps, then along the schedule to 0 at `steps`;
+    step 0 already learns.
 
-    >>> config = OptimizerConfig(rate=1.0, warmup=4)
-    >>> [round(float(rate_at(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
+    >>> config = OptimizerConfig(warmup=4)
+    >>> [round(float(share_at(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
     [0.25, 1.0, 1.0, 0.5, 0.0]
     """
-    return config.rate * share_at(config, steps, step)
-
-
-def share_at(config: OptimizerConfig, steps: int, step):
-    """Of the rate at its peak."""
     step = jnp.asarray(step, jnp.float32)
     warmup = config.warmup_of(steps)
     tail = max(config.decay_share * steps, 1)

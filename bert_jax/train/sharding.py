@@ -9,24 +9,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
-from bert_jax.models.mesh import AXES
+from bert_jax.models.mesh import AXES, TENSOR
 from bert_jax.train.config import MeshConfig
-from bert_jax.train.rules import decide, named
-
-# qkv is [N, D, 3, H, K], out [N, H, K, D], the feed-forward [N, D, F] and [N, F, D], words [V, D].
-PARAMETERS = [
-    ("attention/qkv/kernel$", P(None, "fsdp", None, "tensor", None)),
-    ("attention/qkv/bias$", P(None, None, "tensor", None)),
-    ("attention/out/kernel$", P(None, "tensor", None, "fsdp")),
-    ("feed_forward/in/kernel$", P(None, "fsdp", "tensor")),
-    ("feed_forward/in/bias$", P(None, "tensor")),
-    ("feed_forward/out/kernel$", P(None, "tensor", "fsdp")),
-    ("embeddings/words$|mlm/decoder$", P("tensor", "fsdp")),
-    ("mlm/bias$", P("tensor")),
-    ("embeddings/positions$", P(None, "fsdp")),
-    ("(pooler/dense|mlm/transform)/kernel$", P("fsdp", None)),
-    ("embeddings/segments$|(bias|scale)$|^[a-z_]+/dense/kernel$", P()),
-]
+from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -59,41 +44,31 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
         )
 
 
-def parameter_shardings(params: dict, mesh: Mesh) -> dict:
+def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
     """A sharding for each parameter (or shape of one)."""
-    specs = {name: decide(PARAMETERS, name, "sharding") for name in named(params)}
-    for name, leaf in named(params).items():
-        for size, axis in zip(leaf.shape, specs[name], strict=False):
+
+    def sharding(rule: Parameter, name: str, leaf) -> NamedSharding:
+        for size, axis in zip(leaf.shape, rule.spec, strict=False):
             if axis and size % mesh.shape[axis]:
-                hint = (
-                    "set model.vocab_multiple=128"
-                    if axis == "tensor" and size == max(leaf.shape)
-                    else "make it smaller"
-                )
+                vocabulary = axis == TENSOR and size == max(leaf.shape)
+                hint = "set model.vocab_multiple=128" if vocabulary else "make it smaller"
                 raise BertJaxError(
                     f"{name} {list(leaf.shape)}: {size} does not divide over mesh.{axis}={mesh.shape[axis]}; {hint}"
                 )
-    return jax.tree.unflatten(
-        jax.tree.structure(params), [NamedSharding(mesh, spec) for spec in ordered(specs, params)]
-    )
+        return NamedSharding(mesh, rule.spec)
 
-
-def ordered(specs: dict, params: dict) -> list:
-    return [
-        specs[jax.tree_util.keystr(path, simple=True, separator="/")]
-        for path, _ in jax.tree_util.tree_leaves_with_path(params)
-    ]
+    return by_rule(params, rules, sharding)
 
 
 def optimizer_shardings(
     optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh, over_data: bool
 ):
     """Moments lie as their parameters do or, `over_data`, split once more; counters are everywhere."""
-    moments = (
-        jax.tree.map(lambda leaf, sharding: split_once_more(leaf, sharding, mesh), params, shardings)
-        if over_data
-        else shardings
-    )
+    moments = shardings
+    if over_data:
+        moments = jax.tree.map(
+            lambda leaf, sharding: split_once_more(leaf, sharding, mesh), params, shardings
+        )
     return optax.tree_utils.tree_map_params(
         optimizer,
         lambda _, sharding: sharding,

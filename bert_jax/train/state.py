@@ -1,4 +1,4 @@
-"""The state of a run, and where its parts lie."""
+"""The state of a run, what stays the same in all its steps, and where their parts lie."""
 
 from typing import Any
 
@@ -6,19 +6,21 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.models.mesh import ROWS
 from bert_jax.train.config import RunConfig
 from bert_jax.train.optimizer import direction
+from bert_jax.train.rules import PARAMETERS
 from bert_jax.train.sharding import check_batch, optimizer_shardings, parameter_shardings
 from bert_jax.train.task import Task
 
 
 @flax.struct.dataclass
 class State:
-    """What a step takes and gives back; everything else that decides the next one is in the config."""
+    """What a step takes and returns changed; checkpoints hold it."""
 
     step: Any  # steps done
     params: Any
@@ -27,33 +29,54 @@ class State:
     bad: Any  # of these, how many just now, one after the other
 
 
-def first_state(task: Task, config: RunConfig, params) -> State:
-    count = jnp.zeros((), jnp.int32)
-    return State(
-        count + max(config.first_step, 0), params, direction(config.optimizer).init(params), count, count
-    )
+@flax.struct.dataclass
+class Constants:
+    """What a step takes and never changes: runs that differ in it alone share a compiled step."""
+
+    seed: Any
+    rate: Any  # at its peak
+    task: Any  # the task's own, such as the parameters of a teacher
+
+
+def optimizer_of(task: Task, config: RunConfig) -> optax.GradientTransformation:
+    return direction(config.optimizer, rules_of(task), task.frozen)
+
+
+def rules_of(task: Task):
+    return [*task.rules, *PARAMETERS]
 
 
 def fresh_params(task: Task, config: RunConfig):
     # The generator that is the same everywhere, also where dropout draws from the hardware's.
-    key = jax.random.key(config.seed, impl="threefry2x32")
-    return task.layout.init(key)
+    return task.init(jax.random.key(config.seed, impl="threefry2x32"))
+
+
+def first_state(task: Task, config: RunConfig, params) -> State:
+    count = jnp.zeros((), jnp.int32)
+    moments = optimizer_of(task, config).init(params)
+    return State(count + max(config.first_step, 0), params, moments, count, count)
 
 
 def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> State:
     """Shapes and shardings of the state, before anything is allocated."""
     shapes = jax.eval_shape(lambda: first_state(task, config, fresh_params(task, config)))
-    params = parameter_shardings(shapes.params, mesh)
-    everywhere = NamedSharding(mesh, P())
-    shardings = State(
-        everywhere,
-        params,
-        optimizer_shardings(
-            direction(config.optimizer), shapes.params, params, mesh, config.mesh.shard_optimizer
-        ),
-        everywhere,
-        everywhere,
+    params = parameter_shardings(shapes.params, mesh, rules_of(task))
+    moments = optimizer_shardings(
+        optimizer_of(task, config), shapes.params, params, mesh, config.mesh.shard_optimizer
     )
+    everywhere = NamedSharding(mesh, P())
+    return with_shardings(shapes, State(everywhere, params, moments, everywhere, everywhere))
+
+
+def abstract_constants(task: Task, mesh: Mesh) -> Constants:
+    """Shapes and shardings of the constants; those of the task lie as parameters do."""
+    shapes = jax.eval_shape(lambda: Constants(np.int32(0), np.float32(0), task.constants()))
+    everywhere = NamedSharding(mesh, P())
+    shardings = parameter_shardings(shapes.task, mesh, rules_of(task))
+    return with_shardings(shapes, Constants(everywhere, everywhere, shardings))
+
+
+def with_shardings(shapes, shardings):
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         shapes,
@@ -72,17 +95,28 @@ def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> Sta
     """
     shardings = shardings_of(abstract_state(task, config, mesh))
     if params is None:
-        return jax.jit(
+        first = jax.jit(
             lambda: first_state(task, config, fresh_params(task, config)), out_shardings=shardings
-        )()
-    placed = jax.tree.map(
+        )
+        return first()
+    first = jax.jit(lambda params: first_state(task, config, params), out_shardings=shardings)
+    return first(place(params, shardings.params))
+
+
+def constants_of(task: Task, config: RunConfig, mesh: Mesh) -> Constants:
+    values = Constants(np.int32(config.seed), np.float32(config.optimizer.rate), task.constants())
+    return place(values, shardings_of(abstract_constants(task, mesh)))
+
+
+def place(tree, shardings):
+    """NumPy arrays as arrays on the mesh."""
+    return jax.tree.map(
         lambda leaf, sharding: jax.make_array_from_callback(
-            leaf.shape, sharding, lambda index: np.asarray(leaf)[index]
+            np.shape(leaf), sharding, lambda index: np.asarray(leaf)[index]
         ),
-        params,
-        shardings.params,
+        tree,
+        shardings,
     )
-    return jax.jit(lambda params: first_state(task, config, params), out_shardings=shardings)(placed)
 
 
 def abstract_batch(task: Task, config: RunConfig, mesh: Mesh, rows: int, length: int) -> dict:

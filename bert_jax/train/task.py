@@ -7,7 +7,7 @@ held-out batches divides once, at the end.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.train.rules import Rules
 
 Features = dict[str, tuple[tuple[int, ...], np.dtype]]
 
@@ -33,17 +34,48 @@ class Results:
 
 @dataclass(frozen=True)
 class Task:
-    layout: Layout
+    """Tasks that are equal share a compiled step: what differs without changing it is left out of the comparison."""
+
+    layout: Layout  # of the model that a finished run leaves
     results: Results | None = field(default=None, kw_only=True, compare=False)
 
-    def outputs(self, params: dict, batch: dict, train: bool, key=None) -> dict:
-        rngs = {"dropout": key} if train else None
+    rules: ClassVar[Rules] = ()  # of parameters that train/rules.py does not know: (pattern, Parameter(...))
+    frozen: ClassVar[Rules] = ()  # (pattern, whether it keeps its value) for every parameter; (): none does
+    # Whether the losses are of the whole batch, as with negatives from other rows, rather than sums over its rows.
+    # `losses` and `scores` then see all rows at once, and every output is an array of floats [B, ...].
+    whole_batch: ClassVar[bool] = False
+
+    @property
+    def best(self) -> str:
+        """The held-out metric by which runs of the task are compared."""
+        raise NotImplementedError
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The models that the run leaves, by their directories within `model/`; "" is the main one."""
+        return {"": self.layout}
+
+    def init(self, key) -> dict:
+        """Initial values of everything that is trained."""
+        return self.layout.init(key)
+
+    def models(self, params: dict) -> dict[str, dict]:
+        """The parameters of each of `layouts`."""
+        return {"": {name: params[name] for name in self.layout.module_names}}
+
+    def constants(self) -> dict:
+        """NumPy arrays that the outputs need and nothing changes, such as a teacher's parameters."""
+        return {}
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """What losses, scores and predictions are computed from; with a key there is dropout."""
+        rngs = None if key is None else {"dropout": key}
         # Any: it is a pair only where what the module changes is asked for.
-        outputs: Any = self.layout.module.apply({"params": params}, batch, train, rngs=rngs)
+        outputs: Any = self.layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
         return outputs
 
     def features(self, rows: int, length: int) -> Features:
-        """Shape and type of each array of a batch."""
+        """Shape and type of each array of a batch, for compiling without data."""
         raise NotImplementedError
 
     def flops(self, rows: int, length: int) -> float:
@@ -55,14 +87,14 @@ class Task:
         raise NotImplementedError
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        """What else is measured, in training and on what is held out."""
+        """What else is measured, in training and on the held-out part."""
         return {}
 
     def predictions(self, outputs: dict, batch: dict):
-        """An array [B, ...] of what no sum tells: it is kept for all that is held out, and `Data.metrics` reads it."""
+        """An array [B, ...] kept for the whole held-out part; `Data.metrics` reads it."""
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
-        """The means of losses and scores over everything held out -> the metrics that people read."""
+        """The means of losses and scores over the held-out part -> the metrics that people read."""
         return means
 
 

@@ -1,25 +1,30 @@
 """The directory of a run.
 
-run.json        the config it was begun with, what its data was, and how its model is laid out
+run.json        the config it was begun with, what its data was, and how its models are laid out
 tokenizer/      the tokenizer of its data
 checkpoints/    its state, see checkpoint.py
 metrics.jsonl   what was measured; events.* the same for TensorBoard; curves.png a picture of it
-model/          the result, a Hugging Face directory
+model/          the result, a Hugging Face directory; further models of the task are in model/NAME/
 """
 
 import dataclasses
 import fcntl
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from bert_jax.config import build
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_atomically
+from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.config import RunConfig
-from bert_jax.train.task import Data
+from bert_jax.train.task import Data, Task
 
 # Keys that may change when a run goes on: they decide where and how it is computed and seen, not what it learns. The
 # corpora may lie elsewhere; that they are the same ones is checked by what is in them.
@@ -59,18 +64,22 @@ class Workdir:
         if self._lock:
             self._lock.close()
 
-    def begin(self, config: RunConfig, data: Data, layout: Layout) -> None:
-        """Writes down what the run is, or refuses if the directory is that of a different one."""
-        said = {"config": flat(config), "data": data.identity(), "layout": described(layout)}
+    def begin(self, config: RunConfig, data: Data, task: Task) -> None:
+        """Write down what the run is, or refuse if the directory is that of a different one."""
+        keys = list(flat(config))
+        settings, identity = {name: value for name, value, _ in keys}, data.identity()
         if not self.run.exists():
+            layouts = {name: describe(layout) for name, layout in task.layouts.items()}
+            content = {"config": settings, "data": identity, "layout": layouts.pop("")}
             data.tokenizer.save(self.tokenizer)
-            write_atomically(self.run, json.dumps(said, indent=1) + "\n")
+            content |= {"layouts": layouts} if layouts else {}
+            write_atomically(self.run, json.dumps(content, indent=1) + "\n")
             return
-        begun = self.read()
-        # A key that was not there yet when the run began had, in effect, its default.
-        then = as_read(defaults(config)) | begun["config"]
-        self.refuse(different(then, as_read(said["config"])), "settings")
-        self.refuse(different(begun["data"], said["data"]), "data")
+        before = self.read()
+        # A key that did not exist yet when the run began had, in effect, its default.
+        defaults = {name: default for name, _, default in keys if default is not dataclasses.MISSING}
+        self.refuse(different(as_read(defaults) | before["config"], as_read(settings)), "settings")
+        self.refuse(different(before["data"], identity), "data")
 
     def refuse(self, differing: list[str], kind: str) -> None:
         if differing:
@@ -80,46 +89,46 @@ class Workdir:
                 "put them back, or name another --workdir"
             )
 
+    def layouts(self) -> dict[str, Layout]:
+        """Of the models that the run leaves, as `Task.layouts`."""
+        content = self.read()
+        return {
+            name: layout_of(of) for name, of in {"": content["layout"], **content.get("layouts", {})}.items()
+        }
+
     def read(self) -> dict:
         try:
             return read_json(self.run, keys=RUN, remedy="put it back from a copy")
         except FileNotFoundError as error:
-            raise BertJaxError(f"{self.path} is no directory of a run (it has no run.json)") from error
+            raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
 
 
-def described(layout: Layout) -> dict:
-    said = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "published")}
-    return said | {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
+def describe(layout: Layout) -> dict:
+    values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "published")}
+    return values | {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
 
 
-def layout_of(said: dict) -> Layout:
-    """The inverse of `described`."""
-    config, family = EncoderConfig(**said["config"]), FAMILIES[said["family"]]
-    return Layout(
-        config, family, tuple(said["heads"]), tuple(said["labels"]), said["pooler"], said["published"]
-    )
+def layout_of(values: dict) -> Layout:
+    """The inverse of `describe`."""
+    config, family = build(EncoderConfig, values["config"]), FAMILIES[values["family"]]
+    heads, labels = tuple(values["heads"]), tuple(values["labels"])
+    return Layout(config, family, heads, labels, values["pooler"], values["published"])
 
 
-def flat(config, prefix: str = "") -> dict:
-    """Nested dataclasses as one dict with dotted keys."""
-    values: dict = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        name = prefix + field.name
-        values |= flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: value}
-    return values
+def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:
+    """The main model in the directory, others in directories within it."""
+    for name, model in task.models(params).items():
+        hub.save(directory / name, task.layouts[name], model, tokenizer)
 
 
-def defaults(config, prefix: str = "") -> dict:
-    """Those of its keys that have one, likewise."""
-    values: dict = {}
+def flat(config, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, value, default) of every key of nested dataclasses."""
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), prefix + field.name
         if dataclasses.is_dataclass(value):
-            values |= defaults(value, name + ".")
-        elif field.default is not dataclasses.MISSING:
-            values[name] = field.default
-    return values
+            yield from flat(value, name + ".")
+        else:
+            yield name, value, field.default
 
 
 def as_read(values: dict) -> dict:
@@ -138,15 +147,3 @@ def different(then: dict, now: dict) -> list[str]:
         for key in keys
         if then.get(key) != now.get(key)
     ]
-
-
-def nested(values: dict) -> dict:
-    """The inverse of `flat`, as nested dicts."""
-    tree: dict = {}
-    for key, value in values.items():
-        *outer, last = key.split(".")
-        section = tree
-        for name in outer:
-            section = section.setdefault(name, {})
-        section[last] = value
-    return tree
