@@ -83,9 +83,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
             checkpoints=dataclasses.replace(config.checkpoints, every=steps),
         )
         with tempfile.TemporaryDirectory() as workdir:
-            begin = (
-                None if config.scratch else lambda: warm_start.read(config.init, task, config.seed)[0]
-            )
+            begin = None if config.scratch else lambda: warm_start.read(config.init, task, config.seed)[0]
             train(task, data, config, workdir, begin)
             lines = read(Path(workdir) / "metrics.jsonl")
         seconds = np.array([line["time"]["seconds"] for line in lines if line["kind"] == "train"])
