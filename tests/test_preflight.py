@@ -257,22 +257,22 @@ def test_slices_of_the_four_kinds():
         (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
         (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
         (["data.batch=250"], "a batch of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
-        (["task=tag"], "preflight knows pre-training, and the config's task is tag"),
-        (["data.corpora=nowhere"], "nowhere: no corpus there"),
+        (["task=tag"], "preflight is for pre-training, and the config's task is tag"),
+        (["data.corpora=nowhere"], "nowhere is not a corpus"),
     ],
 )
 def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, said):
     with pytest.raises(BertJaxError) as error:
-        checks.of(settings(*overrides), HERE)
+        checks.check_config(settings(*overrides), HERE)
     assert said in str(error.value)
 
 
 def test_room_for_checkpoints(tmp_path):
     config = settings("checkpoints.keep=4", "checkpoints.keep_every=100000", "steps=1000000")
-    line = checks.space(config, state=10**6, workdir=str(tmp_path / "not yet"))
+    line = checks.check_space(config, state=10**6, workdir=str(tmp_path / "not yet"))
     assert "for 14 and the one being written" in line
-    with pytest.raises(BertJaxError, match="do not go into .* make room, or keep fewer"):
-        checks.space(config, state=10**18, workdir=str(tmp_path))
+    with pytest.raises(BertJaxError, match="do not fit in .* free some space, or keep fewer"):
+        checks.check_space(config, state=10**18, workdir=str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -281,11 +281,11 @@ def corpus(tmp_path_factory):
 
 
 def test_a_corpus_is_checked_against_the_model(corpus):
-    lines, vocabulary = checks.of(settings(f"data.corpora={corpus}"), HERE)
+    lines, vocabulary = checks.check_config(settings(f"data.corpora={corpus}"), HERE)
     assert vocabulary == 1000
-    assert any("of its lines stood there before" in line for line in lines)
+    assert any("of its lines are duplicates" in line for line in lines)
     with pytest.raises(BertJaxError, match="vocab_size is 77 and the tokenizer"):
-        checks.of(settings(f"data.corpora={corpus}", "model.vocab_size=77"), HERE)
+        checks.check_config(settings(f"data.corpora={corpus}", "model.vocab_size=77"), HERE)
 
 
 def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
@@ -381,7 +381,7 @@ def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):
     assert not any("model.remat=full" in each and "data.batch=256" in each for each in tried)
     compiles.answer = lambda overrides, length: a_phase(length, 40.0)
     assert main(["preflight", *flags]) == 1
-    assert "nothing that was tried fits on v5e:4x4" in capsys.readouterr().err
+    assert "no trial fits on v5e:4x4" in capsys.readouterr().err
 
 
 def test_a_trial_that_is_refused_is_told_and_left(compiles, capsys):
@@ -393,4 +393,4 @@ def test_a_trial_that_is_refused_is_told_and_left(compiles, capsys):
     compiles.answer = answer
     found = json.loads(sweep.sweep(f"{CONFIG}:base", [], "v5e:4x4", True))
     assert found["best"]["fsdp"] == 1
-    assert any("does not divide" in each.get("said", "") for each in found["tried"])
+    assert any("does not divide" in trial.get("error", "") for trial in found["tried"])

@@ -1,13 +1,12 @@
 """`bert-jax bench input`: from a prepared corpus to NumPy batches, and how many chips that would feed."""
 
-import time
-
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
+from bert_jax.pod.checks import rows_per_second
 from bert_jax.pod.chips import PEAKS
 
 SHARE = 0.5  # of the peak that a good training step reaches
@@ -24,18 +23,18 @@ def measure(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
     lines = [f"{corpus}, batches of {batch}, {cores()} cores"]
     lines.append(f"{'':<28}" + "".join(f"{f'rows/s at {length}':>20}" for length in lengths))
     for length in lengths:  # a corpus with too little for a length is refused at once
-        next(stream(corpus, length, batch, {}).batches())
+        next(stream(corpus, length, batch).batches())
     fastest: list[float] = []
     for name, changes in KINDS:
         rates = []
         for length in lengths:
-            rows, turn = read_rows(corpus, length, batch, seconds, changes)
-            rates.append(rows / turn.seconds)
+            rate, turn = timed(rows_per_second, narrowed(corpus, length, batch, changes), 0, seconds)
+            rates.append(rate)
             turns.append(turn)
         fastest = fastest or rates
         lines.append(f"{name:<28}" + "".join(f"{rate:>20,.0f}" for rate in rates))
     for state in ("plans to be made", "plans cached"):
-        _, turn = timed(lambda: stream(corpus, lengths[-1], batch, {}).batch(1_000_000))
+        _, turn = timed(lambda: stream(corpus, lengths[-1], batch).batch(1_000_000))
         lines.append(f"step 1,000,000 from a cold start, {state}: {turn.seconds:.2f} s")
     lines.append(f"the first line feeds this many chips at {SHARE:.0%} of their peak (base, large):")
     for chip, peak in PEAKS.items():
@@ -49,24 +48,12 @@ def measure(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
     return "\n".join([*lines, describe(machine.during(turns))])
 
 
-def read_rows(corpus: str, length: int, batch: int, seconds: float, changes: dict) -> tuple[int, Turn]:
-    """How many rows were made in so many seconds."""
-    batches = stream(corpus, length, batch, changes).batches()
-    for _ in range(5):  # plans, tracing, threads
-        next(batches)
-
-    def read() -> int:
-        begun, rows = time.perf_counter(), 0
-        while time.perf_counter() - begun < seconds:
-            rows += len(next(batches)["tokens"])
-        return rows
-
-    return timed(read)
+def narrowed(corpus: str, length: int, batch: int, changes: dict) -> DataConfig:
+    return DataConfig(corpora=(corpus,), lengths=(length,), shares=(1.0,), batch=batch, **changes)
 
 
-def stream(corpus: str, length: int, batch: int, changes: dict) -> Stream:
-    config = DataConfig(corpora=(corpus,), lengths=(length,), shares=(1.0,), batch=batch, **changes)
-    return Stream(config, seed=0, steps=1_000_000)
+def stream(corpus: str, length: int, batch: int) -> Stream:
+    return Stream(narrowed(corpus, length, batch, {}), seed=0, steps=1_000_000)
 
 
 def row_flops(size: str, length: int) -> float:

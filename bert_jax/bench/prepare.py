@@ -62,6 +62,6 @@ def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout,
     return (
         f"{size / 1e6:.0f} MB of text, {len(texts):,} sentences, {cores()} cores\n"
         f"bare encode_batch_fast  {alone:5.2f} M tokens/s, {cpu[0]:.1f} s of CPU\n"
-        f"prepare                 {ours:5.2f} M tokens/s, {cpu[1]:.1f} s of CPU, {ours / alone:.2f} x bare\n"
+        f"prepare                 {ours:5.2f} M tokens/s, {ours / alone:.2f} x bare, {cpu[1]:.1f} s of CPU\n"
         f"(M tokens/s of each turn, bare then prepare: {each_turn})\n{describe(machine.during(turns))}"
     )

@@ -1,4 +1,4 @@
-"""Run in a process of its own: the step of a config compiled for a slice that is not here, as JSON.
+"""Run in a process of its own: the step of a config compiled for a slice without having one, as JSON.
 
 `python -m bert_jax.pod.compile JSON`, an object of config, overrides, topology, length and vocabulary (or null).
 """
@@ -21,7 +21,7 @@ from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
 
-# The compiler's two ways to say it: of all that the program holds, or of its temporaries alone.
+# The compiler's two messages: of all that the program holds, or of its temporaries alone.
 TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d.]+[KMGT] hbm|\) exceeds)")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -45,7 +45,7 @@ def traced_for(config: Config, where: Slice, length: int, vocabulary: int | None
 def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | None) -> dict:
     task, mesh, state, batch, traced = traced_for(config, where, length, vocabulary)
     executed, kernels = flops.count(traced.jaxpr)
-    found = {
+    result = {
         "mesh": dict(mesh.shape),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
         "state": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
@@ -64,20 +64,21 @@ def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | No
         if not too_much:
             raise
         used = float(too_much[2]) * UNITS[too_much[3]]
-        found["memory"]["temporaries"] = used - (0 if too_much[1] else sum(found["memory"].values()))
-        return found
+        result["memory"]["temporaries"] = used - (0 if too_much[1] else sum(result["memory"].values()))
+        return result
     memory = compiled.memory_analysis()
-    found["memory"]["temporaries"] = memory.temp_size_in_bytes
-    found["memory"]["program"] = memory.generated_code_size_in_bytes
-    read = program.read(compiled.as_text())
-    each = {name: total / mesh.size for name, total in kernels.items()}
-    bounds = roofline(read, executed / mesh.size, each, where)
-    return found | {
-        "kernels": sorted(read.kernels),
-        "traffic": read.traffic,
-        "products": sum(one.flops * one.trips for one in read.operations),
+    result["memory"]["temporaries"] = memory.temp_size_in_bytes
+    result["memory"]["program"] = memory.generated_code_size_in_bytes
+    text = program.read(compiled.as_text())
+    flops_per_chip = {name: total / mesh.size for name, total in kernels.items()}
+    bounds = roofline(text, executed / mesh.size, flops_per_chip, where)
+    return result | {
+        "kernels": sorted(text.kernels),
+        "traffic": text.traffic,
+        "products": sum(operation.flops * operation.trips for operation in text.operations),
         "collectives": [
-            dataclasses.asdict(one) | {"axes": axes(one.members, mesh)} for one in read.collectives
+            dataclasses.asdict(collective) | {"axes": axes(collective.members, mesh)}
+            for collective in text.collectives
         ],
         "seconds": dataclasses.asdict(bounds),
     }
@@ -100,10 +101,10 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     try:
         config = load(asked["config"], asked["overrides"], Config)
-        found = compiled_for(config, slice_of(asked["topology"]), asked["length"], asked["vocabulary"])
+        result = compiled_for(config, slice_of(asked["topology"]), asked["length"], asked["vocabulary"])
     except BertJaxError as error:
-        found = {"error": str(error)}
-    print(json.dumps(found))
+        result = {"error": str(error)}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

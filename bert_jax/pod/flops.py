@@ -8,18 +8,18 @@ from collections import defaultdict
 
 from jax.extend.core import jaxprs_in_params
 
-# Whose outputs are those of the one program within.
+# Primitives whose outputs are those of the program within.
 CALLS = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call"}
 
 
 def count(jaxpr) -> tuple[float, dict[str, float]]:
-    """Of all devices together, two operations a multiply-add; and what of it is in each Pallas kernel."""
+    """(all, by Pallas kernel) of all devices together, two operations per multiply-add."""
     kernels: defaultdict[str, float] = defaultdict(float)
     return walk(jaxpr, 1, kernels), dict(kernels)
 
 
 def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None = None) -> float:
-    """Of what the wanted outputs, by default all, depend on: the compiler leaves the rest out, too."""
+    """What the wanted outputs, by default all, depend on: the compiler, too, drops the rest."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     needed = {
         id(v) for v, want in zip(jaxpr.outvars, wanted or [True] * len(jaxpr.outvars), strict=True) if want
@@ -48,9 +48,9 @@ def of(equation, times: int, kernels: dict[str, float], used: list[bool]) -> flo
         devices = math.prod(params["mesh"].shape[axis] for axis in params["newly_manual_axes"])
         return walk(params["jaxpr"], times * devices, kernels, used)
     if name == "pallas_call":
-        found = walk(params["jaxpr"], times * math.prod(params["grid_mapping"].grid), kernels)
-        kernels[params["name"]] += found
-        return found
+        flops = walk(params["jaxpr"], times * math.prod(params["grid_mapping"].grid), kernels)
+        kernels[params["name"]] += flops
+        return flops
     if name in CALLS:
         return sum(walk(inner, times, kernels, used) for inner in jaxprs_in_params(params))
     return sum(walk(inner, times, kernels) for inner in jaxprs_in_params(params))

@@ -11,6 +11,12 @@ from bert_jax.errors import BertJaxError
 from bert_jax.pod.program import Collective, Program
 from bert_jax.pod.topology import Slice
 
+BOUNDS = {
+    "serial": "one after the other",
+    "by_operation": "operation by operation",
+    "overlapped": "all at once",
+}
+
 
 @dataclass(frozen=True)
 class Roofline:

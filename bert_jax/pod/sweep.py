@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bert_jax import config as configs
 from bert_jax.errors import BertJaxError
@@ -23,42 +23,74 @@ class Trial:
     @property
     def overrides(self) -> list[str]:
         return [
-            f"data.batch={self.batch}",
-            f"model.remat={self.remat}",
-            f"mesh.fsdp={self.fsdp}",
-            "mesh.data=-1",
-        ]
+            f"data.batch={self.batch}", f"model.remat={self.remat}", f"mesh.fsdp={self.fsdp}", "mesh.data=-1"
+        ]  # fmt: skip
 
     def __str__(self) -> str:
         return f"batch {self.batch}, remat {self.remat}, fsdp {self.fsdp}"
 
 
+@dataclass(frozen=True)
+class Outcome:
+    trial: Trial
+    phase: dict = field(default_factory=dict)  # as preflight has it
+    error: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return bool(self.phase) and self.phase["headroom"] >= 0
+
+    @property
+    def speed(self) -> float:
+        return self.phase["tokens_per_second"]["by_operation"]
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.trial}: {self.error}"
+        needed = sum(self.phase["memory"].values()) / preflight.GiB
+        if not self.fits:
+            return f"{self.trial}: does not fit ({needed:.1f} GiB a chip)"
+        mfu = self.phase["mfu"]["by_operation"]
+        return f"{self.trial}: {self.speed / 1e6:.2f} M tokens/s, MFU {mfu:.1%}, {needed:.1f} GiB a chip"
+
+    def as_json(self) -> dict:
+        result = {"error": self.error} if self.error else {"phase": self.phase}
+        return vars(self.trial) | {"fits": self.fits} | result
+
+
 def sweep(spec: str, overrides: Sequence[str], topology: str, as_json: bool) -> str:
-    """Each trial with its memory and speed, at the longest rows, and the one to take."""
+    """Each trial with its memory and speed, at the longest rows, and the best."""
     where, config = slice_of(topology), configs.load(spec, overrides, Config)
-    _, vocabulary = checks.of(config, where)
+    _, vocabulary = checks.check_config(config, where)
     length = max(config.data.lengths)
-    tried: list[dict] = []
+    tried: list[Outcome] = []
     for trial in trials(config, where):
         if skipped(trial, tried):
             continue
         print(f"trying {trial} ...", file=sys.stderr, flush=True)
-        changed = configs.load(spec, [*overrides, *trial.overrides], Config)
+        changes = [*overrides, *trial.overrides]
+        changed = configs.load(spec, changes, Config)
         try:
-            phase = preflight.compiled(spec, [*overrides, *trial.overrides], where, length, vocabulary)
+            phase = preflight.compiled(spec, changes, where, length, vocabulary)
         except BertJaxError as error:
-            tried.append({"trial": trial, "fits": False, "said": str(error)})
-            continue
-        phase = preflight.judged({"share": 1.0, **phase}, changed, where)
-        tried.append({"trial": trial, "fits": phase["headroom"] >= 0, "phase": phase})
-    fitting = [each for each in tried if each["fits"]]
+            tried.append(Outcome(trial, error=str(error)))
+        else:
+            tried.append(Outcome(trial, preflight.with_speed({"share": 1.0, **phase}, changed, where)))
+    fitting = [outcome for outcome in tried if outcome.fits]
     if not fitting:
         raise BertJaxError(
-            f"nothing that was tried fits on {where}, down to {tried[-1]['trial']}; take a larger slice, or "
-            f"a smaller --config.data.batch than {config.data.batch}"
+            f"no trial fits on {where}, down to {tried[-1].trial}; take a larger slice, or a smaller "
+            f"--config.data.batch than {config.data.batch}"
         )
-    best = max(fitting, key=speed)
-    return as_object(tried, best) if as_json else text(tried, best, where, length)
+    best = max(fitting, key=lambda outcome: outcome.speed).trial
+    if as_json:
+        return json.dumps({"tried": [outcome.as_json() for outcome in tried], "best": vars(best)})
+    lines = [f"{where}, rows of {length}; speed operation by operation"]
+    lines += [f"  {outcome}" for outcome in tried]
+    lines.append("take " + " ".join(f"--config.{override}" for override in best.overrides))
+    if best.batch != tried[0].trial.batch:
+        lines.append("a larger batch needs another learning rate and fewer steps")
+    return "\n".join(lines)
 
 
 def trials(config: Config, where: Slice) -> Iterator[Trial]:
@@ -68,46 +100,13 @@ def trials(config: Config, where: Slice) -> Iterator[Trial]:
                 yield Trial(config.data.batch * growth, remat, fsdp)
 
 
-def skipped(trial: Trial, tried: list[dict]) -> bool:
-    """Making more again is for what does not fit otherwise; and what is too much is so with a larger batch, too."""
-    for each in tried:
-        other = each["trial"]
-        if other.fsdp != trial.fsdp:
-            continue
-        if each["fits"] and other.batch == trial.batch:
-            return True
-        if not each["fits"] and other.batch < trial.batch and other.remat == trial.remat:
+def skipped(trial: Trial, tried: list[Outcome]) -> bool:
+    """Remat is for what does not fit without it; and what does not fit does not fit with a larger batch."""
+    for outcome in tried:
+        other = outcome.trial
+        if other.fsdp == trial.fsdp and (
+            (outcome.fits and other.batch == trial.batch)
+            or (not outcome.fits and other.batch < trial.batch and other.remat == trial.remat)
+        ):
             return True
     return False
-
-
-def speed(each: dict) -> float:
-    return each["phase"]["tokens_per_second"]["by_operation"]
-
-
-def as_object(tried: list[dict], best: dict) -> str:
-    listed = [
-        {**vars(each["trial"]), "fits": each["fits"], **{k: each[k] for k in ("phase", "said") if k in each}}
-        for each in tried
-    ]
-    return json.dumps({"tried": listed, "best": vars(best["trial"])})
-
-
-def text(tried: list[dict], best: dict, where: Slice, length: int) -> str:
-    lines = [f"{where}, rows of {length}; speed operation by operation"]
-    for each in tried:
-        if "phase" not in each:
-            lines.append(f"  {each['trial']}: {each['said']}")
-            continue
-        phase = each["phase"]
-        needed = sum(phase["memory"].values()) / preflight.GiB
-        said = (
-            f"{speed(each) / 1e6:.2f} M tokens/s, MFU {phase['mfu']['by_operation']:.1%}, {needed:.1f} GiB a chip"
-            if each["fits"]
-            else f"does not fit ({needed:.1f} GiB a chip)"
-        )
-        lines.append(f"  {each['trial']}: {said}")
-    lines.append("take " + " ".join(f"--config.{each}" for each in best["trial"].overrides))
-    if best["trial"].batch != tried[0]["trial"].batch:
-        lines.append("a larger batch asks for another learning rate and fewer steps")
-    return "\n".join(lines)
