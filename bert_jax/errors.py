@@ -16,6 +16,9 @@ class NotFinite(BertJaxError):
     exit_code = 3
 
 
+LOST_ANOTHER = 4  # exit code of a process that lost another of its run; launch/hosts.sh reads both codes
+
+
 def nearest(name: object, known: Iterable[object]) -> str:
     """A hint for a misspelt name.
 

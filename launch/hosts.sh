@@ -91,7 +91,8 @@ workdir_of() { # VERB...
 
 last_line() { tr '\r' '\n' <"$1" 2>/dev/null | grep -v '^ *$' | tail -n 1; }
 
-lost_another() { grep -q "lost another of the" "$logs/$1.log"; }
+# Exit codes of bert-jax: its updates are not finite, and it lost another process of its run (bert_jax/errors.py).
+not_finite="ended 3" lost_another="ended 4"
 
 # What the states come to: running, stopped, ended, unreachable or failed; `culprit` is the host to look at.
 judge() {
@@ -104,8 +105,8 @@ judge() {
       running) verdict=running ;;
       unreachable) [ "$verdict" = running ] || verdict=unreachable ;;
       *)
-        # Who lost another is not the one that was lost.
-        if [ -z "$culprit" ] || lost_another "$culprit"; then
+        # A process that lost another is not the one that was lost.
+        if [ -z "$culprit" ] || [ "${states[culprit]}" = "$lost_another" ]; then
           culprit=$index
         fi
         ;;
@@ -114,12 +115,13 @@ judge() {
   [ -z "$culprit" ] || verdict=failed
 }
 
-# Whether it may go better next time: an error that a process itself reports soon after its start comes again.
+# Whether another try may succeed: an error of the process itself soon after its start would come again.
 passing() {
   case ${states[culprit]} in
-    none | "ended 1"[2-9]? | "ended 2"??) return 0 ;;
+    none | "$lost_another" | "ended 1"[2-9]? | "ended 2"??) return 0 ;;
+    "$not_finite") return 1 ;;
   esac
-  lost_another "$culprit" || [ $((SECONDS - since)) -gt 300 ]
+  [ $((SECONDS - since)) -gt 300 ]
 }
 
 # Looks on until the run has ended. What to do then is the caller's: `slice_state`, `again` (start the processes),

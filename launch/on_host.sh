@@ -100,7 +100,7 @@ state() {
   fi
   if [ ! -f "$1/exit" ]; then
     echo none
-  elif [ "$(cat "$1/exit")" = 0 ] && grep -q "the same command goes on from there" "$1/log"; then
+  elif [ "$(cat "$1/exit")" = 0 ] && grep -q "^stopped at step " "$1/log"; then
     echo stopped
   else
     echo "ended $(cat "$1/exit")"

@@ -15,6 +15,7 @@ import yaml
 
 import fake_gcloud
 import runs
+from bert_jax.errors import LOST_ANOTHER, NotFinite
 
 LAUNCH = runs.ROOT / "launch"
 SCRIPTS = ("create", "setup", "corpus", "run", "watch", "status", "fetch", "delete")
@@ -23,7 +24,7 @@ TRAIN = (
     "--config.optimizer.rate=1e-4"
 )
 RUNNING, DONE = ["running", "step 10\n"], ["ended 0", "the model is in runs/base/model\n"]
-LOST = ["ended 1", "bert-jax: process 0 lost another of the 2 processes (Gloo); start all of them again\n"]
+LOST = ["ended 4", "bert-jax: process 0 lost another of the 2 processes (Gloo); start all of them again\n"]
 
 
 class Cloud:
@@ -256,7 +257,7 @@ def test_a_host_that_cannot_be_set_up(cloud):
     "lost, line",
     [
         (["ended 137", "Killed\n"], "host 1 failed (ended 137): Killed"),  # not host 0, which lost it
-        (LOST, "host 1 failed (ended 1): bert-jax: process 0 lost another"),
+        (LOST, "host 1 failed (ended 4): bert-jax: process 0 lost another"),
     ],
 )
 def test_a_lost_process_is_started_again_on_the_same_slice(cloud, lost, line):
@@ -281,6 +282,24 @@ def test_a_process_that_is_lost_again_and_again(cloud):
     assert "it was started again 3 times" in last and "the slice is deleted" in last
     assert cloud.deeds() == [*CREATE, *BEGIN, *["stop", "start"] * 3, "stop", *DELETE]
     assert cloud.nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "passes"),
+    [
+        ("ended 1", 10, False), ("ended 1", 1000, True),  # an error of the command itself, or one of later
+        ("ended 3", 1000, False), ("ended 4", 10, True), ("ended 137", 10, True), ("none", 10, True),
+    ],
+)  # fmt: skip
+def test_what_is_tried_again_follows_from_the_exit_code(state, seconds, passes):
+    script = f'source {LAUNCH}/hosts.sh; states=("{state}") culprit=0 since=$((SECONDS - {seconds})); passing'
+    assert (subprocess.run(["bash", "-c", script]).returncode == 0) is passes
+
+
+def test_exit_codes_are_those_of_the_package():
+    assert f'not_finite="ended {NotFinite.exit_code}" lost_another="ended {LOST_ANOTHER}"' in (
+        LAUNCH / "hosts.sh"
+    ).read_text(encoding="utf-8")
 
 
 def test_an_error_in_the_command_is_not_tried_again(cloud):

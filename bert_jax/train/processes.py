@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import jax
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.errors import LOST_ANOTHER, BertJaxError, first_line
 from bert_jax.files import programs_home
 
 # A variable that says a process is one of several -> whether its value does.
@@ -62,5 +62,5 @@ def joined(
             flush=True,
         )
         # Leaving in good order would wait for the one that is gone.
-        os._exit(1)
+        os._exit(LOST_ANOTHER)
     jax.distributed.shutdown()
