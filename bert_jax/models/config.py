@@ -83,6 +83,8 @@ class EncoderConfig:
                 raise BertJaxError(
                     f"EncoderConfig.{name} = {count} does not divide {whole} = {size}; {close} does"
                 )
+        if self.layer_groups == self.layers:
+            object.__setattr__(self, "layer_groups", 0)  # one way to say it, so that equal configs are equal
 
     @property
     def head_size(self) -> int:

@@ -1,0 +1,13 @@
+"""BERT with groups of layers that share their parameters; a file numbers the groups."""
+
+from dataclasses import replace
+
+from bert_jax.hub.families import bert
+
+FAMILY = replace(
+    bert.FAMILY,
+    model_type="shared-bert",
+    class_name="SharedBert",
+    fields=bert.FIELDS | {"num_hidden_groups": ("layer_groups", 1)},
+    constants={"block": "post_norm"},
+)

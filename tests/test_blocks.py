@@ -1,0 +1,133 @@
+"""Blocks, kinds of layers and shared layers, against a loop over the layers without scan or remat."""
+
+from functools import partial
+from pathlib import Path
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import BertJaxError
+from bert_jax.models import attention, blocks
+from bert_jax.models.blocks import BLOCKS
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.context import Context
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import normalize
+from bert_jax.models.encoder import Encoder, dummy_batch
+from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
+
+CONFIG = EncoderConfig(
+    vocab_size=50, hidden_size=16, layers=4, heads=2, feed_forward=24, max_positions=24, dropout=0.0
+)
+PACKS = np.array([[1] * 5 + [2] * 7 + [0] * 4, [1] * 16, [0] * 16])
+BATCH = {
+    "tokens": np.random.RandomState(0).randint(5, 50, PACKS.shape),
+    "segments": np.zeros_like(PACKS),
+    "mask": (PACKS > 0).astype(np.int32),
+    "packs": PACKS,
+}
+
+
+@pytest.fixture(autouse=True)
+def examples(monkeypatch):
+    folder = str(Path(__file__).parent / "examples/blocks")
+    monkeypatch.setattr(blocks, "__path__", [*blocks.__path__, folder])
+
+
+def params_of(config):
+    params = jax.jit(Encoder(config).init)(jax.random.key(0), dummy_batch())["params"]
+    return jax.tree.map(
+        lambda x: 5 * x + 0.1, params
+    )  # far from the initial values, where all layers look alike
+
+
+def unrolled(config, params, windows):
+    """The hidden states, a layer at a time; layer i has the parameters of its group."""
+    hidden = Embeddings(config).apply({"params": params["embeddings"]}, BATCH, False)
+    context = Context.of(BATCH)
+    for i in range(config.layers):
+        layer = jax.tree.map(lambda x, i=i: x[i * config.groups // config.layers], params["layers"])
+
+        def norm(name, states, layer=layer):
+            return normalize(
+                states, layer[name]["scale"], layer[name]["bias"], config.norm_epsilon, "float32"
+            )
+
+        attend = partial(attention.attend, window=windows[i])
+        attended = SelfAttention(config).apply({"params": layer["attention"]}, hidden, context, False, attend)
+        hidden = norm("attention_norm", hidden + attended)
+        fed = FeedForward(config).apply({"params": layer["feed_forward"]}, hidden)
+        hidden = norm("feed_forward_norm", hidden + fed)
+    return hidden
+
+
+def assert_equals_loop(config, windows):
+    params = params_of(config)
+    target = np.random.RandomState(1).standard_normal((*PACKS.shape, 16)).astype(np.float32)
+
+    def gradient(run):
+        def loss(params):
+            hidden = run(params) * BATCH["mask"][..., None]
+            return (hidden * target).sum(), hidden
+
+        (_, hidden), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        return hidden, gradients
+
+    hidden, gradients = gradient(lambda params: Encoder(config).apply({"params": params}, BATCH))
+    expected, expected_gradients = gradient(lambda params: unrolled(config, params, windows))
+    np.testing.assert_allclose(hidden, expected, atol=1e-5)
+    scale = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected_gradients))
+    for a, b in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected_gradients), strict=True):
+        np.testing.assert_allclose(a / scale, b / scale, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remat", ["none", "full"])
+def test_layers_of_alternating_kinds_equal_a_loop(remat):
+    assert_equals_loop(CONFIG.replace(block="alternating_windows", remat=remat), [None, 2, None, 2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("groups", [1, 2])
+def test_shared_layers_equal_a_loop(groups):
+    config = CONFIG.replace(layer_groups=groups)
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(params_of(config)["layers"])} == {groups}
+    assert_equals_loop(config, [None] * 4)
+
+
+@pytest.mark.slow
+def test_shared_layers_of_alternating_kinds_equal_a_loop():
+    assert_equals_loop(CONFIG.replace(layer_groups=2, block="alternating_windows"), [None, 2, None, 2])
+
+
+@pytest.mark.parametrize("groups", [0, 1])
+def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
+    class Count(nn.Module):
+        config: EncoderConfig
+
+        @nn.compact
+        def __call__(self, hidden, context, kind, train: bool):
+            return hidden + Dropout(0.5)(jnp.full_like(hidden, 50), context.rows, train)
+
+    monkeypatch.setitem(BLOCKS, "count", Count)
+    module = Encoder(CONFIG.replace(block="count", layer_groups=groups))
+    params = module.init(jax.random.key(0), BATCH)
+    added = module.apply(params, BATCH, True, rngs={"dropout": jax.random.key(1)}) - module.apply(
+        params, BATCH
+    )
+    counts = (
+        np.round(np.asarray(added) / 100).astype(int) + 2
+    )  # of the four layers, how many added 100 and not 50
+    assert set(counts.ravel()) == {0, 1, 2, 3, 4}
+
+
+def test_a_block_is_known_by_its_file():
+    with pytest.raises(
+        BertJaxError, match='no block "alternating_window"; did you mean "alternating_windows"'
+    ):
+        CONFIG.replace(block="alternating_window")
+    with pytest.raises(BertJaxError, match="layer_groups = 3 does not divide layers = 4; 2 does"):
+        CONFIG.replace(layer_groups=3)
