@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,14 @@ def file_hash(path: Path) -> str:
         while block := file.read(1 << 22):
             digest.update(block)
     return digest.hexdigest()
+
+
+def hash_files(directory: Path, names: Iterable[str]) -> dict[str, list]:
+    """[size, hash] of each file, computed in threads."""
+    names = list(names)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        facts = pool.map(lambda name: [(directory / name).stat().st_size, file_hash(directory / name)], names)
+        return dict(zip(names, facts, strict=True))
 
 
 def cache_home() -> Path:

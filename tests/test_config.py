@@ -64,9 +64,9 @@ WRONG = {
     "data=3": "config key data is a section",
     "seed.x=1": "config key seed holds a value, not a section",
     "data.rate": "needs a value",
-    "data.lengths=128": "names 1 lengths and data.shares 2",
-    "data.masked=0.95": "more than all targets",
-    "data.weights=1": "1 numbers for 0 corpora",
+    "data.lengths=128": "2 data.shares for 1 data.lengths",
+    "data.masked=0.95": "more than 1",
+    "data.weights=1": "1 data.weights for 0 corpora",
     "data.rate=1.5": "data.rate must be between 0 and 1",
     "data.plans=0": "data.plans must be 1 or more",
 }

@@ -36,9 +36,7 @@ class BytePair(RustTokenizer):
         for line in lines:
             if line and not line.startswith("#version"):
                 if line.count(" ") != 1:
-                    raise BertJaxError(
-                        f'{merges}: "{line[:60]}" is not a pair to merge; fetch the file again'
-                    )
+                    raise BertJaxError(f'{merges}: "{line[:60]}" is not a pair to merge; fetch it again')
                 first, second = line.split(" ")
                 pairs.append((first, second))
         return cls.from_merges(read_json(Path(vocab)), pairs, settings)

@@ -24,9 +24,7 @@ def expand(inputs: Sequence[str]) -> list[str]:
         else:
             names = sorted(path for path in glob.glob(given, recursive=True) if os.path.isfile(path))
         if not names:
-            raise BertJaxError(
-                f"no file at {given}; give files, folders, globs in quotes, or tfds:NAME/CONFIG:SPLIT"
-            )
+            raise BertJaxError(f"no file at {given}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
         files |= dict.fromkeys(names)
     return list(files)
 

@@ -42,17 +42,14 @@ class LineReader:
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
             if 0 < self.longest < len(line):
-                raise BertJaxError(
-                    f"{self.name} line {number} is longer than {self.longest >> 20} MB; break it into lines or "
-                    "documents first"
-                )
+                most = self.longest >> 20
+                raise BertJaxError(f"{self.name} line {number} is longer than {most} MB; break it into lines")
             try:
                 text = line.decode(encoding)
             except UnicodeDecodeError as error:
                 if not self.replace:
-                    raise BertJaxError(
-                        f"{self.name} line {number} is not UTF-8 (its byte {error.start + 1}); convert it to UTF-8"
-                    ) from error
+                    where, byte = f"{self.name} line {number}", error.start + 1
+                    raise BertJaxError(f"{where} is not UTF-8 (its byte {byte}); convert it") from error
                 self.broken += 1
                 text = line.decode(encoding, errors="replace")
             yield text

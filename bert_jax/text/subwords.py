@@ -107,10 +107,8 @@ class Subwords(ABC):
     def _room(self, max_length: int, pair: bool) -> int:
         room = max_length - self.template.specials(pair)
         if room < 0:
-            raise BertJaxError(
-                f"max_length {max_length} cannot hold the {max_length - room} special tokens around "
-                f"{'a pair' if pair else 'a text'}; raise it"
-            )
+            specials = f"{max_length - room} special tokens around {'a pair' if pair else 'a text'}"
+            raise BertJaxError(f"max_length {max_length} cannot hold the {specials}; raise it")
         return room
 
     def _sides(self, texts: Sequence[Text]) -> list[tuple[Pieces, Pieces | None]]:
@@ -118,9 +116,8 @@ class Subwords(ABC):
             raise BertJaxError("expected a list of texts, got one string; write [text]")
         for place, text in enumerate(texts):
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
-                raise BertJaxError(
-                    f"text {place} is a {type(text).__name__}, not a text or a pair: {text!r:.60}"
-                )
+                kind = type(text).__name__
+                raise BertJaxError(f"text {place} is a {kind}, not a text or a pair: {text!r:.60}")
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
         pieces = iter(self._pieces(clean(flat)))
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]

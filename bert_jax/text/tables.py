@@ -87,18 +87,14 @@ def separated_rows(
         if not header:
             header = cells
             if len(set(header)) < len(header) and not numbered:
-                raise BertJaxError(
-                    f"{name} row {number} names a column twice; if it is not a header, name columns by number: 0, 1"
-                )
+                raise BertJaxError(f"{name} row {number} names a column twice; name columns by number: 0, 1")
             # pandas writes the numbers as a header where columns have no name.
             if not numbered or header == [str(column) for column in range(len(header))]:
                 continue
         # Without a header and without quotes, columns after those that are asked for need not be alike.
         if len(cells) != len(header) and not (numbered and tabs):
-            raise BertJaxError(
-                f"{name} row {number} has {len(cells)} columns, not {len(header)}; "
-                + ("is there a tab in a text?" if tabs else "put a text with commas in quotes")
-            )
+            hint = "is there a tab in a text?" if tabs else "put a text with commas in quotes"
+            raise BertJaxError(f"{name} row {number} has {len(cells)} columns, not {len(header)}; {hint}")
         names = map(str, range(len(cells))) if numbered else header
         yield f"{name} row {number}", dict(zip(names, cells, strict=True))
 
@@ -117,9 +113,8 @@ def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str
             yield cells
             number += 1
     except csv.Error as error:
-        raise BertJaxError(
-            f'{name} row {number} has quotes that do not match ({error}); a " in quotes is written ""'
-        ) from error
+        message = f'{name} row {number} has quotes that do not match ({error}); a " in quotes is written ""'
+        raise BertJaxError(message) from error
 
 
 def json_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
@@ -131,9 +126,7 @@ def json_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
         except (ValueError, RecursionError) as error:
             raise BertJaxError(f"{name} row {number} is not JSON ({getattr(error, 'msg', error)})") from error
         if not isinstance(row, dict):
-            raise BertJaxError(
-                f'{name} row {number} is not a JSON object such as {{"text": "...", "label": "..."}}'
-            )
+            raise BertJaxError(f'{name} row {number} is not a JSON object such as {{"text": "..."}}')
         yield f"{name} row {number}", row
 
 
@@ -163,9 +156,8 @@ def opened_parquet(name: str):
     try:
         yield parquet.ParquetFile(name)
     except (pyarrow.ArrowException, OSError) as error:
-        raise BertJaxError(
-            f"{name} cannot be read as parquet ({first_line(error)}); fetch it again"
-        ) from error
+        reason = first_line(error)
+        raise BertJaxError(f"{name} cannot be read as parquet ({reason}); fetch it again") from error
 
 
 def parquet_file_rows(name: str) -> Iterator[tuple[str, Row]]:

@@ -39,9 +39,7 @@ def split_of(name: str, column: str | None = None):
 
     dataset, colon, split = name.removeprefix("tfds:").rpartition(":")
     if not colon:
-        raise BertJaxError(
-            f"{name} names no split; write tfds:NAME/CONFIG:SPLIT, as in tfds:imdb_reviews:train"
-        )
+        raise BertJaxError(f"{name} names no split; write tfds:NAME/CONFIG:SPLIT, as tfds:imdb_reviews:train")
     try:
         builder = tfds.builder(dataset)
         builder.download_and_prepare()

@@ -150,9 +150,8 @@ def sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokeniz
             minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
-        raise BertJaxError(
-            f"no vocabulary of {size} entries can be learned ({str(error).splitlines()[-1]})"
-        ) from error
+        reason = str(error).splitlines()[-1]
+        raise BertJaxError(f"no vocabulary of {size} entries can be learned ({reason})") from error
     output.mkdir(parents=True)
     (output / "spiece.model").write_bytes(model.getvalue())
     settings = {"do_lower_case": not cased, "keep_accents": True}

@@ -5,12 +5,10 @@ checkpoint counts when its manifest is there, and is good when every file is wha
 """
 
 import json
-import os
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 
-from bert_jax.files import file_hash, replacing
+from bert_jax.files import hash_files, replacing
 
 NAME = "manifest.json"
 
@@ -18,7 +16,7 @@ NAME = "manifest.json"
 def write(directory: Path, position: dict) -> None:
     """Hashes what is in the directory; `position` is where the run stood."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-    content = {"position": position, "files": hashes(directory, names)}
+    content = {"position": position, "files": hash_files(directory, names)}
     with replacing(directory / NAME) as path:
         path.write_text(json.dumps(content | {"self": digest(content)}, indent=1), encoding="utf-8")
 
@@ -43,16 +41,10 @@ def damage(directory: Path) -> str | None:
     missing = [name for name in content["files"] if not (directory / name).is_file()]
     if missing:
         return f"it lacks {missing[0]}"
-    for name, found in hashes(directory, content["files"]).items():
+    for name, found in hash_files(directory, content["files"]).items():
         if found != content["files"][name]:
             return f"{name} is not what was written"
     return None
-
-
-def hashes(directory: Path, names) -> dict[str, list]:
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        found = pool.map(lambda name: [(directory / name).stat().st_size, file_hash(directory / name)], names)
-        return dict(zip(names, found, strict=True))
 
 
 def digest(content: dict) -> str:

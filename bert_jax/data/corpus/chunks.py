@@ -72,10 +72,8 @@ def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int)
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise BertJaxError(
-            "a worker process died, most likely for lack of memory; the same command resumes where this one stopped, "
-            "--processes 1 needs the least"
-        ) from error
+        message = "a worker process died, likely out of memory; repeat the command with --processes 1"
+        raise BertJaxError(message) from error
     finally:
         pool.shutdown(cancel_futures=True)
 

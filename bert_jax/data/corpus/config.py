@@ -39,25 +39,19 @@ class DataConfig:
     def __post_init__(self):
         if len(self.lengths) != len(self.shares) or not self.lengths:
             raise BertJaxError(
-                f"data.lengths names {len(self.lengths)} lengths and data.shares {len(self.shares)} shares; "
-                "give one share for each length"
+                f"{len(self.shares)} data.shares for {len(self.lengths)} data.lengths; give each one"
             )
         if self.weights and len(self.weights) != len(self.corpora):
             raise BertJaxError(
-                f"data.weights has {len(self.weights)} numbers for {len(self.corpora)} corpora; "
-                "give one for each"
+                f"{len(self.weights)} data.weights for {len(self.corpora)} corpora; give each one"
             )
         if min(self.weights, default=1) <= 0 or min(self.shares) <= 0:
-            raise BertJaxError(
-                "data.weights and data.shares must be above 0; leave out what should not be drawn from"
-            )
+            raise BertJaxError("data.weights and data.shares must be above 0; leave out corpora and lengths")
         for name in ("short", "rate", "masked", "replaced"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BertJaxError(f"data.{name} must be between 0 and 1, not {getattr(self, name)}")
         if self.masked + self.replaced > 1:
-            raise BertJaxError(
-                f"data.masked + data.replaced is {self.masked + self.replaced:g}, more than all targets"
-            )
+            raise BertJaxError(f"data.masked + data.replaced is {self.masked + self.replaced:g}, more than 1")
         for name in ("batch", "packs", "longest_span", "plans"):
             if getattr(self, name) < 1:
                 raise BertJaxError(f"data.{name} must be 1 or more, not {getattr(self, name)}")

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import BertJaxError, first_line
-from bert_jax.files import cache_home, file_hash, read_json, write_atomically
+from bert_jax.files import cache_home, hash_files, read_json, write_atomically
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 1
@@ -46,22 +45,18 @@ class Part:
 
 
 class Corpus:
-    """A corpus directory, checked: every file has the size and the hash that the manifest says."""
+    """A corpus directory, checked: every file has the size and the hash that the manifest gives."""
 
     def __init__(self, directory):
         self.name = str(directory)
         self.directory = _local(self.name)
         path = self.directory / "manifest.json"
         if not path.is_file():
-            raise BertJaxError(
-                f"{self.name} is not a corpus (no manifest.json); make one with `bert-jax prepare`"
-            )
+            raise BertJaxError(f"{self.name} has no manifest.json; `bert-jax prepare` makes a corpus")
         self.manifest = read_json(path, remedy="prepare the corpus again")
         if self.manifest.get("version") != VERSION:
-            raise BertJaxError(
-                f"{self.name}: corpus of version {self.manifest.get('version')}, this program reads "
-                f"version {VERSION}; prepare it again"
-            )
+            version = self.manifest.get("version")
+            raise BertJaxError(f"{self.name} is of version {version}, {VERSION} is needed; prepare it again")
         self._verify()
 
     @property
@@ -77,7 +72,7 @@ class Corpus:
         return tokenizer
 
     def check(self, tokenizer: Tokenizer, owner: str) -> None:
-        """Refuses a tokenizer that would give other ids than those on disk."""
+        """Refuse a tokenizer that would give other ids than those on disk."""
         if tokenizer.fingerprint != self.fingerprint:
             raise BertJaxError(
                 f"{self.name} was prepared with another tokenizer than that of {owner}; "
@@ -104,32 +99,23 @@ class Corpus:
         return Part(tokens, sentences, documents, identity, plans)
 
     def _verify(self) -> None:
-        """Sizes each time; hashes again only when a file changed since they were last found right."""
-        files = self.manifest["files"]
-        seen = {}
-        for name, said in files.items():
-            try:
-                stat = (self.directory / name).stat()
-            except FileNotFoundError as error:
-                raise BertJaxError(f"{self.name} lacks its file {name}; prepare or copy it again") from error
-            if stat.st_size != said["bytes"]:
-                raise BertJaxError(
-                    f"{self.name}/{name} has {stat.st_size} bytes instead of {said['bytes']}: "
-                    "cut off or altered; prepare or copy it again"
-                )
-            seen[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, said["blake2b"]]
+        """Sizes each time; hashes again only when a file changed since they were last right."""
+        files, seen = self.manifest["files"], {}
+        again = "prepare or copy it again"
+        for name, facts in files.items():
+            path, size = self.directory / name, facts["bytes"]
+            if not path.is_file():
+                raise BertJaxError(f"{self.name} lacks its file {name}; {again}")
+            stat = path.stat()
+            if stat.st_size != size:
+                raise BertJaxError(f"{self.name}/{name} has {stat.st_size} bytes instead of {size}; {again}")
+            seen[name] = [size, stat.st_mtime_ns, stat.st_ino, facts["blake2b"]]
         stamp = _writable(self.directory / "plans", _digest_of(files)) / "verified.json"
         if stamp.is_file() and stamp.read_text(encoding="utf-8") == json.dumps(seen):
             return
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for name, found in zip(
-                files, pool.map(lambda name: file_hash(self.directory / name), files), strict=True
-            ):
-                if found != files[name]["blake2b"]:
-                    raise BertJaxError(
-                        f"{self.name}/{name} is not what was prepared (its hash differs); "
-                        "prepare or copy it again"
-                    )
+        for name, (_, digest) in hash_files(self.directory, files).items():
+            if digest != files[name]["blake2b"]:
+                raise BertJaxError(f"{self.name}/{name} is not what was prepared (its hash differs); {again}")
         write_atomically(stamp, json.dumps(seen))
 
 
@@ -138,15 +124,14 @@ def _digest_of(files: dict) -> str:
 
 
 def _writable(directory: Path, identity: str) -> Path:
-    """`directory`, or a cache of one's own where a corpus is shared and read-only."""
+    """`directory`, or a cache of this user where a corpus is shared and read-only."""
     if os.access(directory if directory.exists() else directory.parent, os.W_OK):
         return directory
     return cache_home() / "plans" / identity
 
 
 def _local(name: str) -> Path:
-    """A corpus in a bucket (gs://...) is copied to this host once: batches gather from memory-mapped
-    files."""
+    """A corpus in a bucket (gs://...) is copied to this host once: batches gather from memory-mapped files."""
     if "://" not in name:
         return Path(name)
     from bert_jax.text.host_tensorflow import tf

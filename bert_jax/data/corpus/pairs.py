@@ -40,8 +40,8 @@ class Pairs:
     def blocks(self, part: Part, length: int, key) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
         if self.name == "next_sentence" and part.count < 2:
             raise BertJaxError(
-                "next-sentence pairs need a second document to draw from and the corpus has one; "
-                "separate its documents, or set --config.data.examples=sentence_order"
+                "next-sentence pairs need two documents and the corpus has one; separate its documents, "
+                "or set --config.data.examples=sentence_order"
             )
         for first in range(0, part.count, BLOCK):
             yield self._block(part, length, key, np.arange(first, min(first + BLOCK, part.count)))

@@ -13,7 +13,7 @@ from bert_jax.data.corpus.chunks import Recipe, cores, make_chunks
 from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION
 from bert_jax.data.corpus.join import join
 from bert_jax.errors import BertJaxError
-from bert_jax.files import file_hash, write_atomically
+from bert_jax.files import hash_files, write_atomically
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 
@@ -41,7 +41,7 @@ def prepare(
         shutil.rmtree(made, ignore_errors=True)
         counts = join(chunks, made, recipe.dtype, heldout)
         opened.save(made / "tokenizer")
-        files = sorted(path for path in made.rglob("*") if path.is_file())
+        files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
         manifest = {
             "version": VERSION,
             "counts": counts,
@@ -57,8 +57,8 @@ def prepare(
                 "cut_documents": source.cut_documents,
             },
             "files": {
-                path.relative_to(made).as_posix(): {"bytes": path.stat().st_size, "blake2b": file_hash(path)}
-                for path in files
+                name: {"bytes": size, "blake2b": digest}
+                for name, (size, digest) in hash_files(made, files).items()
             },
         }
         write_atomically(made / "manifest.json", json.dumps(manifest, indent=1) + "\n")

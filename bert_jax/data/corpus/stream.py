@@ -48,9 +48,7 @@ class Phase:
 class Stream:
     def __init__(self, config: DataConfig, seed: int, steps: int, threads: int | None = None):
         if not config.corpora:
-            raise BertJaxError(
-                "no corpus given; set --config.data.corpora=DIR to what `bert-jax prepare` wrote"
-            )
+            raise BertJaxError("no corpus given; set --config.data.corpora=DIR (see `bert-jax prepare`)")
         self.config, self.seed, self.threads = config, seed, threads or tf.data.AUTOTUNE
         self.corpora = [Corpus(path) for path in config.corpora]
         self.tokenizer = self.corpora[0].tokenizer
@@ -173,10 +171,8 @@ class Stream:
 
     def _rows_of(self, host_index: int, host_count: int) -> slice:
         if self.config.batch % host_count:
-            raise BertJaxError(
-                f"a batch of {self.config.batch} rows cannot be divided between {host_count} hosts; "
-                f"make data.batch a multiple of {host_count}"
-            )
+            batch = self.config.batch
+            raise BertJaxError(f"data.batch is {batch}; {host_count} hosts need a multiple of {host_count}")
         share = self.config.batch // host_count
         return slice(host_index * share, (host_index + 1) * share)
 

@@ -117,18 +117,15 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
     elif isinstance(value, list):
         texts, starts = ([cell(where, one, name) for one in value] for name in ("text", "answer_start"))
     else:
-        raise BertJaxError(
-            f'{where}: its answers are {type_of(value)}, not {{"text": [...], "answer_start": [...]}}'
-        )
+        wanted = '{"text": [...], "answer_start": [...]}'
+        raise BertJaxError(f"{where}: its answers are {type_of(value)}, not {wanted}")
     if impossible is not None and bool(impossible) == bool(texts):
-        raise BertJaxError(
-            f"{where} has is_impossible {str(bool(impossible)).lower()} and {len(texts)} answers; correct one of them"
-        )
+        flag, count = str(bool(impossible)).lower(), len(texts)
+        raise BertJaxError(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not text.strip() or type(start) is not int:
-            raise BertJaxError(
-                f"{where}: an answer is a text and the character it starts at, not {text!r}, {start!r}"
-            )
+            given = f"{text!r}, {start!r}"
+            raise BertJaxError(f"{where}: an answer is a text and the character it starts at, not {given}")
         if start < 0 or not passage.startswith(text, start):
             places = [found.start() for found in re.finditer(re.escape(text), passage)]
             closest = min(places, key=lambda place: abs(place - start), default=None)

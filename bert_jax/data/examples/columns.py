@@ -64,9 +64,8 @@ def text_and_label(
     if columns.numbered:
         header = [str(row.get(name)) for name in columns.named]
         if set(header) & {*LABELS, *(name for names in TEXTS for name in names)}:
-            raise BertJaxError(
-                f"{where} is a header ({', '.join(header)}); name the columns by it, not by numbers"
-            )
+            names = ", ".join(header)
+            raise BertJaxError(f"{where} is a header ({names}); name the columns by it, not by numbers")
     pair = (columns.pair,) if columns.pair else ()
     texts = (columns.text, *pair)
     if not columns.text:

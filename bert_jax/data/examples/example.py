@@ -44,9 +44,8 @@ def collect(spec: str, examples: Iterator[Example], most: int) -> list[Example]:
     first: dict[str, Example] = {}
     for example in collected:
         if example.id and first.setdefault(example.id, example) is not example:
-            raise BertJaxError(
-                f'{example.where} has the id "{example.id}" of {first[example.id].where}; ids must differ'
-            )
+            other = first[example.id].where
+            raise BertJaxError(f'{example.where} has the id "{example.id}" of {other}; ids must differ')
     return collected
 
 
@@ -96,6 +95,5 @@ def check_labels(examples: Sequence[Example], labels: Sequence[str], kind: str) 
     for example in examples:
         for label in labels_of(example):
             if label not in known:
-                raise BertJaxError(
-                    f'{example.where}: label "{label}" does not occur in training; {nearest(label, labels)}'
-                )
+                hint = nearest(label, labels)
+                raise BertJaxError(f'{example.where}: label "{label}" does not occur in training; {hint}')

@@ -35,10 +35,7 @@ def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[lis
     keys = sorted(groups, key=order)
     count = round(share * len(keys))
     if share and not 0 < count < len(keys):
-        raise BertJaxError(
-            f"{len(keys)} documents cannot be split with {share} of them held out; "
-            "there must be at least one on either side"
-        )
+        raise BertJaxError(f"{len(keys)} documents cannot be split with {share} of them held out; add more")
     edges = np.linspace(0, len(keys), count + 1).round().astype(int)
     held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
     parts: tuple[list[Example], list[Example]] = [], []

@@ -65,15 +65,11 @@ def conll(
             words, tags = [], []
             document += any(cells)
             continue
-        width = width or len(cells)
+        width, where = width or len(cells), f'{name} row {number} ("{line[:40]}")'
         if len(cells) != width or not all(part.strip() for part in (cells[0], cells[-1])):
-            raise BertJaxError(
-                f'{name} row {number} ("{line[:40]}") does not have the {width} columns of the rows before it'
-            )
+            raise BertJaxError(f"{where} does not have the {width} columns of the rows before it")
         if width == 1 and need_label:
-            raise BertJaxError(
-                f'{name} row {number} ("{line[:40]}") has one column; two are needed, a word and its tag'
-            )
+            raise BertJaxError(f"{where} has one column; two are needed, a word and its tag")
         start = start if words else number
         words.append(cells[0])
         tags.append(cells[-1])
