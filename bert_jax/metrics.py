@@ -1,97 +1,195 @@
-"""How well answers fit the truth: one function for each kind of answer, each gives {name: figure}.
+"""How well predictions fit the truth: one function for each sort of prediction, which returns its `Sums`.
 
-Every figure lies between 0 and 1 (correlations between -1 and 1), the higher the better; the mean squared error alone
-is the better the lower. A ratio of nothing to nothing is 0, and so is the correlation with a constant.
+Every score is a function of sums over examples, so that a resample of the examples needs no example to be judged again:
+its scores follow from its sums. All scores lie between 0 and 1 (correlations between -1 and 1), the higher the better;
+the mean squared error alone is the better the lower. A ratio of nothing to nothing is 0, and so is the correlation with
+a constant.
 """
 
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bert_jax.errors import BertJaxError
 
-TELLING = ("matthews", "spearman", "f1_micro", "f1")  # about 0 where a model says the same of everything
+TELLING = ("matthews", "spearman", "f1_micro", "f1")  # about 0 where predictions do not depend on the text
 NOTHING = 0.02
 OUTSIDE = "O"
-MARKS = ("B", "I", "E", "S")  # a span's first word, one inside, its last word, its only word
+MARKS = ("B", "I", "E", "S")  # a span's first word, a word inside, its last word, its only word
 
 
-def classes(predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
-    """One label each. With two labels `f1` is that of the second, as in GLUE; `f1_macro` is over all that occur."""
+@dataclass(frozen=True)
+class Sums:
+    """A row of numbers for each example, and the scores that follow from sums [..., S] of such rows."""
+
+    rows: np.ndarray  # [N, S]
+    scores_of: Callable[[np.ndarray], dict[str, np.ndarray]]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Of all examples."""
+        return {name: float(value) for name, value in self.scores_of(self.rows.sum(0)).items()}
+
+
+def classes(predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str]) -> Sums:
+    """A label for each example. With two labels `f1` is that of the second, as in GLUE; `f1_macro` is over all that
+    occur."""
+    names = tuple(dict.fromkeys([*labels, *truth, *predicted]))
+
+    def scores(sums):
+        right, said, true = split(sums, 3)
+        by_label, total, correct = ratio(2 * right, said + true), true.sum(-1), right.sum(-1)
+        spread = [total**2 - (counts**2).sum(-1) for counts in (said, true)]
+        together = correct * total - (said * true).sum(-1)
+        return {
+            "accuracy": correct / total,
+            **({"f1": by_label[..., 1]} if len(labels) == 2 else {}),
+            "f1_macro": by_label.sum(-1) / (said + true > 0).sum(-1),
+            "matthews": ratio(together, (spread[0] * spread[1]) ** 0.5),
+        }
+
     check(predicted, truth)
-    said, true = Counter(predicted), Counter(truth)
-    right = Counter(p for p, t in zip(predicted, truth, strict=True) if p == t)
-    total, correct = len(truth), right.total()
-    each = {label: f1(right[label], said[label], true[label]) for label in sorted(said | true)}
-    found = {"accuracy": correct / total}
-    if len(labels) == 2:
-        found["f1"] = each.get(labels[1], 0.0)
-    found["f1_macro"] = sum(each.values()) / len(each)
-    spread = [total**2 - sum(n**2 for n in counts.values()) for counts in (said, true)]
-    together = correct * total - sum(said[label] * true[label] for label in true)
-    found["matthews"] = ratio(together, (spread[0] * spread[1]) ** 0.5)
-    return found
+    p, t = (one_hot([(label,) for label in side], names) for side in (predicted, truth))
+    return Sums(np.concatenate([p & t, p, t], 1), scores)
 
 
-def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str]) -> dict[str, float]:
-    """Any number of labels each. `accuracy` is the share of examples whose labels are right to the last one."""
+def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str]) -> Sums:
+    """Any number of labels for each example. `accuracy` is the share of examples with exactly the true labels."""
+
+    def scores(sums):
+        right, said, true = split(sums[..., :-2], 3)
+        return {
+            "accuracy": sums[..., -2] / sums[..., -1],
+            "f1_micro": ratio(2 * right.sum(-1), (said + true).sum(-1)),
+            "f1_macro": ratio(2 * right, said + true).mean(-1),
+        }
+
     check(predicted, truth)
-    said, true, right = Counter[str](), Counter[str](), Counter[str]()
-    for p, t in zip(map(set, predicted), map(set, truth), strict=True):
-        said.update(p)
-        true.update(t)
-        right.update(p & t)
-    return {
-        "accuracy": float(np.mean([set(p) == set(t) for p, t in zip(predicted, truth, strict=True)])),
-        "f1_micro": f1(right.total(), said.total(), true.total()),
-        "f1_macro": sum(f1(right[label], said[label], true[label]) for label in labels) / len(labels),
-    }
+    p, t = (one_hot(side, labels) for side in (predicted, truth))
+    exact = (p == t).all(1, keepdims=True)
+    return Sums(np.concatenate([p & t, p, t, exact, np.ones_like(exact)], 1), scores)
 
 
-def numbers(predicted: Sequence[float], truth: Sequence[float]) -> dict[str, float]:
+def numbers(predicted: Sequence[float], truth: Sequence[float]) -> Sums:
+    """The ranks are those among all examples, in a resample too: close to ranking it anew."""
     check(predicted, truth)
     p, t = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
-    return {
-        "pearson": correlation(p, t),
-        "spearman": correlation(ranks(p), ranks(t)),
-        "mean_squared_error": float(np.mean((p - t) ** 2)),
-    }
+
+    def products(x, y):
+        # Centred, so that little is lost; equal numbers may differ from their own mean by a rounding error.
+        x, y = (side - side.mean() if np.ptp(side) else np.zeros(len(side)) for side in (x, y))
+        return [x, y, x * x, y * y, x * y]
+
+    def scores(sums):
+        count = sums[..., -1]
+
+        def correlation(x, y, xx, yy, xy):
+            spread = np.maximum((xx - x * x / count) * (yy - y * y / count), 0) ** 0.5
+            return np.clip(ratio(xy - x * y / count, spread), -1, 1)
+
+        columns = np.moveaxis(sums, -1, 0)
+        return {
+            "pearson": correlation(*columns[:5]),
+            "spearman": correlation(*columns[5:10]),
+            "mean_squared_error": columns[10] / count,
+        }
+
+    rows = [*products(p, t), *products(ranks(p), ranks(t)), (p - t) ** 2, np.ones(len(p))]
+    return Sums(np.stack(rows, 1), scores)
 
 
-def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> dict[str, float]:
+def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> Sums:
     """Tags of words: a span counts where its kind and both its ends are right. `accuracy` is that of the words."""
-    counts = span_counts(predicted, truth)
-    right, said, true = (
-        (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0, 0)
-    )
-    words = [p == t for one in zip(predicted, truth, strict=True) for p, t in zip(*one, strict=True)]
-    return {
-        "f1": f1(right, said, true),
-        "precision": ratio(right, said),
-        "recall": ratio(right, true),
-        "accuracy": ratio(sum(words), len(words)),
-    }
 
+    def scores(sums):
+        right, said, true, words, all_words = np.moveaxis(sums.astype(float), -1, 0)
+        return {
+            "f1": ratio(2 * right, said + true),
+            "precision": ratio(right, said),
+            "recall": ratio(right, true),
+            "accuracy": ratio(words, all_words),
+        }
 
-def span_counts(
-    predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]
-) -> dict[str, tuple[int, int, int]]:
-    """Kind of span -> how many are right, predicted, true."""
     check(predicted, truth)
-    right, said, true = Counter[str](), Counter[str](), Counter[str]()
-    for n, (found, wanted) in enumerate(zip(predicted, truth, strict=True)):
-        if len(found) != len(wanted):
+    rows = []
+    for n, (p, t) in enumerate(zip(predicted, truth, strict=True)):
+        if len(p) != len(t):
             raise BertJaxError(
-                f"sequence {n} has {len(found)} tags predicted for {len(wanted)} words; give each word one"
+                f"sequence {n} has {len(p)} tags predicted for {len(t)} words; give each word one"
             )
-        p, t = set(spans_of(found)), set(spans_of(wanted))
-        said.update(kind for kind, _, _ in p)
-        true.update(kind for kind, _, _ in t)
-        right.update(kind for kind, _, _ in p & t)
-    return {kind: (right[kind], said[kind], true[kind]) for kind in sorted(said | true)}
+        said, true = set(spans_of(p)), set(spans_of(t))
+        words = sum(a == b for a, b in zip(p, t, strict=True))
+        rows.append([len(said & true), len(said), len(true), words, len(t)])
+    return Sums(np.array(rows), scores)
+
+
+def answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> Sums:
+    """Answers in words, each against all that are right, as SQuAD scores them: `exact`, and `f1` of their words.
+
+    Where questions have no right answer (SQuAD 2.0), the right one is "". The rules of 2.0 are then followed, which
+    differ from those of 1.1 where a right answer is nothing but articles and punctuation.
+    """
+    check(predicted, truth)
+    second = not all(map(any, truth))
+
+    def scores(sums):
+        exact, f1, count, exact_has, f1_has, has = np.moveaxis(sums, -1, 0)
+        scores = {"exact": exact / count, "f1": f1 / count}
+        if second:
+            # Of both sorts of question alone: a model that never answers looks good where many have no answer.
+            scores["unanswerable"] = ratio(exact - exact_has, count - has)
+            scores |= {"answerable_exact": ratio(exact_has, has), "answerable_f1": ratio(f1_has, has)}
+        return scores
+
+    rows = []
+    for answer, right in zip(predicted, truth, strict=True):
+        exact, f1 = answer_scores(answer, right, second)
+        rows.append([exact, f1, 1, exact * any(right), f1 * any(right), any(right)])
+    return Sums(np.array(rows, float), scores)
+
+
+def answer_scores(answer: str, right: Sequence[str], second: bool) -> tuple[bool, float]:
+    """(exact, F1 of the words) of an answer, by the rules of SQuAD 2.0 if `second`."""
+    if second:
+        right = [text for text in right if answer_words(text)] or [""]
+    words = answer_words(answer)
+    exact = any(words == answer_words(text) for text in right)
+    return exact, max(word_f1(words, answer_words(text), second) for text in right)
+
+
+def counts(
+    predicted: Iterable[set],
+    truth: Iterable[set],
+    known: Iterable[str] = (),
+    name: Callable[[Any], str] = str,
+) -> dict[str, tuple[int, int, int]]:
+    """Name -> how many are right, predicted, true, of whatever the sets of each example hold; `known` names first.
+
+    >>> counts([{"a", "b"}, {"a"}], [{"b"}, {"a", "c"}], ["c"])
+    {'c': (0, 0, 1), 'a': (1, 2, 1), 'b': (1, 1, 1)}
+    """
+    right, said, true = Counter[str](), Counter[str](), Counter[str]()
+    for p, t in zip(predicted, truth, strict=True):
+        said.update(map(name, p))
+        true.update(map(name, t))
+        right.update(map(name, p & t))
+    return {key: (right[key], said[key], true[key]) for key in dict.fromkeys([*known, *sorted(said | true)])}
+
+
+def span_counts(predicted: Iterable[Sequence[str]], truth: Iterable[Sequence[str]]):
+    """Kind of span -> how many are right, predicted, true."""
+    p, t = ([set(spans_of(tags)) for tags in side] for side in (predicted, truth))
+    return counts(p, t, name=lambda span: span[0])
+
+
+def shares(right: int, said: int, true: int) -> dict[str, float]:
+    found = ratio(2 * right, said + true), ratio(right, said), ratio(right, true)
+    return dict(zip(("f1", "precision", "recall"), map(float, found), strict=True))
 
 
 def spans_of(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -127,31 +225,6 @@ def mark_and_kind(tag: str) -> tuple[str, str]:
     return (mark, kind) if mark in MARKS else ("I", tag)
 
 
-def answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Answers in words, each against all that are right, as SQuAD scores them: `exact`, and `f1` of their words.
-
-    Where questions have no right answer (SQuAD 2.0), the right one is "". The rules of 2.0 are then followed, which
-    differ from those of 1.1 where a right answer is nothing but articles and punctuation.
-    """
-    check(predicted, truth)
-    second = not all(map(any, truth))
-    exact, overlap = [], []
-    for said, right in zip(predicted, truth, strict=True):
-        if second:
-            right = [answer for answer in right if answer_words(answer)] or [""]
-        scores = [word_f1(answer_words(said), answer_words(answer), second) for answer in right]
-        exact.append(any(answer_words(said) == answer_words(answer) for answer in right))
-        overlap.append(max(scores))
-    found = {"exact": float(np.mean(exact)), "f1": float(np.mean(overlap))}
-    if second:
-        # Of both kinds of question alone: a finder that never answers looks good where many have no answer.
-        has = np.array([any(right) for right in truth])
-        found |= {"unanswerable": ratio(np.sum(np.array(exact)[~has]), np.sum(~has))}
-        found |= {"answerable_exact": ratio(np.sum(np.array(exact)[has]), np.sum(has))}
-        found |= {"answerable_f1": ratio(np.sum(np.array(overlap)[has]), np.sum(has))}
-    return found
-
-
 def answer_words(answer: str) -> list[str]:
     """In lower case, without ASCII punctuation, then without articles.
 
@@ -165,27 +238,36 @@ def answer_words(answer: str) -> list[str]:
 def word_f1(said: list[str], right: list[str], second: bool) -> float:
     if second and not (said and right):
         return float(said == right)
-    return f1((Counter(said) & Counter(right)).total(), len(said), len(right))
+    return float(ratio(2 * (Counter(said) & Counter(right)).total(), len(said) + len(right)))
 
 
 def nothing_learnt(measured: Mapping[str, float]) -> str:
-    """Which of the metrics says that the answers have nothing to do with the texts; "" where none says so.
+    """Which metric shows that the predictions do not depend on the texts; "" where none does.
 
     >>> nothing_learnt({"accuracy": 0.9, "matthews": 0.01})
-    'matthews 0.010: it says the same of everything, or guesses'
+    'matthews 0.010: predictions look constant or random'
     """
     name = next((name for name in TELLING if name in measured), None)
     if name is None or abs(measured[name]) >= NOTHING:
         return ""
-    return f"{name} {measured[name]:.3f}: it says the same of everything, or guesses"
+    return f"{name} {measured[name]:.3f}: predictions look constant or random"
 
 
-def f1(right: float, said: float, true: float) -> float:
-    return ratio(2 * right, said + true)
+def ratio(part, whole):
+    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=np.asarray(whole) != 0)
 
 
-def ratio(part: float, whole: float) -> float:
-    return float(part / whole) if whole else 0.0
+def split(sums: np.ndarray, parts: int) -> list[np.ndarray]:
+    return np.split(sums.astype(float), parts, axis=-1)
+
+
+def one_hot(sets: Sequence[Iterable[str]], labels: Sequence[str]) -> np.ndarray:
+    """[N, labels] of whether each label is in each set."""
+    number = {label: i for i, label in enumerate(labels)}
+    columns = np.zeros((len(sets), len(labels)), bool)
+    for row, names in zip(columns, sets, strict=True):
+        row[[number[name] for name in names]] = True
+    return columns
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -196,14 +278,6 @@ def ranks(values: np.ndarray) -> np.ndarray:
     """
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
-
-
-def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    a, b = a - a.mean(), b - b.mean()
-    # Equal numbers may differ from their own mean by a rounding error.
-    if not (np.ptp(a) and np.ptp(b)):
-        return 0.0
-    return float(np.clip(a / np.linalg.norm(a) @ (b / np.linalg.norm(b)), -1, 1))
 
 
 def check(predicted: Sequence, truth: Sequence) -> None:

@@ -74,7 +74,8 @@ def test_long_texts_are_cut_aloud_or_averaged(model):
     model = model("")
     long = "the cat sat on the mat . " * 5
     with pytest.warns(
-        UserWarning, match="1 of 2 texts are longer than 16 tokens and were cut, the longest by 21"
+        UserWarning,
+        match=r"1 of 2 texts are longer than 16 tokens and were truncated, the longest \(number 1\) by 21",
     ):
         cut = model.embed(["cat", long], normalize=False)
     np.testing.assert_allclose(
@@ -158,7 +159,7 @@ def test_classify(model):
     np.testing.assert_allclose(
         list(model.classify(long, long="windows", scores=True).values()), jax.nn.softmax(logits), atol=1e-5
     )
-    with pytest.warns(UserWarning, match="were cut"):
+    with pytest.warns(UserWarning, match="were truncated"):
         model.classify(long)
 
 
@@ -221,7 +222,7 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
 
 
 def test_joined_labels():
-    from bert_jax.inference.tag import joined
+    from bert_jax.predictions.kinds.tags import joined
 
     names = ("O", "B-X", "I-X", "Y")
     text = "a b c d e f g h"

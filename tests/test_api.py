@@ -45,7 +45,7 @@ def test_pooled(model):
 def test_a_text_that_is_too_long_is_cut_and_said(model):
     with pytest.warns(
         UserWarning,
-        match="1 of 2 texts are longer than 16 tokens and were cut, the first of them number 1 by 6",
+        match=r"1 of 2 texts are longer than 16 tokens and were truncated, the longest \(number 1\) by 6",
     ):
         states = model.hidden_states(["cat", "cat " * 20])
     assert states[1].shape == (16, 8)

@@ -7,9 +7,11 @@ import bert_jax
 from bert_jax.command.predict import predictions
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.outcomes import calibration_of, outcomes
-from bert_jax.predictions import calibration
+from bert_jax.inference.outcomes import outcomes
+from bert_jax.predictions import calibration, fitting
 from bert_jax.predictions.calibration import Calibration, Level
+from bert_jax.predictions.kinds import answers, classes
+from bert_jax.predictions.kinds import labels as several
 from test_evaluate import TEXTS, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model
@@ -28,10 +30,10 @@ def test_a_temperature_is_that_of_an_independent_search():
     heats = np.exp(np.linspace(-1, 2, 4001))
     shifted = [logits / heat for heat in heats]
     losses = [np.mean(np.log(np.exp(z).sum(-1)) - z[np.arange(3000), truth]) for z in shifted]
-    found = calibration.temperature(logits, truth)
+    found = fitting.temperature(logits, truth)
     assert found == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
     assert found == pytest.approx(2.5, rel=0.15)
-    assert calibration.temperature(logits, logits.argmax(-1)) == 1, "no error, nothing to learn"
+    assert fitting.temperature(logits, logits.argmax(-1)) == 1, "no error, nothing to learn"
 
 
 def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_search():
@@ -40,10 +42,10 @@ def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_searc
     y = rng.random(3000) < calibration.sigmoid(z / 3)
     heats = np.exp(np.linspace(-1, 2, 2001))
     losses = [np.mean(np.log1p(np.exp(-np.where(y, z, -z) / heat))) for heat in heats]
-    assert calibration.binary_temperature(z, y) == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
+    assert fitting.binary_temperature(z, y) == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
     y = rng.random(3000) < calibration.sigmoid(0.4 * z + 1)
     linear = pytest.importorskip("sklearn.linear_model").LogisticRegression(C=1e6).fit(z[:, None], y)
-    slope, offset = calibration.logistic(z, y)
+    slope, offset = fitting.logistic(z, y)
     assert (slope, offset) == pytest.approx((linear.coef_[0, 0], linear.intercept_[0]), rel=1e-3)
 
 
@@ -52,17 +54,17 @@ def test_the_error_is_the_mean_gap_of_equal_bins():
     right = np.array([0, 1, 0, 1, 1, 1])
     # By hand, in ten bins: [0, .1) alone, [.7, .8) two, [.9, 1] three.
     by_hand = (0.05 + abs(0.72 + 0.71 - 2) + abs(0.95 + 0.93 + 1 - 2)) / 6
-    assert calibration.error(likely, right, bins=10) == pytest.approx(by_hand)
+    assert fitting.error(likely, right, bins=10) == pytest.approx(by_hand)
 
 
 def test_an_overconfident_model_gets_better_and_its_classes_stay():
     logits, truth = texts_of(4000, heat=4)
-    found = calibration.of_classes(logits, truth, "abc")
+    found = classes.fit(logits, truth, "abc")
     assert found.error_before > 0.2 and found.error_after < 0.04
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.likely(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
-    assert calibration.error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
+    assert fitting.error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
     assert (Calibration().likely(fresh) == calibration.softmax(fresh)).all()
 
 
@@ -71,7 +73,7 @@ def test_a_promised_precision_holds_on_fresh_data():
     right = calibration.softmax(fresh / 2).max(-1)  # how likely each best class is right, which we know here
     broken = 0
     for seed in range(20):
-        found = calibration.of_classes(*texts_of(1000, heat=2, seed=seed), "abc")
+        found = classes.fit(*texts_of(1000, heat=2, seed=seed), "abc")
         kept = found.likely(fresh).max(-1) >= found.sure(0.75)
         assert 0.05 < kept.mean() < 0.95
         broken += right[kept].mean() < 0.75
@@ -80,9 +82,9 @@ def test_a_promised_precision_holds_on_fresh_data():
 
 def test_the_risk_of_a_promise_is_the_binomials():
     stats = pytest.importorskip("scipy.stats")
-    for answers, right, precision in ((100, 98, 0.9), (2000, 1900, 0.94), (30, 30, 0.99), (10, 0, 0.5)):
-        expected = stats.binom.cdf(answers - right, answers, 1 - precision)
-        assert calibration.tail(answers, right, precision) == pytest.approx(expected, rel=1e-9)
+    for count, right, precision in ((100, 98, 0.9), (2000, 1900, 0.94), (30, 30, 0.99), (10, 0, 0.5)):
+        expected = stats.binom.cdf(count - right, count, 1 - precision)
+        assert calibration.tail(count, right, precision) == pytest.approx(expected, rel=1e-9)
     level = Level(0.9, 200, 199)
     assert calibration.tail(200, 199, calibration.promised(level, 0.01)) == pytest.approx(0.01)
 
@@ -91,7 +93,7 @@ def test_thresholds_are_the_best_and_those_of_too_few_are_left():
     rng = np.random.default_rng(2)
     truth = rng.random((2000, 3)) < (0.3, 0.1, 0.002)
     logits = np.where(truth, -1.0, -4.0) + rng.normal(0, 1, truth.shape)  # all too low
-    found = calibration.of_several(logits, truth, "abc")
+    found = several.fit(logits, truth, "abc")
     likely = found.likely(logits[::2], several=True)
     for label in (0, 1):
         f1 = [
@@ -102,20 +104,20 @@ def test_thresholds_are_the_best_and_those_of_too_few_are_left():
         assert f1[-1] == max(f1) > 0.8
     assert found.thresholds[2] == 0.5
     logits = rng.normal(-2, 6, truth.shape)
-    found = calibration.of_several(logits, rng.random(truth.shape) < calibration.sigmoid(logits / 4), "abc")
+    found = several.fit(logits, rng.random(truth.shape) < calibration.sigmoid(logits / 4), "abc")
     assert found.error_after < 0.04 < 0.1 < found.error_before
     gaps, f1, none = (
         np.array([3.0, 1, -1, -2] * 10),
         np.array([0, 0.9, 0.8, 1] * 10),
         np.array([1, 0, 0, 0] * 10),
     )
-    assert calibration.best_gap(gaps, f1, none) == 2
-    assert calibration.best_gap(-gaps, 1.0 - none, none) == 2.5
+    assert answers.best_gap(gaps, f1, none) == 2
+    assert answers.best_gap(-gaps, 1.0 - none, none) == 2.5
 
 
 def test_what_cannot_be_promised_is_said_in_a_line():
     logits, truth = texts_of(400, heat=4)
-    found = calibration.of_classes(logits, truth, "abc")
+    found = classes.fit(logits, truth, "abc")
     with pytest.raises(
         BertJaxError, match="0.99 cannot be promised: of 400 examples .* show 0.[0-9]+ at most"
     ):
@@ -186,7 +188,8 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
         }[kind]()
         text = {"tags": tuple(text.split()), "answers": ("cat ?", text)}.get(kind, text)
         examples.append(Example(text, label, ""))
-    found = calibration_of(outcomes(model, examples))
+    given = outcomes(model, examples)
+    found = given.kind.calibrate(given.raws, given.truth)
     assert found.kind == kind and found.examples == 60 and found.labels == labels
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
     calibration.save(tmp_path / "m", found)

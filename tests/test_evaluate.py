@@ -10,9 +10,9 @@ import bert_jax
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.classify import kind_of
-from bert_jax.inference.outcomes import read_as
-from bert_jax.report.evaluate import evaluate, report
+from bert_jax.predictions.kind import kind_of
+from bert_jax.predictions.matching import match
+from bert_jax.report.evaluate import describe, evaluate
 from bert_jax.text.wordpiece import WordPiece
 from test_hub import WORDS, edit_config, write
 
@@ -111,7 +111,7 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
     scored = evaluate(bert_jax.load(directory), str(tmp_path / "dev.conll"))
     assert scored.metrics == {"f1": 1, "precision": 1, "recall": 1, "accuracy": 1}
     assert list(scored.by_kind) == ["X"] and scored.by_kind["X"]["spans"] > 3
-    shown = report(directory, str(tmp_path / "dev.conll"))
+    shown = describe(directory, str(tmp_path / "dev.conll"))
     assert f"8 examples of {tmp_path}/dev.conll: tag" in shown and "\n  X" in shown
 
 
@@ -175,14 +175,16 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
         "review,stars\n" + "".join(f'"{t}",{label.upper()}\n' for t, label in zip(texts, truth, strict=True))
     )
     columns = Columns(text="review", label="stars")
-    found = json.loads(report(tmp_path / "model", str(data), columns, as_json=True))
+    found = json.loads(describe(tmp_path / "model", str(data), columns, as_json=True))
     right = sum(a == b for a, b in zip(said, truth, strict=True))
     both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))
     assert found["metrics"]["accuracy"] == pytest.approx(right / 9)
     assert found["metrics"]["f1"] == pytest.approx(2 * both / (said.count("yes") + 4))
-    names, cut, f1 = found["notes"]
+    names, f1, cut = found["notes"]
     assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
-    assert cut.startswith("1 of 9 texts are longer than 16 tokens and were cut, the longest by 21 tokens")
+    assert cut.startswith(
+        "1 of 9 texts are longer than 16 tokens and were truncated, the longest (number 8) by 21 tokens"
+    )
     windows = evaluate(model, str(data), columns, long="windows")
     assert len(windows.notes) == 2
 
@@ -210,9 +212,8 @@ def test_several_labels_and_numbers(tmp_path):
 
 def test_what_a_classifier_gives_is_its_problem_type():
     def kind(problem, *labels):
-        return kind_of(
-            SimpleNamespace(labels=labels, layout=SimpleNamespace(published={"problem_type": problem}))
-        )
+        layout = SimpleNamespace(heads=("classify",), labels=labels, published={"problem_type": problem})
+        return kind_of(layout).name
 
     assert kind(None, "a", "b") == kind("single_label_classification", "a", "b") == "classes"
     assert kind(None, "a") == kind("regression", "a") == "number"
@@ -244,22 +245,22 @@ def examples(*labels):
 def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected):
     if expected is None:
         with pytest.raises(BertJaxError, match="row .: the data's labels are .* and the model's .* id2label"):
-            read_as(examples(*theirs), ours, known)
+            match(examples(*theirs), ours, known)
     else:
-        found, notes = read_as(examples(*theirs), ours, known)
+        found, notes = match(examples(*theirs), ours, known)
         assert found == expected and bool(notes) == any(a != b for a, b in expected.items())
 
 
 def test_a_cell_that_was_not_taken_apart_is_recognised():
     with pytest.raises(BertJaxError, match="told apart by --separator"):
-        read_as(examples("book;film", "book"), ("book", "film"))
+        match(examples("book;film", "book"), ("book", "film"))
 
 
 def test_a_label_the_model_does_not_know_is_named_with_its_row():
     with pytest.raises(
         BertJaxError, match="dev.csv row 3: the data's labels are maybe, no and the model's no, yes"
     ):
-        read_as(examples("no", "maybe"), ("no", "yes"))
+        match(examples("no", "maybe"), ("no", "yes"))
 
 
 def test_a_model_that_gives_no_labels(tmp_path):

@@ -20,18 +20,16 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks import answer as answering
-from bert_jax.tasks import classify as classification
-from bert_jax.tasks import tag as tagging
-from bert_jax.tasks.answer import Answering
-from bert_jax.tasks.classify import Classification, targets_of
-from bert_jax.tasks.tag import Tagging
+from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.kinds.answers import span_in
+from bert_jax.tasks.finetune import Finetuning, class_weights, pieces_of
 from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.truncation import Reading
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.text.words import encode_words
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import read
 from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
 
 ENCODER = EncoderConfig(
     vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
@@ -44,7 +42,7 @@ def model(tmp_path_factory):
     """A model directory with initial values."""
     directory = tmp_path_factory.mktemp("model")
     layout = hub.Layout(ENCODER, heads=("mlm", "nsp"))
-    params = jax.jit(lambda: fresh_params(classification.Finetuning(layout), RunConfig()))()
+    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
     hub.save(directory, layout, jax.device_get(params), TOKENIZER)
     return directory
 
@@ -54,42 +52,45 @@ def texts(count: int, words: tuple[int, int] = (2, 12), seed: int = 0) -> list[s
     return [" ".join(rng.choices(corpora.WORDS[20:], k=rng.randint(*words))) for _ in range(count)]
 
 
-def classify_pieces(kind):
+READING = Reading(64, overlap=8)
+
+
+def task_and_pieces(name: str, examples, reading=READING, labels=(), **options):
+    kind = KINDS[name].learn(examples, labels)
+    head = KINDS[name].head
+    layout = hub.Layout(ENCODER, heads=(head,), labels=kind.labels, pooler=head == "classify")
+    windows = kind.windows(TOKENIZER, [example.text for example in examples], reading)
+    return Finetuning(layout, kind, **options), pieces_of(kind, examples, windows)
+
+
+def classify_pieces(name):
     rng = random.Random(1)
     names = ("a", "b", "c")
     label = {
         "classes": lambda: rng.choice(names),
         "labels": lambda: tuple(rng.sample(names, rng.randint(0, 3))),
         "number": rng.random,
-    }[kind]
+    }[name]
     examples = [Example(text, label(), "") for text in texts(12)]
-    windows = [[encoding] for encoding in TOKENIZER.encode([e.text for e in examples])]
-    layout = hub.Layout(ENCODER, heads=("classify",), labels=names if kind != "number" else ("LABEL_0",))
-    task = Classification(layout, targets_of(kind, names), kind, 0.1 * (kind == "classes"))
-    return task, classification.pieces_of(examples, names, kind, windows)
+    return task_and_pieces(name, examples, labels=names, smoothing=0.1 * (name == "classes"))
 
 
-def tag_pieces(kind):
+def tag_pieces(name):
     rng = random.Random(2)
     names = ("O", "B", "I")
     examples = [Example(tuple(t.split()), tuple(rng.choices(names, k=len(t.split()))), "") for t in texts(12)]
-    windows = encode_words(TOKENIZER, [e.text for e in examples], max_length=16, overlap=4)
-    task = Tagging(hub.Layout(ENCODER, heads=("tag",), labels=names, pooler=False), tagging.TARGETS)
-    return task, tagging.pieces_of(examples, names, windows)
+    return task_and_pieces(name, examples, Reading(16, overlap=4), labels=names)
 
 
-def answer_pieces(kind):
+def answer_pieces(name):
     rng = random.Random(3)
-    pieces = []
+    examples = []
     for i, text in enumerate(texts(12, (4, 12))):
         words = text.split()
         first = rng.randrange(len(words))
         start = len(" ".join(words[:first])) + bool(first)
-        label = ((start, words[first]),) if i % 3 else ()
-        example = Example(("w1 w2", text), label, "")
-        (window,) = TOKENIZER.windows([example.text], max_length=64, overlap=8)[0]
-        pieces.append(answering.Piece(window, i, answering.span_in(example, window) | {"weight": 1.0}))
-    return Answering(hub.Layout(ENCODER, heads=("answer",), pooler=False), answering.TARGETS), pieces
+        examples.append(Example(("w1 w2", text), ((start, words[first]),) if i % 3 else (), ""))
+    return task_and_pieces(name, examples)
 
 
 @pytest.mark.slow
@@ -99,8 +100,8 @@ def answer_pieces(kind):
         (classify_pieces, "classes"),
         (classify_pieces, "labels"),
         (classify_pieces, "number"),
-        (tag_pieces, ""),
-        (answer_pieces, ""),
+        (tag_pieces, "tags"),
+        (answer_pieces, "answers"),
     ],
 )
 def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
@@ -111,7 +112,7 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     def gradient(layout):
         config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, longest=48)
         found = arrange([sizes], config, rows=3 * (layout == "packed"))
-        batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.targets)
+        batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.kind.targets)
 
         def loss(params):
             return sum(loss.mean for loss in task.losses(task.outputs(params, batch), batch).values())
@@ -142,7 +143,7 @@ def epochs(**changes):
     given = {"layout": "packed", "examples": 4, "steps": 9, "seed": 0, "width": 32, "longest": 48} | changes
     seen = []
     data = Epochs(
-        pieces, pieces[:7], task.targets, TOKENIZER, BatchConfig(**given), lambda found: seen.append(found) or {},
+        pieces, pieces[:7], task.kind.targets, TOKENIZER, BatchConfig(**given), lambda found: seen.append(found) or {},
         each_token=False,
     )  # fmt: skip
     return data, pieces, seen
@@ -430,30 +431,28 @@ def test_the_answer_is_where_the_file_says_or_at_cls():
     start = text.index("w60 ")
     example = Example(("w1", text), ((start, "w60 w61"),), "")
     windows = TOKENIZER.windows([example.text], max_length=40, overlap=10)[0]
-    spans = [answering.span_in(example, window) for window in windows]
+    spans = [span_in(example, window) for window in windows]
     assert [span for span in spans if span["starts"]]
     for span, window in zip(spans, windows, strict=True):
         said = TOKENIZER.tokens(window.ids[span["starts"] : span["ends"] + 1])
         assert said in (["w60", "w61"], ["[CLS]"])
     # Cut by a window's edge it is in neither half.
     cut = Example(("w1", text), ((text.index("w35 "), "w35 w36 w37"),), "")
-    edges = [
-        answering.span_in(cut, window)
-        for window in TOKENIZER.windows([cut.text], max_length=40, overlap=1)[0]
-    ]
+    edges = [span_in(cut, window) for window in TOKENIZER.windows([cut.text], max_length=40, overlap=1)[0]]
     assert edges[0] == {"starts": 0, "ends": 0}
 
 
 def test_class_weights_and_windows_weigh_as_they_should():
     task, pieces = classify_pieces("classes")
     examples = [Example("", label, "") for label in "aaab"]
-    assert classification.balanced(examples, ("a", "b")) == pytest.approx((2 / 3, 2))
+    assert class_weights(KINDS["classes"](("a", "b")), examples) == pytest.approx((2 / 3, 2))
     weighted = dataclasses.replace(task, class_weights=(1.0, 2.0, 5.0))
     batch = {"labels": np.array([0, 1, 2]), "weight": np.array([1.0, 1.0, 0.5])}
     loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
     assert float(loss.weight) == 1 + 2 + 2.5
-    windows = [TOKENIZER.windows([text], max_length=16, overlap=4)[0] for text in texts(3, (20, 60))]
-    made = classification.pieces_of(examples[:3], ("a", "b"), "classes", windows)
+    long = [Example(text, label, "") for text, label in zip(texts(3, (20, 60)), "aab", strict=True)]
+    _, made = task_and_pieces("classes", long, Reading(16, "windows", 4))
+    assert len(made) > 3
     for i in range(3):
         assert sum(float(piece.targets["weight"]) for piece in made if piece.example == i) == pytest.approx(1)
 

@@ -7,14 +7,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.data.examples import glue
-from bert_jax.data.examples.columns import Columns, known_labels
+from bert_jax.data.examples import glue, texts
+from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
 from bert_jax.data.examples.example import Example, check_labels, label_names
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.split import split
 from bert_jax.data.examples.tags import read_tags
-from bert_jax.data.examples.texts import read_texts
 from bert_jax.errors import BertJaxError
+from bert_jax.predictions.kind import KINDS
+
+
+def read_texts(spec, columns=EVIDENT, kind="classes", most=0, need_label=True):
+    return texts.read_texts(spec, columns, KINDS[kind].cells, most, need_label)
 
 
 def written(tmp_path, name: str, content) -> str:
@@ -53,7 +57,7 @@ def test_labels_of_every_kind(tmp_path):
     lines = [{"text": "a", "labels": [3, 10]}, {"text": "b", "labels": []}]
     several = read_texts(written(tmp_path, "a.jsonl", lines), kind="labels")
     assert [e.label for e in several] == [("3", "10"), ()]
-    assert label_names(several, "labels") == ("3", "10")
+    assert label_names(several) == ("3", "10")
     csv = written(tmp_path, "a.csv", 'text,label\na,"joy, fear"\nb,\n')
     assert [e.label for e in read_texts(csv, kind="labels")] == [("joy", "fear"), ()]
     csv = written(tmp_path, "a.csv", "text,label\na,joy|fear\n")
@@ -100,7 +104,7 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.csv", "text,label\na,good\n", {}, "number", "row 2.*holds 'good', not a number"),
         ("a.csv", "text,label,id\na,1,x\nb,0,y\nc,1,x\n", {"id": "id"}, "classes", 'row 4 has the id "x" of .* row 2'),
         ("a.csv", "text,label\n", {}, "classes", "holds no example"),
-        ("a.csv", "text,label\na,1\n", {}, "class", 'no kind "class" of labels; did you mean "classes"'),
+        ("a.csv", "text,label\na,1\n", {}, "class", 'no kind of prediction "class"; did you mean "classes"'),
     ],
 )  # fmt: skip
 def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind, complaint):
@@ -183,7 +187,7 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     spec = "tfds:made_up_labels:train"
     found = read_texts(spec, Columns("text"), need_label=False)
     assert sorted((e.text, e.label or "") for e in found) == [("Yes", ""), ("Zoë sleeps", "zzz")]
-    assert known_labels(spec) == ("zzz", "awake") == label_names(found, "classes", known_labels(spec))
+    assert known_labels(spec) == ("zzz", "awake") == label_names(found, known_labels(spec))
     assert sorted(e.label for e in read_texts(spec, Columns("text", label="score"), "number")) == [
         -0.5,
         1.5,
@@ -349,17 +353,17 @@ def examples(labels, document=lambda i: ""):
 
 
 def test_names_and_unknown_labels():
-    assert label_names(examples(["10", "9", "-1", "9"]), "classes") == ("-1", "9", "10")
-    assert label_names(examples([("O", "I-PER"), ("B-LOC",)]), "tags") == ("B-LOC", "I-PER", "O")
-    assert label_names(examples(["a", "b"]), "classes", ("b", "c", "a")) == ("b", "c", "a")
-    assert label_names(examples([1.5, 2.5]), "number") == ()
-    check_labels(examples(["good", "bad"]), ("bad", "good"), "classes")
+    assert label_names(examples(["10", "9", "-1", "9"])) == ("-1", "9", "10")
+    assert label_names(examples([("O", "I-PER"), ("B-LOC",)])) == ("B-LOC", "I-PER", "O")
+    assert label_names(examples(["a", "b"]), ("b", "c", "a")) == ("b", "c", "a")
+    assert label_names(examples([1.5, 2.5])) == ()
+    check_labels(examples(["good", "bad"]), ("bad", "good"))
     with pytest.raises(BertJaxError, match='a.csv row 3: label "god" does not occur in training; .* "good"'):
-        check_labels(examples(["good", "god"]), ("bad", "good"), "classes")
+        check_labels(examples(["good", "god"]), ("bad", "good"))
     with pytest.raises(BertJaxError, match='a.csv row 2: label "I-PRE" does not occur .* "I-PER"'):
-        check_labels(examples([("O", "I-PRE")]), ("I-PER", "O"), "tags")
+        check_labels(examples([("O", "I-PRE")]), ("I-PER", "O"))
     with pytest.raises(BertJaxError, match='a.csv row 2 .*only the class "good"'):
-        check_labels(examples(["good", "good"]), ("good",), "classes")
+        check_labels(examples(["good", "good"]), ("good",))
 
 
 def test_a_split_keeps_documents_and_labels_apart():

@@ -9,18 +9,21 @@ import pytest
 
 import bert_jax
 from bert_jax.command import train as run
-from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.answer import Answer
-from bert_jax.inference.outcomes import Outcomes, scored
+from bert_jax.inference.outcomes import Outcomes
 from bert_jax.predictions import calibration
-from bert_jax.predictions.calibration import NONE, Calibration, Level
+from bert_jax.predictions.calibration import Calibration, Level
+from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.report.compare import compare
 from bert_jax.report.evaluate import evaluate
 from bert_jax.report.facts import facts
+from bert_jax.report.finished import calibrate
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
-from bert_jax.report.page import of_file, write
+from bert_jax.report.page import describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.task import Results
 from test_evaluate import TEXTS, write_lines
 from test_hub import WORDS
 from test_hub import write as write_model
@@ -29,42 +32,46 @@ from test_hub import write as write_model
 def made(kind: str, count: int = 60, seed: int = 0, skill: float = 2.0) -> Outcomes:
     """Outcomes of a model that is right more often than not."""
     rng, labels = np.random.default_rng(seed), ("O", "B-X", "I-X")
-    examples = [Example(f"text {i}", None, f"row {i}") for i in range(count)]
+    texts = [f"text {i}" for i in range(count)]
     match kind:
         case "classes":
-            truth = rng.integers(0, 3, count).tolist()
-            found = [rng.normal(0, 1, 3) + skill * np.eye(3)[t] for t in truth]
+            numbers = rng.integers(0, 3, count)
+            raws = [rng.normal(0, 1, 3) + skill * np.eye(3)[n] for n in numbers]
+            truth = [labels[n] for n in numbers]
         case "labels":
-            truth = list((rng.random((count, 3)) < 0.4).astype(int))
-            found = [rng.normal(0, 1, 3) + skill * (2 * t - 1) for t in truth]
+            several = (rng.random((count, 3)) < 0.4).astype(int)
+            raws = [rng.normal(0, 1, 3) + skill * (2 * row - 1) for row in several]
+            truth = [tuple(labels[n] for n in np.flatnonzero(row)) for row in several]
         case "tags":
-            truth = [rng.integers(0, 3, rng.integers(1, 9)) for _ in range(count)]
-            found = [rng.normal(0, 1, (len(t), 3)) + skill * np.eye(3)[t] for t in truth]
-            examples = [Example(("w",) * len(t), None, "") for t in truth]
+            tags = [rng.integers(0, 3, rng.integers(1, 9)) for _ in range(count)]
+            raws = [rng.normal(0, 1, (len(t), 3)) + skill * np.eye(3)[t] for t in tags]
+            texts, truth = [("w",) * len(t) for t in tags], [tuple(labels[n] for n in t) for t in tags]
         case "answers" | "all answered":
             none = rng.random(count) < 0.4 * (kind == "answers")
-            truth = [() if n else ("the cat sat", "a mat") for n in none]
+            truth = [() if n else ((0, "the cat sat"), (9, "a mat")) for n in none]
             words = rng.choice(["cat", "cat sat", "the mat", "dog"], count)
             gaps = rng.normal(0, 1, count) + np.where(none, 1, -1) if kind == "answers" else [-np.inf] * count
-            found = [
+            raws = [
                 (Answer(str(w), 0, 1, float(p)), float(g))
                 for w, p, g in zip(words, rng.random(count), gaps, strict=True)
             ]
-            examples = [Example(("question", "passage"), None, "") for _ in truth]
-            return Outcomes("answers", (), examples, found, truth)
+            kind, texts = "answers", [("question", "passage")] * count
         case "number":
             truth = rng.normal(0, 1, count).tolist()
-            found = [t + float(rng.normal()) for t in truth]
-    return Outcomes(kind, () if kind == "number" else labels, examples, found, truth, labels)
+            raws = [np.array([t + rng.normal()]) for t in truth]
+    examples = [
+        Example(text, label, f"row {i}") for i, (text, label) in enumerate(zip(texts, truth, strict=True))
+    ]
+    return Outcomes(KINDS[kind](() if kind in ("answers", "number") else labels), examples, raws)
 
 
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "all answered", "number"])
 def test_the_scores_of_sums_are_the_metrics(kind):
     given = made(kind)
-    found, expected = intervals(given, NONE), scored(given, NONE)
+    found, expected = intervals(given.sums), given.sums.scores
     assert {name: one.value for name, one in found.items()} == pytest.approx(expected)
     assert all(one.low < one.value < one.high for one in found.values())
-    same = differences((given, NONE), (given, NONE))
+    same = differences(given.sums, given.sums)
     assert {(one.value, one.low, one.high) for one in same.values()} == {(0, 0, 0)}
     if kind != "number":
         return
@@ -72,7 +79,7 @@ def test_the_scores_of_sums_are_the_metrics(kind):
     rng, again = np.random.default_rng(5), []
     for _ in range(400):
         i = rng.integers(0, 60, 60)
-        x, y = (np.argsort(np.argsort(np.array(v)[i] + 1e-9 * i)) for v in (given.found, given.truth))
+        x, y = (np.argsort(np.argsort(np.array(v)[i] + 1e-9 * i)) for v in (given.predicted, given.truth))
         again.append(np.corrcoef(x, y)[0, 1])
     assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
 
@@ -80,11 +87,10 @@ def test_the_scores_of_sums_are_the_metrics(kind):
 @pytest.mark.slow
 def test_intervals_hold_the_true_score_as_often_as_they_say():
     whole, held = made("classes", 30_000, seed=7, skill=1.0), {"accuracy": 0, "f1_macro": 0, "matthews": 0}
-    truth = scored(whole, NONE)
+    truth = whole.sums.scores
     for n in range(150):
         part = slice(200 * n, 200 * (n + 1))
-        fields = (getattr(whole, name)[part] for name in ("examples", "found", "truth"))
-        found = intervals(Outcomes(whole.kind, whole.labels, *fields, whole.labels), NONE, seed=n)
+        found = intervals(Outcomes(whole.kind, whole.examples[part], whole.raws[part]).sums, seed=n)
         for name in held:
             held[name] += found[name].low <= truth[name] <= found[name].high
     for name, count in held.items():
@@ -95,9 +101,9 @@ def test_intervals_hold_the_true_score_as_often_as_they_say():
 def test_a_pair_of_models_is_judged_on_the_same_resamples():
     a, b = made("classes", 400), made("classes", 400)
     for i in range(0, 400, 40):  # ten that b has right and a may not
-        b.found[i] = 9 * np.eye(3)[b.truth[i]]
-    apart, alone = differences((a, NONE), (b, NONE))["accuracy"], intervals(a, NONE)["accuracy"]
-    assert apart.value == pytest.approx(scored(b, NONE)["accuracy"] - scored(a, NONE)["accuracy"])
+        b.raws[i] = 9 * np.eye(3)[b.kind.labels.index(b.truth[i])]
+    apart, alone = differences(a.sums, b.sums)["accuracy"], intervals(a.sums)["accuracy"]
+    assert apart.value == pytest.approx(b.sums.scores["accuracy"] - a.sums.scores["accuracy"])
     assert apart.low >= 0 and apart.high - apart.low < (alone.high - alone.low) / 2
 
 
@@ -106,7 +112,7 @@ def test_what_stands_twice_is_counted():
         Example(t, label, "") for t, label in (("a cat", "x"), ("A  cat", "y"), ("mat", "x"), ("sat", "x"))
     ]
     held = [Example(t, "x", "") for t in ("A CAT", "the cat sat on the mat", "mat")]
-    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(WORDS), 6)
+    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(WORDS), 6, labels_of)
     assert (found["training"].repeated, found["training"].conflicting) == (1, 1)
     assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
     assert found["training"].labels == {"x": 3, "y": 1}
@@ -124,20 +130,20 @@ def model(tmp_path_factory):
 def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path):
     given = made(kind)
     if kind == "classes":
-        given.examples[3] = Example("a | b\n" + "c " * 400, None, "row 3")
-        given.found[3] = 9 * np.eye(3)[(given.truth[3] + 1) % 3]
+        labels = given.kind.labels
+        given.examples[3] = Example("a | b\n" + "c " * 400, labels[0], "row 3")
+        given.raws[3] = 9 * np.eye(3)[1]
         levels = (Level(0.5, 900, 890),)
-        model.calibration = Calibration(kind, given.labels, (2.0,), levels=levels, examples=1800)
+        given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
     page = write(
         tmp_path, given, model, title="T", command="bert-jax again", parts={"scored": given.examples}
     )
-    model.calibration = NONE
     text = page.read_text()
     named = re.findall(r"!\[.+\]\((.+)\)", text)
     assert sorted(named) == sorted(path.name for path in tmp_path.glob("*.png"))
-    assert len(named) == {"number": 3, "classes": 6, "labels": 6, "tags": 6, "answers": 6}[kind]
+    assert len(named) == {"number": 3, "classes": 7, "labels": 7, "tags": 7, "answers": 7}[kind]
     assert "    bert-jax again\n" in text
-    for name, value in scored(given, NONE).items():
+    for name, value in given.sums.scores.items():
         assert f"| {name} | {value:.4f} |" in text
     if kind == "classes":
         assert "| a \\| b c c" in text and max(map(len, text.splitlines())) < 500
@@ -187,7 +193,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     found = bert_jax.load(tmp_path / "run" / "model").calibration
     text = (tmp_path / "run" / "report" / "report.md").read_text()
     assert found.kind == "classes" and found.examples == 54  # a quarter of what is not held out
-    for part, examples in (("held out", 24), ("training", 162), ("calibration", 54)):
+    for part, examples in (("validation", 24), ("training", 162), ("calibration", 54)):
         row = re.search(rf"\| {part} \| {examples} \|.*", text)[0]
         assert [cell.strip() for cell in row.split("|")[-4:-1]].count("0") == 2, "no text is in two parts"
     assert "![losses and scores by step](curves.png)" in text
@@ -196,16 +202,16 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     assert "bert-jax train --config configs/classify.py" in again and "--config.epochs=1" in again
     # A model trained anew without has none.
     calibration.save(tmp_path / "run" / "model", found)
-    run.calibrate(tmp_path / "run" / "model", [], None)
+    calibrate(tmp_path / "run" / "model", Results([], [], []))
     assert not bert_jax.load(tmp_path / "run" / "model").calibration.learnt
 
 
 def test_evaluate_writes_a_report(two, tmp_path):
     a, _, data = two
-    said = of_file(tmp_path / "r", a, data, command="bert-jax evaluate")
+    said = describe_with_report(tmp_path / "r", a, data, command="bert-jax evaluate")
     assert f"8 examples of {data}: classify" in said
     text = (tmp_path / "r" / "report.md").read_text()
     assert "This model was not calibrated." in text and "| scored | 8 |" in text
     (tmp_path / "file").write_text("")
     with pytest.raises(BertJaxError, match="--report .*file cannot be written to"):
-        of_file(tmp_path / "file", a, data)
+        describe_with_report(tmp_path / "file", a, data)

@@ -24,7 +24,7 @@ def vectors(model, texts):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*were cut")
+@pytest.mark.filterwarnings("ignore:.*were truncated")
 def test_real_weights_give_the_same_vectors_for_500_varied_texts(theirs, tmp_path):
     texts = varied_texts()
     model = bert_jax.load(MINILM)

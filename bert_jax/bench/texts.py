@@ -15,8 +15,6 @@ import bert_jax
 from bert_jax.bench.libraries import by_length, libraries, onnx_session
 from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.classify import logits_of
-from bert_jax.inference.heads import need
 from bert_jax.predictions import calibration
 from bert_jax.text.lines import read_lines
 
@@ -116,7 +114,7 @@ def open_embedder(directory: str):
 
 def open_classifier(directory: str):
     model = bert_jax.load(directory)
-    need(model, "classify", "bench predict")
+    model.need("classify", "bench predict")
     model.calibration = calibration.NONE
     return model
 
@@ -127,7 +125,7 @@ def our_vectors(directory: str) -> Callable:
 
 def our_logits(directory: str) -> Callable:
     model = open_classifier(directory)
-    return lambda texts: np.stack(logits_of(model, texts))
+    return lambda texts: np.stack(model.outcomes(model.kind, texts))
 
 
 def sentence_transformers(directory: str) -> Callable:

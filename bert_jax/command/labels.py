@@ -45,13 +45,14 @@ def evaluate(args):
             raise BertJaxError("--report needs --model; a comparison is printed as lines, or with --json")
         print(compare(*args.compare, *given))
     elif args.report:
-        from bert_jax.report.page import of_file
+        from bert_jax.report.page import describe_with_report
 
-        print(of_file(args.report, args.model, *given, command=shlex.join(["bert-jax", *sys.argv[1:]])))
+        command = shlex.join(["bert-jax", *sys.argv[1:]])
+        print(describe_with_report(args.report, args.model, *given, command=command))
     else:
-        from bert_jax.report.evaluate import report
+        from bert_jax.report.evaluate import describe
 
-        print(report(args.model, *given))
+        print(describe(args.model, *given))
 
 
 @verb(

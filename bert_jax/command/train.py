@@ -11,13 +11,10 @@ from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command import sweep
 from bert_jax.errors import BertJaxError
-from bert_jax.inference import model as api
-from bert_jax.inference.outcomes import calibration_of, outcomes
 from bert_jax.metrics import nothing_learnt
 from bert_jax.pod.chips import peak_of
-from bert_jax.predictions import calibration as calibrations
 from bert_jax.report.curves import draw
-from bert_jax.report.page import write
+from bert_jax.report.finished import calibrate, write_run_report
 from bert_jax.tasks import warm_start
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
@@ -25,7 +22,7 @@ from bert_jax.train.config import CheckpointConfig, RunConfig
 from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
 from bert_jax.train.step import StepCache
-from bert_jax.train.task import Data, Results, Task
+from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir, save_models
 
 
@@ -80,35 +77,6 @@ def conclude(workdir: Workdir, task: Task, command: str) -> None:
         calibrate(workdir.model, task.results)
         if task.results.report:
             write_run_report(workdir, task.results, command)
-
-
-def calibrate(directory, results: Results) -> None:
-    """Learns how far the model in the directory can be trusted, from examples read as `predict` will read them."""
-    calibrations.save(directory, calibrations.NONE)
-    if not results.calibration:
-        return
-    model = api.load(directory)
-    calibration = calibration_of(outcomes(model, results.calibration, long=results.long))
-    calibrations.save(directory, calibration)
-    warmest = "" if calibration.kind == "answers" else f"temperature {max(calibration.temperatures):.3g}, "
-    print(
-        f"calibrated on {len(results.calibration):,} examples: {warmest}expected calibration error "
-        f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
-        flush=True,
-    )
-
-
-def write_run_report(workdir: Workdir, results: Results, command: str) -> None:
-    """Writes the report of the model on what was held out."""
-    model = api.load(workdir.model)
-    given = outcomes(model, results.heldout, long=results.long)
-    known = {"held out": results.heldout, "training": results.train}
-    known |= {"calibration": results.calibration} if results.calibration else {}
-    page = write(
-        workdir.path / "report", given, model, title=f"{workdir.path} on what was held out", command=command,
-        parts=known, curves=workdir.curves,
-    )  # fmt: skip
-    print(f"the report is {page}", flush=True)
 
 
 def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:

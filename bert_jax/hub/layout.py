@@ -62,8 +62,8 @@ class Layout:
             raise BertJaxError(f'no head "{head}"; {nearest(head, HEADS)}')
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
-        of_labels = ("id2label", "label2id", "problem_type")
-        published = {key: value for key, value in self.published.items() if key not in of_labels}
+        of_head = ("id2label", "label2id", "problem_type", "prediction_kind", "may_be_missing")
+        published = {key: value for key, value in self.published.items() if key not in of_head}
         pooler = HEADS[head].pooled
         return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published)
 

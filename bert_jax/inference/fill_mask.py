@@ -1,17 +1,13 @@
 """What the masked language model puts in the place of [MASK]."""
 
-import functools
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.heads import need
+from bert_jax.inference.programs import mask_fillings
+from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import results
-from bert_jax.models.config import EncoderConfig
-from bert_jax.models.heads import HEADS, Bert
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.words import most_central
 
@@ -25,7 +21,7 @@ class Filled:
     text: str
 
 
-def fill_mask(model, texts, *, top: int = 5):
+def fill_mask(model: Runner, texts, *, top: int = 5):
     """For a text with one [MASK] its `top` fillings, best first; for one with several, a list of those for each.
 
     A mask in a text longer than the model is read in the window where it stands most central.
@@ -34,10 +30,10 @@ def fill_mask(model, texts, *, top: int = 5):
     >>> best.score > second.score
     True
     """
-    need(model, "mlm", "fill_mask")
+    model.need("mlm", "fill_mask")
     if not 1 <= top <= model.config.vocab_size:
         raise BertJaxError(f"top must lie in 1..{model.config.vocab_size}, not {top}")
-    program = filling_program(model.config, top)
+    program = mask_fillings(model.config, top)
     name = model.tokenizer.tokens([model.tokenizer.special.mask])[0]
 
     def of_chunk(chunk):
@@ -76,12 +72,12 @@ def as_text(text) -> str:
     return text
 
 
-def in_windows(model, texts) -> list[list[Encoding]]:
+def in_windows(model: Runner, texts) -> list[list[Encoding]]:
     longest = model.config.max_positions
     return model.tokenizer.windows(texts, max_length=longest, overlap=(longest - 2) // 2)
 
 
-def find(model, i: int, text: str, windows: list[Encoding]) -> list[tuple[int, Encoding, int]]:
+def find(model: Runner, i: int, text: str, windows: list[Encoding]) -> list[tuple[int, Encoding, int]]:
     """(text, window, position in it) of each mask, in the window that shows most on both sides of it."""
     mask = model.tokenizer.special.mask
     places = (
@@ -94,7 +90,7 @@ def find(model, i: int, text: str, windows: list[Encoding]) -> list[tuple[int, E
     return masks
 
 
-def filled(model, text: str, start: int, end: int, token: int, score: float) -> Filled:
+def filled(model: Runner, text: str, start: int, end: int, token: int, score: float) -> Filled:
     word = model.tokenizer.decode([token]).strip() or model.tokenizer.tokens([token])[0]
     before = text[:start]
     if word.startswith("##") and len(word) > 2:
@@ -102,14 +98,3 @@ def filled(model, text: str, start: int, end: int, token: int, score: float) -> 
     else:
         shown = word
     return Filled(word, score, before + shown + text[end:])
-
-
-@functools.lru_cache(maxsize=16)
-def filling_program(config: EncoderConfig, top: int):
-    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooled)
-
-    def run(params, batch):
-        logits = module.apply({"params": params}, batch)["mlm"]
-        return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), top)
-
-    return jax.jit(run)

@@ -1,18 +1,14 @@
-"""Texts in, results out: in the order of the texts, one at once, as a list, or as a stream in flat memory."""
+"""Texts in, results out, in the order of the texts: one, a list, or a stream in flat memory."""
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError
 from bert_jax.inference.batching import tokens_in_batch
-from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
-
-LONG = ("cut", "windows")
 
 
 def results(texts, of_chunk: Callable[[list], Iterable]):
-    """What `of_chunk` makes of lists of texts: one text's result, a list's list, an iterator's iterator.
+    """The results that `of_chunk` gives for lists of texts: one for one text, a list for a list, else an iterator.
 
     >>> results("a", lambda texts: [t.upper() for t in texts])
     'A'
@@ -41,28 +37,3 @@ def stream(texts: Iterable, of_chunk, total: int | None) -> Iterator:
         while chunk := list(islice(texts, size)):
             yield from of_chunk(chunk)
             bar.update(len(chunk))
-
-
-class Cutter:
-    """Texts to encodings of at most `max_length` tokens: cut, which is counted and said, or in windows."""
-
-    def __init__(self, tokenizer: Tokenizer, max_length: int, long: str = "cut"):
-        if long not in LONG:
-            raise BertJaxError(f'no way "{long}" of dealing with long texts; {nearest(long, LONG)}')
-        self.tokenizer, self.max_length, self.long = tokenizer, max_length, long
-        self.said = False
-
-    def __call__(self, texts: Sequence[Text]) -> list[list[Encoding]]:
-        if self.long == "windows":
-            overlap = self.max_length // 4
-            return self.tokenizer.windows(texts, max_length=self.max_length, overlap=overlap)
-        encodings = self.tokenizer.encode(texts, max_length=self.max_length)
-        dropped = [encoding.dropped for encoding in encodings if encoding.dropped]
-        if dropped and not self.said:
-            self.said = True
-            warnings.warn(
-                f"{len(dropped)} of {len(texts)} texts are longer than {self.max_length} tokens and were cut, "
-                f'the longest by {max(dropped)} tokens; long="windows" reads all of them',
-                stacklevel=6,
-            )
-        return [[encoding] for encoding in encodings]

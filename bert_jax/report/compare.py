@@ -8,77 +8,68 @@ import numpy as np
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.inference.outcomes import outcomes, read, said, true
-from bert_jax.report.evaluate import of_outcomes
-from bert_jax.report.intervals import differences
+from bert_jax.inference.outcomes import Outcomes, outcomes, read
+from bert_jax.predictions.view import Shown
+from bert_jax.report.intervals import Interval, differences
 from bert_jax.report.page import cut
-from bert_jax.report.views import in_words
 
-CHANGED = 10  # shown of each kind
+CHANGED = 10  # shown of each sort
 
 
 def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_json: bool = False) -> str:
     models = [load(directory) for directory in (a, b)]
     examples, known = read(models[0], data, columns)
-    pair = [(outcomes(model, examples, known, long), model.calibration) for model in models]
-    first, second = (given for given, _ in pair)
-    if first.kind != second.kind or sorted(first.labels) != sorted(second.labels):
+    pair = [outcomes(model, examples, known, long) for model in models]
+    first, second = (given.kind for given in pair)
+    if first.name != second.name or sorted(first.labels) != sorted(second.labels):
         raise BertJaxError(
-            f"{a} gives {first.kind} ({', '.join(first.labels[:6]) or 'no labels'}) and {b} {second.kind} "
+            f"{a} gives {first.name} ({', '.join(first.labels[:6]) or 'no labels'}) and {b} {second.name} "
             f"({', '.join(second.labels[:6]) or 'no labels'}); only models of the same labels are compared"
         )
-    scores = [of_outcomes(given, model).metrics for (given, _), model in zip(pair, models, strict=True)]
-    apart = differences(pair[0], pair[1])
-    better, worse, other = changes(pair[0], pair[1])
+    sums = pair[0].sums, pair[1].sums
+    scores, apart = [s.scores for s in sums], differences(*sums)
+    shown = [given.view.shown for given in pair]
+    better, worse, other = changes(pair, shown)
     if as_json:
         whole = {
             "models": [str(a), str(b)],
             "data": data,
             "scores": scores,
-            "differences": {name: asdict(one) for name, one in apart.items()},
+            "differences": {name: asdict(interval) for name, interval in apart.items()},
             "better": better,
             "worse": worse,
             "otherwise": other,
         }
         return json.dumps(whole, ensure_ascii=False)
-    width = max(map(len, apart))
-    lines = [f"A {a}, B {b}, on {len(examples):,} examples of {data}"]
-    lines += [f"  {'':<{width}}{'A':>9}{'B':>9}{'B - A':>9}   95 % interval"]
-    for name, one in apart.items():
-        plain = "" if one.low <= 0 <= one.high else "   more than chance"
-        values = f"{scores[0][name]:9.4f}{scores[1][name]:9.4f}{one.value:+9.4f}"
-        lines.append(f"  {name:<{width}}{values}   {one.low:+.4f} to {one.high:+.4f}{plain}")
-    if first.kind == "number":
+    lines = [f"A {a}, B {b}, on {len(examples):,} examples of {data}", *score_lines(scores, apart)]
+    if not all(shown):
         return "\n".join(lines)
     lines.append(
         f"{len(better)} examples are right by B alone, {len(worse)} by A alone, {len(other)} wrong in another way"
     )
-    words = [in_words_of(given, calibration) for given, calibration in pair]
     for name, places in (("right by B alone", better), ("right by A alone", worse)):
         for i in places[:CHANGED]:
-            text, truth, found = words[0][i]
-            lines.append(f"  {name}: {examples[i].where}: {cut(text)}")
-            lines.append(f"    true {cut(truth)} | A {cut(found)} | B {cut(words[1][i][2])}")
+            one, two = (side[i] for side in shown)
+            lines.append(f"  {name}: {one.where}: {cut(one.text)}")
+            lines.append(f"    true {cut(one.true)} | A {cut(one.predicted)} | B {cut(two.predicted)}")
     return "\n".join(lines)
 
 
-def changes(a, b) -> tuple[list[int], list[int], list[int]]:
+def score_lines(scores: list[dict[str, float]], apart: dict[str, Interval]) -> list[str]:
+    width = max(map(len, apart))
+    lines = [f"  {'':<{width}}{'A':>9}{'B':>9}{'B - A':>9}   95 % interval"]
+    for name, gap in apart.items():
+        plain = "" if gap.low <= 0 <= gap.high else "   more than chance"
+        values = f"{scores[0][name]:9.4f}{scores[1][name]:9.4f}{gap.value:+9.4f}"
+        lines.append(f"  {name:<{width}}{values}   {gap.low:+.4f} to {gap.high:+.4f}{plain}")
+    return lines
+
+
+def changes(pair: list[Outcomes], shown: list[list[Shown]]) -> tuple[list[int], list[int], list[int]]:
     """Numbers of the examples that only b has right, only a, and both wrong but each in its way."""
-    truth, found = true(a[0]), [said(*one) for one in (a, b)]
-    if a[0].kind == "number":
+    if not all(shown):  # nothing is right or wrong
         return [], [], []
-    right = np.array([[is_right(f, t) for f, t in zip(each, truth, strict=True)] for each in found])
-    differ = np.array([x != y for x, y in zip(*found, strict=True)])
-    sets = (~right[0] & right[1], right[0] & ~right[1], ~right[0] & ~right[1] & differ)
-    better, worse, other = (np.flatnonzero(one).tolist() for one in sets)
+    a, b = (np.array([example.right for example in side]) for side in shown)
+    differ = np.array([x != y for x, y in zip(*(given.predicted for given in pair), strict=True)])
+    better, worse, other = (np.flatnonzero(which).tolist() for which in (~a & b, a & ~b, ~a & ~b & differ))
     return better, worse, other
-
-
-def is_right(found, truth) -> bool:
-    # Of answers `truth` is all that are right.
-    return (found in truth or found == "" and not truth) if isinstance(truth, tuple) else found == truth
-
-
-def in_words_of(given, calibration) -> list[tuple[str, str, str]]:
-    rows = zip(given.examples, true(given), said(given, calibration), strict=True)
-    return [in_words(given.kind, *row) for row in rows]

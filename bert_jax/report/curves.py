@@ -1,4 +1,4 @@
-"""curves.png: how losses and scores went, in training and on what was held out."""
+"""curves.png: losses and scores by step, in training and on the validation set."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def draw(metrics: Path, picture: Path) -> None:
             if points:
                 axes.plot(
                     *zip(*points, strict=True),
-                    label=kind.replace("heldout", "held out"),
+                    label=kind.replace("heldout", "validation"),
                     linewidth=1.2,
                     **style,
                 )
@@ -44,7 +44,7 @@ def draw(metrics: Path, picture: Path) -> None:
 
 
 def panels_of(train: dict, heldout: dict) -> list[str]:
-    """What is drawn of a line of each kind: losses, scores and the rate, and all that is measured on what is held out.
+    """What is drawn of a line of each sort: losses, scores and the learning rate, and all that validation measures.
 
     >>> panels_of({"loss": 1.0, "tag_loss": 1.0, "rate": 0.1, "tokens": 7}, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
     ['tag_loss', 'rate', 'f1']

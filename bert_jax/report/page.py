@@ -1,4 +1,4 @@
-"""A report: one Markdown page with its pictures beside it, of what a model says of labelled examples."""
+"""A report: one Markdown page with its pictures beside it, of a model's predictions for labelled examples."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,31 +11,31 @@ from bert_jax import metrics
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
+from bert_jax.files import write_atomically
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import Outcomes, outcomes, read, said, true
-from bert_jax.predictions.calibration import error
+from bert_jax.inference.outcomes import Outcomes, outcomes, read
+from bert_jax.predictions.fitting import error
+from bert_jax.predictions.view import Shown, View
 from bert_jax.report import pictures
-from bert_jax.report.evaluate import in_lines, of_counts, of_outcomes
+from bert_jax.report.evaluate import in_lines, score
 from bert_jax.report.facts import Facts, facts
-from bert_jax.report.intervals import intervals
-from bert_jax.report.views import SURE_UNITS, UNITS, Shown, View, view
+from bert_jax.report.intervals import RESAMPLES, intervals
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
-ERRORS = 12  # shown of each kind
+ERRORS = 12  # shown of each sort
 LETTERS = 240  # of a text that are shown
 
 
-def of_file(
+def describe_with_report(
     report, directory, data: str, columns: Columns = EVIDENT, long: str = "cut", as_json: bool = False,
     command: str = "",
 ) -> str:  # fmt: skip
-    """Writes the report of a model on a file to the directory `report`; what `evaluate` says of them."""
+    """The lines of `evaluate`; the report of the model on the file goes to the directory `report`."""
     model = load(directory)
     examples, known = read(model, data, columns)
     given = outcomes(model, examples, known, long)
     write(report, given, model, title=f"{directory} on {data}", command=command, parts={"scored": examples})
-    return in_lines(of_outcomes(given, model), directory, data, as_json)
+    return in_lines(score(given), directory, data, as_json)
 
 
 def write(
@@ -47,34 +47,32 @@ def write(
     command: str,
     parts: Mapping[str, Sequence[Example]],
     curves: Path | None = None,
-    longest: int = 0,
 ) -> Path:
-    """`parts` are all examples that are known of by name, the scored ones first; `longest`, the tokens read of one."""
+    """`parts` are all examples that are known of by name, the scored ones first."""
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise BertJaxError(f"--report {directory} cannot be written to ({problem.strerror})") from problem
-    scored, longest = of_outcomes(given, model), longest or model.config.max_positions
-    found = facts(parts, model.tokenizer, longest)
+    scored, view, longest = score(given), given.view, model.config.max_positions
     lines = [f"# {title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
-    lines += ["", "## Scores", "", *score_lines(directory, given, model)]
-    if given.kind == "number":
-        values = (np.array(x, float) for x in (given.found, given.truth))
-        lines += ["", picture("said and true numbers", pictures.numbers(directory / "numbers.png", *values))]
-    else:
-        seen = view(given, model.calibration)
-        lines += ["", *class_lines(directory, given, model), "", "## Trust", ""]
-        lines += trust_lines(directory, given, model, seen)
-        lines += ["", "## Errors", "", *error_lines(seen.shown)]
-    lines += ["", "## Data", "", *data_lines(directory, found, longest)]
+    lines += ["", "## Scores", "", *score_lines(directory, given), ""]
+    if view.numbers:
+        drawn = pictures.numbers(directory / "numbers.png", *view.numbers)
+        lines += [picture("predicted and true numbers", drawn), ""]
+    if view.pairs:
+        lines += [*class_lines(directory, given, view), ""]
+    if view.shown:
+        lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
+        lines += ["## Errors", "", *error_lines(view.shown), ""]
+    known = facts(parts, model.tokenizer, longest, given.kind.counted)
+    lines += ["## Data", "", *data_lines(directory, known, longest)]
     if curves is not None and curves.exists():
         shutil.copyfile(curves, directory / "curves.png")
         lines += ["", "## Training", "", picture("losses and scores by step", "curves.png")]
     lines += ["", "## Again", "", f"    {command}", ""]
-    with replacing(directory / "report.md") as path:
-        path.write_text("\n".join(lines), encoding="utf-8")
+    write_atomically(directory / "report.md", "\n".join(lines))
     return directory / "report.md"
 
 
@@ -100,167 +98,109 @@ def cut(text: str) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 2] + " …"
 
 
-def score_lines(directory: Path, given: Outcomes, model: Model) -> list[str]:
-    found = intervals(given, model.calibration)
-    rows = [(name, one.value, f"{one.low:.4f} to {one.high:.4f}") for name, one in found.items()]
-    lines = table(("score", "value", "95 % interval"), rows)
-    lines += [
+def score_lines(directory: Path, given: Outcomes) -> list[str]:
+    scores = intervals(given.sums)
+    rows = [(name, x.value, f"{x.low:.4f} to {x.high:.4f}") for name, x in scores.items()]
+    note = f"Intervals are of {RESAMPLES:,} bootstrap resamples of the examples; they do not cover other data or seeds."
+    drawn = pictures.scores(directory / "scores.png", scores)
+    return [
+        *table(("score", "value", "95 % interval"), rows),
         "",
-        "Intervals are of 2,000 bootstrap resamples of the examples; they know nothing of other data or seeds.",
+        note,
+        "",
+        picture("scores with intervals", drawn),
     ]
-    return [*lines, "", picture("scores with intervals", pictures.scores(directory / "scores.png", found))]
 
 
-def class_lines(directory: Path, given: Outcomes, model: Model) -> list[str]:
-    found, truth = said(given, model.calibration), true(given)
-    if given.kind == "tags":
-        counts = metrics.span_counts(found, truth)
-        pairs = [pair for a, b in zip(truth, found, strict=True) for pair in zip(a, b, strict=True)]
-    elif given.kind == "answers":
-        kinds = [
-            ("answer" if any(t) else "none", "answer" if f else "none")
-            for t, f in zip(truth, found, strict=True)
-        ]
-        if not any(pair[0] == "none" for pair in kinds):
-            return []
-        counts, pairs = {}, kinds
-    elif given.kind == "labels":
-        both = [a & b for a, b in zip(found, truth, strict=True)]
-        counts = {
-            label: (sum(label in x for x in both), sum(label in x for x in found), sum(label in x for x in truth))
-            for label in given.labels
-        }  # fmt: skip
-        # What is right against itself, a label that is missing against those that are said instead, or none.
-        pairs = [
-            pair for f, t in zip(found, truth, strict=True)
-            for pair in [(x, x) for x in f & t]
-            + [(x, y) for x in (t - f or {"none"}) for y in (f - t or {"none"}) if x != y]
-        ]  # fmt: skip
-    else:
-        pairs = list(zip(truth, found, strict=True))
-        counts = {
-            label: (pairs.count((label, label)), found.count(label), truth.count(label))
-            for label in given.order
-        }
-    rows = [
-        (name, *of_counts(*three).values(), three[1])
-        for name, three in sorted(counts.items(), key=lambda item: -item[1][2])
-    ]
-    lines = table(("class", "f1", "precision", "recall", "true", "said"), rows) if rows else []
-    names = list(dict.fromkeys([*given.labels, *(x for pair in pairs for x in pair)]))
+def class_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
+    by_frequency = sorted(view.counts.items(), key=lambda item: -item[1][2])
+    rows = [(name, *metrics.shares(*three).values(), three[2], three[1]) for name, three in by_frequency]
+    lines = table(("class", "f1", "precision", "recall", "true", "predicted"), rows) if rows else []
+    names = list(dict.fromkeys([*given.kind.labels, *(name for pair in view.pairs for name in pair)]))
     number = {name: i for i, name in enumerate(names)}
     matrix = np.zeros((len(names), len(names)), int)
-    np.add.at(matrix, tuple(np.array([[number[a], number[b]] for a, b in pairs]).reshape(-1, 2).T), 1)
+    np.add.at(matrix, tuple(np.array([[number[t], number[p]] for t, p in view.pairs]).T), 1)
     wrong = matrix + matrix.T - 2 * np.diag(matrix.diagonal())
     most = wrong.sum(1) + matrix.sum(1) / max(matrix.sum(), 1)
     kept = np.sort(np.argsort(-most, kind="stable")[: pictures.MOST])
     kept = kept[matrix[kept].sum(1) + matrix[:, kept].sum(0) > 0]
     if len(kept) == pictures.MOST < len(names):
-        lines += ["", f"Of {len(names)} classes the {len(kept)} that are most often confused:"]
+        lines += ["", f"The {len(kept)} of {len(names)} classes that are most often confused:"]
     path = directory / "confusion.png"
     drawn = pictures.confusion(path, matrix[np.ix_(kept, kept)], [names[i] for i in kept])
-    return [*lines, "", picture("how often each class is taken for each", drawn)]
+    return [*lines, "", picture("confusion matrix", drawn)]
 
 
-def trust_lines(directory: Path, given: Outcomes, model: Model, seen: View) -> list[str]:
-    calibration, units, sure_units = model.calibration, UNITS[given.kind], SURE_UNITS[given.kind]
-    if not len(seen.sure):
-        return [f"No {sure_units} were given: there is nothing to be sure of."]
-    lines = []
+def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
+    calibration, kind = given.calibration, given.kind
+    if not len(view.sure):
+        return [f"No {kind.sure_units} were predicted: there is no confidence to judge."]
+    before, after = (error(likely, view.right) for likely in (view.before, view.after))
     if calibration.learnt:
-        apart = (error(each, seen.right) for each in (seen.before, seen.after))
-        lines += [
-            "Expected calibration error of the {}: {:.4f} before calibration, {:.4f} after.".format(
-                units, *apart
-            )
+        lines = [
+            f"Expected calibration error of the {kind.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
-        heat = calibration.temperatures
-        if given.kind != "answers":
-            spread = f"{heat[0]:.3g}" if len(heat) == 1 else f"{min(heat):.3g} to {max(heat):.3g}, by label"
+        if heat := kind.temperature(calibration):
             lines += [
-                f"Temperature {spread}, learnt from {calibration.examples:,} examples that are in no other part."
+                f"{heat.capitalize()}, learnt from {calibration.examples:,} examples that are in no other part."
             ]
     else:
-        lines += [
-            f"This model was not calibrated. Expected calibration error of the {units}: "
-            f"{error(seen.before, seen.right):.4f}."
+        lines = [
+            f"This model was not calibrated. Expected calibration error of the {kind.units}: {before:.4f}."
         ]
-    drawn = pictures.reliability(
-        directory / "reliability.png", seen.before, seen.after, seen.right, calibration.learnt
-    )
-    lines += ["", picture("share of right ones by probability", drawn), ""]
-    curves = recall_curves(given, model, seen)
-    drawn = pictures.precision_recall(directory / "precision_recall.png", curves)
+    drawn = pictures.reliability(directory / "reliability.png", view, calibration.learnt)
+    lines += ["", picture("reliability diagram: accuracy by confidence", drawn), ""]
+    drawn = pictures.precision_recall(directory / "precision_recall.png", view.curves)
     lines += [picture("precision by recall", drawn), ""]
-    drawn = pictures.coverage(directory / "coverage.png", seen.sure, seen.sure_right, sure_units)
-    lines += [picture("share of right ones among the surest", drawn)]
-    if not calibration.learnt:
-        return lines
+    drawn = pictures.coverage(directory / "coverage.png", view, kind.sure_units)
+    lines += [picture("accuracy by coverage", drawn)]
+    return lines + promise_lines(given, view) if calibration.learnt else lines
+
+
+def promise_lines(given: Outcomes, view: View) -> list[str]:
     rows = []
     for precision in WANTED:
         try:
-            enough = calibration.sure(precision)
+            enough = given.calibration.sure(precision)
         except BertJaxError:
             rows.append((f"{precision:g}", "cannot be promised", "", ""))
             continue
-        kept = seen.sure >= enough
-        share = f"{seen.sure_right[kept].mean():.4f}" if kept.any() else ""
+        kept = view.sure >= enough
+        share = f"{view.sure_right[kept].mean():.4f}" if kept.any() else ""
         rows.append((f"{precision:g}", f"{enough:.4f}", f"{kept.mean():.1%}", share))
-    lines += [
-        "",
-        f"`--precision` keeps of the {sure_units} those that are probable enough for the precision promised:",
-        "",
-    ]
-    return lines + table(("promised", "from probability", "kept here", "right of these, here"), rows)
-
-
-def recall_curves(given: Outcomes, model: Model, seen: View) -> dict:
-    if given.kind in ("tags", "answers"):
-        return {SURE_UNITS[given.kind]: (seen.sure, seen.sure_right, seen.wanted)}
-    likely = model.calibration.likely(np.stack(given.found), several=given.kind == "labels")
-    truth = np.stack(given.truth) if given.kind == "labels" else np.eye(len(given.labels))[given.truth]
-    often = np.argsort(-truth.sum(0), kind="stable")[: len(pictures.STROKES) - 1]
-    curves = {given.labels[i]: (likely[:, i], truth[:, i], int(truth[:, i].sum())) for i in often}
-    return curves | {"all together": (likely.ravel(), truth.ravel(), int(truth.sum()))}
+    note = f"`--precision` keeps the {given.kind.sure_units} that are probable enough for the precision promised:"
+    header = ("promised precision", "from probability", "kept here", "precision here")
+    return ["", note, "", *table(header, rows)]
 
 
 def error_lines(shown: Sequence[Shown]) -> list[str]:
-    header = ("text", "true", "said", "probability", "where")
+    header = ("text", "true", "predicted", "probability", "where")
 
-    def rows(found):
-        return [(one.text, one.true, one.said, one.probability, one.where) for one in found[:ERRORS]]
+    def rows(examples):
+        return [(e.text, e.true, e.predicted, e.probability, e.where) for e in examples[:ERRORS]]
 
-    wrong = sorted((one for one in shown if not one.right), key=lambda one: -one.probability)
-    doubtful = sorted(shown, key=lambda one: one.probability)
-    lines = [f"{len(wrong):,} of {len(shown):,} are not wholly right."]
+    wrong = sorted((example for example in shown if not example.right), key=lambda e: -e.probability)
+    doubtful = sorted(shown, key=lambda example: example.probability)
+    lines = [f"{len(wrong):,} of {len(shown):,} predictions are not entirely right."]
     if wrong:
-        lines += ["", "### Surest of what is wrong", "", *table(header, rows(wrong))]
-    of_these = sum(not one.right for one in doubtful[:ERRORS])
-    lines += ["", "### Most doubtful", "", f"{of_these} of these {len(doubtful[:ERRORS])} are wrong.", ""]
+        lines += ["", "### Most confident errors", "", *table(header, rows(wrong))]
+    of_these = sum(not example.right for example in doubtful[:ERRORS])
+    lines += ["", "### Least confident predictions", ""]
+    lines += [f"{of_these} of these {len(doubtful[:ERRORS])} are wrong.", ""]
     return [*lines, *table(header, rows(doubtful))]
 
 
-def data_lines(directory: Path, found: Mapping[str, Facts], longest: int) -> list[str]:
-    header = [
-        "",
-        "examples",
-        "median tokens",
-        "99 % have at most",
-        f"longer than {longest}",
-        "repeated texts",
-        "contradicting",
-    ]
-    others = list(found) if len(found) > 1 else []
+def data_lines(directory: Path, parts: Mapping[str, Facts], longest: int) -> list[str]:
+    header = ["", "examples", "median tokens", "99th percentile", f"longer than {longest}", "duplicates",
+              "contradictions"]  # fmt: skip
+    others = list(parts) if len(parts) > 1 else []
     rows = []
-    for name, one in found.items():
-        tokens = (int(np.quantile(one.lengths, q)) for q in (0.5, 0.99))
-        row = [name, one.examples, *tokens, f"{one.longer:.2%}", one.repeated, one.conflicting]
-        rows.append(row + ["" if other == name else one.shared[other] for other in others])
+    for name, part in parts.items():
+        tokens = (int(np.quantile(part.lengths, q)) for q in (0.5, 0.99))
+        row = [name, part.examples, *tokens, f"{part.longer:.2%}", part.repeated, part.conflicting]
+        rows.append(row + ["" if other == name else part.shared[other] for other in others])
     lines = table([*header, *(f"texts also in {name}" for name in others)], rows)
-    if any(one.labels for one in found.values()):
-        lines += ["", picture("share of each class", pictures.balance(directory / "balance.png", found))]
-    return [
-        *lines,
-        "",
-        picture("tokens of a text", pictures.lengths(directory / "lengths.png", found, longest)),
-    ]
+    if any(part.labels for part in parts.values()):
+        lines += ["", picture("share of each class", pictures.balance(directory / "balance.png", parts))]
+    drawn = pictures.lengths(directory / "lengths.png", parts, longest)
+    return [*lines, "", picture("tokens per text", drawn)]

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.files import replacing
-from bert_jax.predictions.calibration import BINS
+from bert_jax.predictions.fitting import BINS
+from bert_jax.predictions.view import View
 from bert_jax.report.facts import Facts
 from bert_jax.report.intervals import Interval
 
@@ -42,26 +43,20 @@ def short(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
-def scores(path: Path, found: Mapping[str, Interval]) -> str:
-    names = [name for name in found if name != "mean_squared_error"]
+def scores(path: Path, intervals: Mapping[str, Interval]) -> str:
+    names = [name for name in intervals if name != "mean_squared_error"]
 
     def draw(axes):
         for place, name in enumerate(reversed(names)):
-            one = found[name]
-            axes.plot([one.low, one.high], [place, place], color=ACCENT, linewidth=5, alpha=0.35)
-            axes.plot(one.value, place, "o", color=INK, markersize=5)
-            axes.annotate(
-                f"{one.value:.3f}",
-                (one.value, place),
-                (0, 7),
-                textcoords="offset points",
-                fontsize=8,
-                ha="center",
-            )
+            interval = intervals[name]
+            axes.plot([interval.low, interval.high], [place, place], color=ACCENT, linewidth=5, alpha=0.35)
+            axes.plot(interval.value, place, "o", color=INK, markersize=5)
+            axes.annotate(f"{interval.value:.3f}", (interval.value, place), (0, 7), fontsize=8, ha="center",
+                          textcoords="offset points")  # fmt: skip
         axes.set_yticks(range(len(names)), [short(name.replace("_", " ")) for name in reversed(names)])
         axes.set_ylim(-0.6, len(names) - 0.3)
         axes.grid(axis="x", color="0.9")
-        axes.set_xlabel("score, and the interval that holds 95 % of resamples", fontsize=8)
+        axes.set_xlabel("score with its 95 % interval", fontsize=8)
 
     return drawn(path, (6, 1 + 0.45 * len(names)), draw)
 
@@ -79,35 +74,37 @@ def confusion(path: Path, counts: np.ndarray, labels: Sequence[str]) -> str:
                           fontsize=9 if size < 8 else 6, color=light)  # fmt: skip
         axes.set_xticks(range(size), map(short, labels), rotation=90 if size > 4 else 0, fontsize=8)
         axes.set_yticks(range(size), map(short, labels), fontsize=8)
-        axes.set_xlabel("said", fontsize=9)
+        axes.set_xlabel("predicted", fontsize=9)
         axes.set_ylabel("true", fontsize=9)
 
     return drawn(path, (2.2 + 0.42 * size,) * 2, draw)
 
 
-def reliability(
-    path: Path, before: np.ndarray, after: np.ndarray, right: np.ndarray, calibrated: bool
-) -> str:
+def reliability(path: Path, view: View, calibrated: bool) -> str:
+    """Accuracy by confidence."""
+
     def points(likely):
         place = np.minimum((likely * BINS).astype(int), BINS - 1)
         held = np.bincount(place, minlength=BINS)
         kept = held > 0
-        sums = (np.bincount(place, values.astype(float), BINS)[kept] for values in (likely, right))
-        return *(each / held[kept] for each in sums), held[kept]
+        return (
+            np.bincount(place, values, BINS)[kept] / held[kept]
+            for values in (likely, view.right.astype(float))
+        )
 
     def draw(axes):
-        axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle=":", label="as it should be")
+        axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle=":", label="perfect calibration")
         for likely, name, style in (
-            (before, "before calibration" if calibrated else "as the logits say",
+            (view.before, "before calibration" if calibrated else "not calibrated",
              {"color": "#d95f02", "linestyle": "--", "marker": "s", "markerfacecolor": "white"}),
-            *([(after, "calibrated", {"color": ACCENT, "marker": "o"})] if calibrated else []),
+            *([(view.after, "calibrated", {"color": ACCENT, "marker": "o"})] if calibrated else []),
         ):  # fmt: skip
-            x, y, held = points(likely)
-            axes.plot(x, y, label=name, linewidth=1.4, markersize=5, **style)
-        axes.bar((np.arange(BINS) + 0.5) / BINS, np.histogram(after, BINS, (0, 1))[0] / len(after), 0.9 / BINS,
-                 color="0.88", edgecolor="0.6", linewidth=0.5, zorder=0, label="share of all")  # fmt: skip
-        axes.set_xlabel("probability", fontsize=9)
-        axes.set_ylabel("share that is right", fontsize=9)
+            axes.plot(*points(likely), label=name, linewidth=1.4, markersize=5, **style)
+        shares = np.histogram(view.after, BINS, (0, 1))[0] / len(view.after)
+        axes.bar((np.arange(BINS) + 0.5) / BINS, shares, 0.9 / BINS, color="0.88", edgecolor="0.6", linewidth=0.5,
+                 zorder=0, label="share of predictions")  # fmt: skip
+        axes.set_xlabel("confidence", fontsize=9)
+        axes.set_ylabel("accuracy", fontsize=9)
         axes.set_xlim(0, 1.01)
         axes.set_ylim(0, 1.03)
         above(axes, 2)
@@ -136,10 +133,11 @@ def precision_recall(path: Path, curves: Mapping[str, tuple[np.ndarray, np.ndarr
     return drawn(path, (4.8, 4.4), draw)
 
 
-def coverage(path: Path, likely: np.ndarray, right: np.ndarray, units: str) -> str:
-    order = np.argsort(-likely, kind="stable")
+def coverage(path: Path, view: View, units: str) -> str:
+    """Accuracy among the most confident predictions."""
+    order = np.argsort(-view.sure, kind="stable")
     count = np.arange(1, len(order) + 1)
-    share = np.cumsum(right[order]) / count
+    share = np.cumsum(view.sure_right[order]) / count
     # Wilson's interval, which stays below 1 where nothing was wrong.
     middle = (share + 1.92 / count) / (1 + 3.84 / count)
     half = 1.96 * np.sqrt(share * (1 - share) / count + 0.96 / count**2) / (1 + 3.84 / count)
@@ -147,9 +145,9 @@ def coverage(path: Path, likely: np.ndarray, right: np.ndarray, units: str) -> s
     def draw(axes):
         axes.fill_between(count / len(order), middle - half, middle + half, color=PALE, alpha=0.6, linewidth=0,
                           label="95 % interval")  # fmt: skip
-        axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"the surest {units}")
-        axes.set_xlabel(f"share of the {units} that is kept", fontsize=9)
-        axes.set_ylabel("share of these that is right", fontsize=9)
+        axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"most confident {units}")
+        axes.set_xlabel(f"coverage: share of the {units} kept", fontsize=9)
+        axes.set_ylabel("accuracy", fontsize=9)
         axes.set_xlim(0, 1.01)
         axes.set_ylim(max(0.0, min(0.9, share.min() - 0.15)), 1.01)
         axes.grid(color="0.9")
@@ -158,57 +156,55 @@ def coverage(path: Path, likely: np.ndarray, right: np.ndarray, units: str) -> s
     return drawn(path, (4.8, 4.0), draw)
 
 
-def numbers(path: Path, found: np.ndarray, truth: np.ndarray) -> str:
+def numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
     def draw(axes):
-        axes.plot(truth, found, "o", color=ACCENT, alpha=0.35, markersize=4)
-        ends = [min(truth.min(), found.min()), max(truth.max(), found.max())]
+        axes.plot(truth, predicted, "o", color=ACCENT, alpha=0.35, markersize=4)
+        ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
         axes.plot(ends, ends, color="0.5", linestyle=":", linewidth=1)
         axes.set_xlabel("true", fontsize=9)
-        axes.set_ylabel("said", fontsize=9)
+        axes.set_ylabel("predicted", fontsize=9)
         axes.grid(color="0.9")
 
     return drawn(path, (4.8, 4.4), draw)
 
 
-def balance(path: Path, found: Mapping[str, Facts]) -> str:
-    every = list(dict.fromkeys(label for one in found.values() for label in one.labels))[:MOST]
-    height = 0.8 / len(found)
+def balance(path: Path, parts: Mapping[str, Facts]) -> str:
+    labels = list(dict.fromkeys(label for part in parts.values() for label in part.labels))[:MOST]
+    height = 0.8 / len(parts)
 
     def draw(axes):
-        for n, (name, one) in enumerate(found.items()):
-            shares = [one.labels.get(label, 0) / max(sum(one.labels.values()), 1) for label in every]
+        for n, (name, part) in enumerate(parts.items()):
+            shares = [part.labels.get(label, 0) / max(sum(part.labels.values()), 1) for label in labels]
             color, hatch = ("#08519c", "#9ecae1", "#d9d9d9", "#fdae6b")[n % 4], HATCHES[n % 4]
-            axes.barh(np.arange(len(every)) + n * height, shares, height, label=name, color=color, hatch=hatch,
+            axes.barh(np.arange(len(labels)) + n * height, shares, height, label=name, color=color, hatch=hatch,
                       edgecolor="white" if n == 0 else "0.3", linewidth=0.5)  # fmt: skip
-        axes.set_yticks(np.arange(len(every)) + 0.4 - height / 2, map(short, every), fontsize=8)
+        axes.set_yticks(np.arange(len(labels)) + 0.4 - height / 2, map(short, labels), fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel("share", fontsize=9)
         axes.grid(axis="x", color="0.9")
         axes.set_axisbelow(True)
-        if len(found) > 1:
-            axes.legend(
-                fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(found)
-            )
+        if len(parts) > 1:
+            above(axes, len(parts))
 
-    return drawn(path, (5.5, 1.2 + 0.34 * len(every)), draw)
+    return drawn(path, (5.5, 1.2 + 0.34 * len(labels)), draw)
 
 
-def lengths(path: Path, found: Mapping[str, Facts], longest: int) -> str:
-    most = max(int(np.quantile(one.lengths, 0.995)) for one in found.values())
+def lengths(path: Path, parts: Mapping[str, Facts], longest: int) -> str:
+    most = max(int(np.quantile(part.lengths, 0.995)) for part in parts.values())
     most = max(most, 8)
 
     def draw(axes):
-        for (name, one), (color, stroke) in zip(found.items(), STROKES, strict=False):
-            weights = np.full(len(one.lengths), 1 / len(one.lengths))
-            axes.hist(np.minimum(one.lengths, most), bins=min(40, most), range=(0, most), weights=weights, color=color,
+        for (name, part), (color, stroke) in zip(parts.items(), STROKES, strict=False):
+            weights = np.full(len(part.lengths), 1 / len(part.lengths))
+            axes.hist(np.minimum(part.lengths, most), bins=min(40, most), range=(0, most), weights=weights, color=color,
                       linestyle=stroke, histtype="step", linewidth=1.5, label=name)  # fmt: skip
         if longest <= most * 1.1:
             axes.axvline(longest, color=INK, linewidth=1, linestyle=":")
             axes.annotate(f"{longest} are read", (longest, axes.get_ylim()[1] * 0.95), (-4, 0), fontsize=8,
                           textcoords="offset points", ha="right")  # fmt: skip
-        axes.set_xlabel("tokens of a text", fontsize=9)
+        axes.set_xlabel("tokens per text", fontsize=9)
         axes.set_ylabel("share", fontsize=9)
-        if len(found) > 1:
-            above(axes, len(found))
+        if len(parts) > 1:
+            above(axes, len(parts))
 
     return drawn(path, (5.5, 3.2), draw)

@@ -2,23 +2,29 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeVar
 
 import jax
+import jax.numpy as jnp
 
-from bert_jax.data.examples.arrange import BatchConfig, Piece, RowLayout, Target
-from bert_jax.data.examples.columns import Columns
-from bert_jax.data.examples.epochs import Epochs, Judge
+from bert_jax.data.examples.arrange import BatchConfig, Piece, RowLayout
+from bert_jax.data.examples.columns import Columns, known_labels
+from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, Parts
 from bert_jax.data.examples.split import split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.losses import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.models.heads import HEADS
+from bert_jax.predictions.calibration import NONE
+from bert_jax.predictions.kind import Kind, Windows
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.truncation import Reading, Truncated
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
 from bert_jax.train.task import Results, Task
 
@@ -111,6 +117,10 @@ class FinetuneConfig(RunConfig):
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
             super().__post_init__()
 
+    @property
+    def predicts(self) -> type[Kind]:
+        raise NotImplementedError
+
     def resolved(self, examples: int, best: str) -> Self:
         """With what is left to the data."""
         epoch = math.ceil(examples / self.data.batch)
@@ -130,27 +140,102 @@ class FinetuneConfig(RunConfig):
 
 @dataclass(frozen=True)
 class Finetuning(Task):
-    """A head on the encoder; `targets` are what it learns from."""
+    """A head on the encoder that learns predictions of a kind."""
 
-    targets: dict[str, Target] = field(default_factory=dict)
+    kind: Kind
+    smoothing: float = 0.0
+    class_weights: tuple[float, ...] = ()
 
-    def learnt(self, piece: Piece) -> tuple[str, dict[int, str]]:
-        """What a person sees of its targets: of the whole, and of tokens by their places."""
-        raise NotImplementedError
+    @property
+    def best(self) -> str:
+        return self.kind.best
 
     def flops(self, rows: int, length: int) -> float:
         return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
 
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        weight = batch["weight"]
+        if self.class_weights:
+            weight = weight * jnp.asarray(self.class_weights)[batch["labels"]]
+        head = self.kind.head
+        return {f"{head}_loss": self.kind.loss(outputs[head], batch, weight, self.smoothing)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return self.kind.scores(outputs[self.kind.head], batch)
+
+    def predictions(self, outputs: dict, batch: dict):
+        return outputs[self.kind.head]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Logits of the held-out pieces, None for those that were not computed -> metrics of their examples."""
+
+    kind: Kind
+    examples: Sequence[Example]
+    windows: Sequence[Windows]
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        predicted, truth, pieces = [], [], iter(logits)
+        for example, windows in zip(self.examples, self.windows, strict=True):
+            parts = [next(pieces) for _ in windows.encodings]
+            if all(part is not None for part in parts):
+                raw = self.kind.raw(example.text, windows, parts)
+                predicted.append(self.kind.predicted(raw, NONE))
+                truth.append(self.kind.truth(example))
+        return self.kind.sums(predicted, truth).scores
+
 
 C = TypeVar("C", bound=FinetuneConfig)
-T = TypeVar("T", bound=Finetuning)
 
 
-def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published) -> hub.Layout:
-    """The encoder of `config.init` under a head, published with what else its config.json must say."""
+def open_data(
+    config: C, labels: Sequence[str] = (), smoothing: float = 0.0, balanced: bool = False
+) -> tuple[Finetuning, Epochs, C]:
+    """The task, its data and the whole config. `labels` in the order of the model's outputs, (): those of the data;
+    with `balanced` each class weighs the same in all."""
+    data = config.data
+    parts = split_parts(config)
+    kind = config.predicts.learn(parts.train, labels or known_labels(data.train, data.columns))
+    if advice := kind.advice(data.columns):
+        say(advice)
+    kind.check([*parts.heldout, *parts.calibration])
+    tokenizer = open_tokenizer(hub.existing(config.init))
+    weights = class_weights(kind, parts.train) if balanced else ()
+    results = Results(parts.train, parts.heldout, parts.calibration, data.long, config.report)
+    task = Finetuning(layout_with_head(config, kind), kind, smoothing, weights, results=results)
+    windows = [
+        read(kind, tokenizer, data, examples, what)
+        for examples, what in ((parts.train, "training"), (parts.heldout, "validation"))
+    ]
+    train, heldout = (
+        pieces_of(kind, examples, texts)
+        for examples, texts in zip((parts.train, parts.heldout), windows, strict=True)
+    )
+    config = config.resolved(len(train), task.best)
+    mesh = config.mesh
+    batches = BatchConfig(
+        data.rows, data.batch, config.steps, config.seed, task.layout.config.hidden_size, data.max_length,
+        # A TPU's lanes, and the attention kernel there, take lengths of 128.
+        multiple=128 if jax.default_backend() == "tpu" else 8,
+        shards=jax.device_count() // mesh.tensor * mesh.accumulate,
+    )  # fmt: skip
+    judge, each_token = Judge(kind, parts.heldout, windows[1]), not HEADS[kind.head].pooled
+    epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)
+    lengths = sorted(set(epochs.arrangement.lengths))
+    say(
+        f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "
+        f"calibration; {data.batch} examples a step, in {epochs.batch} rows of {', '.join(map(str, lengths))} tokens, "
+        f"{epochs.padding():.1%} of them padding"
+    )
+    return task, epochs, config
+
+
+def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
+    """The encoder of `config.init` under the head of the predictions, with what config.json must say of them."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
     theirs, _ = hub.survey(config.init, **computed)
-    layout = theirs.with_head(head, labels)
+    layout = theirs.with_head(kind.head, kind.labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
     if encoder.max_positions < config.data.max_length:
@@ -158,26 +243,24 @@ def headed(config: FinetuneConfig, head: str, labels: Sequence[str], **published
             f"data.max_length is {config.data.max_length} and {config.init} reads {encoder.max_positions} tokens; "
             f"set --config.data.max_length={encoder.max_positions}"
         )
-    return dataclasses.replace(layout, config=encoder, published=layout.published | published)
+    return dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
 
 
-def parted(
-    config: FinetuneConfig, read: Callable[[str, Columns, int], list[Example]], calibrates: bool = True
-) -> Parts:
+def split_parts(config: FinetuneConfig) -> Parts:
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
-    data = config.data
-    train = read(data.train, data.columns, data.most)
+    data, kind = config.data, config.predicts
+    train = kind.read(data.train, data.columns, data.most)
     if data.heldout:
-        heldout = read(data.heldout, data.columns, 0)
+        heldout = kind.read(data.heldout, data.columns)
     else:
         train, heldout = split(train, data.heldout_share)
-    if not (calibrates and data.calibration_share):
+    if not (kind.calibrates and data.calibration_share):
         return Parts(train, heldout, [])
     documents = len({example.document or example.text for example in train})
     if round(documents * data.calibration_share) * len(train) < FEWEST * documents:
         say(
-            f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, of which "
-            f"{FEWEST} are wanted; without it scores are as the logits say. "
+            f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration: at least "
+            f"{FEWEST} are needed; probabilities stay uncalibrated. "
             f"--config.data.calibration_share={math.ceil(100 * FEWEST / len(train)) / 100:g} would keep them"
         )
         return Parts(train, heldout, [])
@@ -185,48 +268,31 @@ def parted(
     return Parts(train, heldout, calibration)
 
 
-def in_windows(texts, tokenizer: Tokenizer, data: ExamplesConfig, what: str) -> list[list[Encoding]]:
-    """Each text whole, cut or in windows; what was cut is said."""
-    if data.long == "windows":
-        return tokenizer.windows(texts, max_length=data.max_length, overlap=data.overlap)
-    encodings = tokenizer.encode(texts, max_length=data.max_length)
-    cut = [encoding.dropped for encoding in encodings if encoding.dropped]
-    if cut:
-        say(
-            f"{len(cut):,} of {len(texts):,} {what} examples are longer than {data.max_length} tokens and are cut, "
-            f"{sum(cut):,} tokens in all; --config.data.long=windows reads all of them, and data.max_length may be more"
-        )
-    return [[encoding] for encoding in encodings]
+def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
+    counts = Counter(kind.truth(example) for example in examples)
+    return tuple(len(examples) / (len(kind.labels) * max(counts[label], 1)) for label in kind.labels)
 
 
-def in_epochs(
-    config: C, task: T, train: Sequence[Piece], heldout: Sequence[Piece], judge: Judge,
-    tokenizer: Tokenizer, parts: Parts,
-) -> tuple[T, Epochs, C]:  # fmt: skip
-    """What `open` of a fine-tuning gives."""
-    config = config.resolved(len(train), task.best)
-    mesh = config.mesh
-    batches = BatchConfig(
-        config.data.rows, config.data.batch, config.steps, config.seed, task.layout.config.hidden_size,
-        config.data.max_length,
-        # A TPU's lanes, and the attention kernel there, take lengths of 128.
-        multiple=128 if jax.default_backend() == "tpu" else 8,
-        shards=jax.device_count() // mesh.tensor * mesh.accumulate,
-    )  # fmt: skip
-    each_token = not HEADS[task.layout.heads[0]].pooled
-    data = Epochs(train, heldout, task.targets, tokenizer, batches, judge, each_token)
-    lengths = sorted(set(data.arrangement.lengths))
-    say(
-        f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "
-        f"calibration; {config.data.batch} examples a step, in "
-        f"{data.batch} rows of {', '.join(map(str, lengths))} tokens, {data.padding():.1%} of them padding"
-    )
-    results = Results(parts.train, parts.heldout, parts.calibration, config.data.long, config.report)
-    return dataclasses.replace(task, results=results), data, config
+def read(
+    kind: Kind, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
+) -> list[Windows]:
+    """Each text whole, truncated or in windows."""
+    reading = Reading(data.max_length, data.long, data.overlap)
+    windows = kind.windows(tokenizer, [example.text for example in examples], reading)
+    truncated = Truncated(data.max_length)
+    truncated.count(text.encodings[0] for text in windows)
+    advice = "--config.data.long=windows reads all of them, and data.max_length may be more"
+    if notice := truncated.notice(advice, f"{what} examples"):
+        say(notice)
+    return windows
 
 
-def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
-    return open_tokenizer(hub.existing(config.init))
+def pieces_of(kind: Kind, examples: Sequence[Example], windows: Sequence[Windows]) -> list[Piece]:
+    return [
+        Piece(encoding, i, values)
+        for i, (example, text) in enumerate(zip(examples, windows, strict=True))
+        for encoding, values in zip(text.encodings, kind.values(example, text), strict=True)
+    ]
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from bert_jax.text.tokenizer import Tokenizer
 MARK, PLAIN = "\x1b[33m", "\x1b[0m"
 
 
-def report(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
+def show(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     if not 0 <= step < len(data.chosen):
@@ -23,12 +23,12 @@ def report(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | 
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = sum(map(len, pieces))
         lines.append(f"step {step} row {row}: {len(pieces)} examples, {tokens} of {data.length(step)} tokens")
-        lines += [f"  {shown(task, piece, data.tokenizer, colour)}" for piece in pieces]
+        lines += [f"  {in_words(task, piece, data.tokenizer, colour)}" for piece in pieces]
     return "\n".join(lines)
 
 
-def shown(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool) -> str:
-    label, marks = task.learnt(piece)
+def in_words(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool) -> str:
+    label, marks = task.kind.shown(piece.targets)
     text, end = "", -1
     for position, name in enumerate(tokenizer.tokens(piece.encoding.ids)):
         start, stop = piece.encoding.offsets[position]

@@ -2,7 +2,9 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text.tables import cell, type_of
@@ -52,6 +54,18 @@ class Classes:
                 "write all of them alike"
             )
         return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+@dataclass(frozen=True)
+class LabelCells:
+    """How the cell of a label is read."""
+
+    kind: str  # of the labels, as GLUE's tasks name it
+    reader: Callable[[str], Callable[[str, Any], Any]]  # separator of several -> (place, value) -> label
+    may_be_blank: bool = False
+
+
+CLASSES = LabelCells("classes", lambda separator: Classes())
 
 
 def several_in(where: str, value, separator: str, of: Classes) -> tuple[str, ...]:

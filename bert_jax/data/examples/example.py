@@ -3,14 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, get_args
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text.tokenizer import Text
-
-# What a classification gives: one class, several at once, a number.
-Kind = Literal["classes", "labels", "number"]
-KINDS: tuple[str, ...] = get_args(Kind)
 
 Answer = tuple[int, str]  # its first character in the passage, and its text
 # A class; several, or a tag a word; a number; all right answers, which are none where the passage has none. None where
@@ -65,13 +60,8 @@ def answers_of(example: Example) -> tuple[Answer, ...]:
     return ()
 
 
-def label_names(examples: Sequence[Example], kind: str, known: Sequence[str] = ()) -> tuple[str, ...]:
-    """`known`, or else the labels that occur: numbers in numeric order, then words by the alphabet.
-
-    `kind` is one of KINDS, or "tags".
-    """
-    if kind == "number":
-        return ()
+def label_names(examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[str, ...]:
+    """`known`, or else the labels that occur: numbers in numeric order, then words by the alphabet."""
     occurring = {label for example in examples for label in labels_of(example)}
     return tuple(known) or tuple(sorted(occurring, key=sort_key))
 
@@ -84,11 +74,9 @@ def sort_key(label: str):
     return (0, int(label), "") if label.removeprefix("-").isdecimal() else (1, 0, label)
 
 
-def check_labels(examples: Sequence[Example], labels: Sequence[str], kind: str) -> None:
-    """Refuse labels other than `labels`, which are those of training, and too few to learn from."""
-    if kind == "number":
-        return
-    if len(labels) < (1 if kind == "labels" else 2):
+def check_labels(examples: Sequence[Example], labels: Sequence[str], fewest: int = 2) -> None:
+    """Refuse labels other than `labels`, which are those of training, and fewer than `fewest` to learn from."""
+    if len(labels) < fewest:
         only = f'only the class "{labels[0]}"' if labels else "no label at all"
         raise BertJaxError(f"{examples[0].where} and all after it: {only}; there is nothing to learn from it")
     known = set(labels)

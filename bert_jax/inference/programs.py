@@ -1,0 +1,67 @@
+"""Compiled programs: functions of (params, batch), one for each model and purpose."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.pooling import pool
+
+POOLER = "pooler"  # BERT's own, beside the poolings that need no parameters
+
+
+def program(make: Callable) -> Callable:
+    """`make(config, ...)` returns the function to compile, once for each of its arguments."""
+
+    @functools.lru_cache(maxsize=16)
+    def compiled(*arguments):
+        return jax.jit(make(*arguments))
+
+    return compiled
+
+
+@program
+def head_logits(config: EncoderConfig, head: str, labels: int):
+    module = Bert(config, (head,), labels, HEADS[head].pooled)
+
+    def run(params, batch):
+        return module.apply({"params": params}, batch)[head]
+
+    return run
+
+
+@program
+def hidden_states(config: EncoderConfig):
+    encoder = Encoder(config)
+
+    def run(params, batch):
+        return encoder.apply({"params": params["encoder"]}, batch).astype("float32")
+
+    return run
+
+
+@program
+def pooled_states(config: EncoderConfig, pooling: str, normalize: bool):
+    def run(params, batch):
+        if pooling == POOLER:
+            return Bert(config).apply({"params": params}, batch)["pooled"].astype("float32")
+        hidden = Encoder(config).apply({"params": params["encoder"]}, batch)
+        return pool(hidden, batch["mask"], pooling, normalize)
+
+    return run
+
+
+@program
+def mask_fillings(config: EncoderConfig, top: int):
+    """(probabilities, ids) of the `top` tokens at each target position."""
+    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooled)
+
+    def run(params, batch):
+        logits = module.apply({"params": params}, batch)["mlm"]
+        return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), top)
+
+    return run

@@ -1,0 +1,118 @@
+"""A model with its parameters and its tokenizer, and how it runs over texts of any lengths."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.inference.batching import batches
+from bert_jax.inference.programs import head_logits
+from bert_jax.inference.streaming import results
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads import HEADS, Bert
+from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.kind import Kind, kind_of
+from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.truncation import Reading, Truncated
+
+
+class Runner:
+    def __init__(
+        self,
+        layout: Layout,
+        params: dict,
+        tokenizer: Tokenizer | None,
+        embedder: Embedder | None = None,
+        calibration: Calibration = NONE,
+    ):
+        self.layout = layout
+        self.params = jax.device_put(params)
+        self._tokenizer = tokenizer
+        self.is_embedder = embedder is not None
+        self.embedder = embedder or Embedder()
+        self.calibration = calibration
+
+    @property
+    def config(self) -> EncoderConfig:
+        return self.layout.config
+
+    @property
+    def module(self) -> Bert:
+        return self.layout.module
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.layout.labels
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise BertJaxError("this model was loaded without its tokenizer; load it without tokenizer=False")
+        return self._tokenizer
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its predictions."""
+        return kind_of(self.layout)
+
+    def need(self, head: str, what: str) -> None:
+        if head not in self.layout.heads:
+            has = ", ".join(self.layout.heads) or "none"
+            raise BertJaxError(
+                f'{what} needs the head "{head}", and this model\'s heads are: {has}; open a directory that has it '
+                f'(transformers calls it Bert{HEADS[head].architecture}), or train one from load(path, head="{head}")'
+            )
+
+    def kind_for(self, head: str, what: str) -> Kind:
+        """The kind of the predictions that one of its heads gives."""
+        self.need(head, what)
+        return kind_of(self.layout, head)
+
+    def run(
+        self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
+    ) -> list:
+        """The outputs of program(params, batch) for each encoding, in order; `beside` are more arrays of the batch."""
+        outputs: list = [None] * len(encodings)
+        ahead: list = []  # one batch is computed while the host reads the one before it
+
+        def read():
+            rows, values = ahead.pop(0)
+            values = jax.device_get(values)
+            for row, i in enumerate(rows):
+                several = isinstance(values, list | tuple)
+                outputs[i] = tuple(value[row] for value in values) if several else values[row]
+
+        for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad, beside):
+            ahead.append((rows, program(self.params, batch)))
+            if len(ahead) > 1:
+                read()
+        while ahead:
+            read()
+        return outputs
+
+    def outcomes(
+        self,
+        kind: Kind,
+        texts,
+        read: Callable = lambda raw: raw,
+        long: str = "cut",
+        truncated: Truncated | None = None,
+    ) -> Any:
+        """`read` of the kind's raw outcome of each text. What is truncated is warned of, or counted in `truncated`."""
+        reading = Reading(self.config.max_positions, long)
+        program = head_logits(self.config, kind.head, len(self.labels))
+        counted = truncated or Truncated(reading.max_length)
+
+        def of_chunk(chunk):
+            windows = kind.windows(self.tokenizer, chunk, reading)
+            first = (text.encodings[0] for text in windows)
+            counted.count(first) if truncated else counted.warn(first, 'long="windows" reads all of them')
+            logits = iter(self.run([encoding for text in windows for encoding in text.encodings], program))
+            for text, parts in zip(chunk, windows, strict=True):
+                yield read(kind.raw(text, parts, [next(logits) for _ in parts.encodings]))
+
+        return results(texts, of_chunk)

@@ -1,0 +1,246 @@
+"""A kind of prediction: all that the package must know of it, from the file of labels to the report.
+
+Each kind stands in a file of its own in kinds/, or is registered from outside of the package. Nothing else asks which
+kind it is: training, evaluation, calibration, reports and `predict` call what stands here. A kind never runs a
+model: it is given tokenizers, texts, and the logits of their windows.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.columns import EVIDENT, Columns, Located
+from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
+from bert_jax.data.examples.texts import texts_in_rows
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss
+from bert_jax.metrics import Sums
+from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.matching import match
+from bert_jax.predictions.view import Shown, View
+from bert_jax.registry import Registry
+from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.truncation import Reading
+
+KINDS = Registry("bert_jax.predictions.kinds", "kind of prediction", "KIND")
+NAMED = "prediction_kind"  # in config.json, of a kind that Hugging Face's keys do not tell
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A text as a model reads it."""
+
+    encodings: list[Encoding]
+    places: Any = None  # what else the kind needs to put the windows' logits together
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Bound to the labels and facts of a model, and to the data's names of the labels where it is evaluated.
+
+    `raw` is what a model gives for a text before any calibration, in whatever form the kind likes; a prediction and a
+    truth are what people read: a label, a set of them, a number, tags, an answer.
+    """
+
+    name: ClassVar[str]
+    head: ClassVar[str]  # of HEADS, whose logits it reads
+    best: ClassVar[str]  # the metric that chooses the best checkpoint
+    units: ClassVar[str] = ""  # what is judged one by one, in the plural
+    sure_units: ClassVar[str] = ""  # what a model may abstain from
+    calibrates: ClassVar[bool] = True
+    one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
+
+    labels: tuple[str, ...] = ()  # in the order of the model's outputs
+    names: Mapping[str, str] = field(default_factory=dict)  # the data's labels -> the model's
+    order: tuple[str, ...] = ()  # of the labels in the data; (): the model's
+
+    # The model
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        """Whether a model with this head gives predictions of this kind."""
+        return False
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        return cls(layout.labels)
+
+    @property
+    def published(self) -> dict[str, Any]:
+        """What config.json must say besides the labels."""
+        return {NAMED: self.name}
+
+    @property
+    def title(self) -> str:
+        return f"{self.head} ({self.name})"
+
+    # Examples
+
+    @classmethod
+    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+        """Labelled examples of a file, the first `most` of them or all."""
+        raise NotImplementedError
+
+    @classmethod
+    def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
+        """Examples without labels of a file that is no table; None where it is one."""
+        return None
+
+    @classmethod
+    def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
+        """Examples without labels of the rows of a table, whose `first` row is known."""
+        return texts_in_rows(rows, columns, need_label=False)
+
+    @classmethod
+    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        """The kind with the labels of the training examples, or the `known` ones."""
+        kind = cls(label_names(train, known))
+        kind.check(train)
+        return kind
+
+    def advice(self, columns: Columns) -> str:
+        """A line for people whose labels look wrong."""
+        return ""
+
+    def check(self, examples: Sequence[Example]) -> None:
+        """Raises where the labels of the examples are not the model's."""
+        check_labels(examples, self.labels)
+
+    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[Self, list[str]]:
+        """The kind with the data's names of its labels, in their `known` order; and notes for people."""
+        names, notes = match(examples, self.labels, known)
+        theirs = [names[label] for label in known if label in names]
+        order = theirs if sorted(theirs) == sorted(self.labels) else self.labels
+        return replace(self, names=names, order=tuple(order)), notes
+
+    def with_options(self, **options) -> Self:
+        """With those options that are given and that this kind has."""
+        known = {field.name for field in fields(self)}
+        return replace(self, **{name: x for name, x in options.items() if name in known and x is not None})
+
+    def truth(self, example: Example) -> Any:
+        raise NotImplementedError
+
+    def counted(self, example: Example) -> Iterable[str]:
+        """What the report counts of an example."""
+        return labels_of(example)
+
+    # Texts, and what a model gives for them
+
+    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
+        return [Windows(encodings) for encodings in reading.encode(tokenizer, texts)]
+
+    def raw(self, text, windows: Windows, logits: Sequence) -> Any:
+        """The logits of a text's windows, as one outcome."""
+        raise NotImplementedError
+
+    # Training
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """What is learnt from: further arrays of a batch."""
+        raise NotImplementedError
+
+    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+        """The targets of each window of an example."""
+        raise NotImplementedError
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        """The targets of a window as people read them: of the whole, and of tokens by their places."""
+        raise NotImplementedError
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        raise NotImplementedError
+
+    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+        """What else is measured on each batch."""
+        return {}
+
+    # Predictions
+
+    def predicted(self, raw, calibration: Calibration) -> Any:
+        raise NotImplementedError
+
+    def sums(self, predicted: Sequence, truth: Sequence) -> Sums:
+        """The metrics."""
+        raise NotImplementedError
+
+    def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
+        """Scores of parts, by name, that `evaluate` shows."""
+        return {}
+
+    def is_right(self, predicted, truth) -> bool:
+        return predicted == truth
+
+    def calibrate(self, raws: Sequence, truth: Sequence) -> Calibration:
+        """What these examples, used for nothing else, tell of the model."""
+        return NONE
+
+    def text(self, example: Example) -> str:
+        """As a person reads it."""
+        return example.text if isinstance(example.text, str) else " — ".join(example.text)
+
+    def words(self, prediction, example: Example) -> str:
+        """A prediction or truth, as a person reads it."""
+        return prediction
+
+    def show(self, examples: Sequence[Example], predicted: Sequence, likely, right) -> list[Shown]:
+        """`likely` is the probability that a prediction is right."""
+        return [
+            Shown(
+                e.where, self.text(e), self.words(self.truth(e), e), self.words(p, e), float(score), bool(r)
+            )
+            for e, p, score, r in zip(examples, predicted, likely, right, strict=True)
+        ]
+
+    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+        """What a report shows."""
+        raise NotImplementedError
+
+    def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
+        """What the Python API returns, and the probability that it is right as a whole."""
+        raise NotImplementedError
+
+    def probabilities(self, raw, calibration: Calibration) -> Any:
+        """Of every label."""
+        raise NotImplementedError
+
+    def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        """An object that `predict` writes; with `enough`, whether the model abstains below that probability."""
+        raise NotImplementedError
+
+    def floor(self, calibration: Calibration, precision: float) -> float:
+        """The lowest probability at which predictions are right this often."""
+        return calibration.sure(precision)
+
+    def temperature(self, calibration: Calibration) -> str:
+        heat = calibration.temperatures
+        if len(heat) == 1:
+            return f"temperature {heat[0]:.3g}"
+        return f"temperatures from {min(heat):.3g} to {max(heat):.3g} by label"
+
+
+def kind_of(layout: Layout, head: str = "") -> Kind:
+    """The kind of a model's predictions, or of those of one of its heads."""
+    if NAMED in layout.published:
+        return KINDS[layout.published[NAMED]].of(layout)
+    # The last head is the one that the directory is named after.
+    for last in [head] if head else reversed(layout.heads):
+        for kind in map(KINDS.__getitem__, KINDS.names()):
+            if kind.head == last and kind.fits(layout):
+                return kind.of(layout)
+    has = ", ".join(layout.heads) or "none"
+    raise BertJaxError(
+        f"this model has no head for labels, tags or answers; its heads are: {has}. Train one with "
+        "`bert-jax train --config configs/classify.py`, tag.py or answer.py"
+    )
+
+
+def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in result.items()}
+
+
+def abstained(score: float, enough: float | None) -> dict[str, bool]:
+    return {} if enough is None else {"abstained": score < enough}

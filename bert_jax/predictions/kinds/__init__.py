@@ -1,0 +1,1 @@
+"""The kinds of predictions, one file each, which offers it as `KIND`."""

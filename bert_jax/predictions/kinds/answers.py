@@ -1,0 +1,275 @@
+"""The span of a passage that answers a question, or none."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import metrics
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.columns import EVIDENT, Columns, Located
+from bert_jax.data.examples.example import Example, answers_of
+from bert_jax.data.examples.questions import questions_in, questions_in_rows, read_questions
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss, span_cross_entropy, weigh
+from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
+from bert_jax.predictions.fitting import FEW, HALVES, logistic, measured
+from bert_jax.predictions.kind import Kind, Windows, abstained, rounded
+from bert_jax.predictions.view import View
+from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.truncation import Reading
+
+OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
+LONGEST = 30  # tokens of an answer, likewise
+NOTHING = 1e-300  # a probability that has a logarithm
+MAY_BE_MISSING = "may_be_missing"  # in config.json: whether the model learnt from questions without an answer
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: str
+    start: int  # in characters
+    end: int
+    # The probability of this start times that of this end; where the model was calibrated, that the answer is right.
+    score: float
+
+
+@dataclass(frozen=True)
+class Answers(Kind):
+    """A text is (question, passage); `raw` is the best answer and the log odds of none against it; a prediction is the
+    answer's text, "" for none; a truth is the texts of all right answers, () for none."""
+
+    name = "answers"
+    head = "answer"
+    best = "f1"
+    units = sure_units = "answers"
+
+    may_be_missing: bool = False
+    longest: int = LONGEST
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        return True
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        return cls(may_be_missing=bool(layout.published.get(MAY_BE_MISSING)))
+
+    @property
+    def published(self) -> dict[str, Any]:
+        return {MAY_BE_MISSING: self.may_be_missing}
+
+    @property
+    def title(self) -> str:
+        return self.head
+
+    @classmethod
+    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+        return read_questions(spec, columns, most)
+
+    @classmethod
+    def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
+        # Which knows SQuAD's.
+        return questions_in(source, columns, need_label=False) if ending == ".json" else None
+
+    @classmethod
+    def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
+        return questions_in_rows(rows, columns, need_label=False)
+
+    @classmethod
+    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        return cls(may_be_missing=any(not example.label for example in train))
+
+    def check(self, examples: Sequence[Example]) -> None:
+        pass  # the readers did
+
+    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        without = sum(not example.label for example in examples)
+        note = (
+            f"{without:,} questions have no answer: the model may give none (SQuAD 2.0; none where it is likelier)"
+            if without
+            else "every question has an answer: the model must give one (SQuAD 1.1)"
+        )
+        return replace(self, may_be_missing=bool(without)), [note]
+
+    def truth(self, example: Example) -> tuple[str, ...]:
+        return tuple(text for _, text in answers_of(example))
+
+    def counted(self, example: Example) -> Iterable[str]:
+        return ["answer" if example.label else "none"]
+
+    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
+        overlap = min(OVERLAP, reading.max_length // 4) if reading.overlap < 0 else reading.overlap
+        windows = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
+        return [Windows(encodings) for encodings in windows]
+
+    def raw(self, text, windows: Windows, logits: Sequence) -> tuple[Answer, float]:
+        """Over all windows: the start and the end, at most `longest` tokens apart, with the highest product of their
+        probabilities; and the log of how much likelier no answer is, -inf where there must be one."""
+        starts, ends = [], []
+        for window, scores in zip(windows.encodings, logits, strict=True):
+            # Only places in the text, and [CLS] if that may win, share in the probability.
+            places = [*([0] if self.may_be_missing else []), *window.spans[1]]
+            both = np.full((len(window.ids), 2), -np.inf)
+            both[places] = np.asarray(scores)[places]
+            starts.append(both[:, 0])
+            ends.append(both[:, 1])
+        edges = np.cumsum([0, *map(len, starts)])
+        if not np.isfinite(np.concatenate(starts)).any():
+            return Answer("", 0, 0, 0.0), np.inf if self.may_be_missing else -np.inf
+        start_likely, end_likely = softmax(np.concatenate(starts)), softmax(np.concatenate(ends))
+        best, missing = None, 1.0
+        for n, window in enumerate(windows.encodings):
+            p, q = start_likely[edges[n] : edges[n + 1]], end_likely[edges[n] : edges[n + 1]]
+            # As in BERT's SQuAD runs: all other windows than the answer's say, rightly, that it is not in them.
+            missing = min(missing, p[0] * q[0])
+            span = window.spans[1]
+            if not len(span):
+                continue
+            inside = slice(span.start, span.stop)
+            product = np.triu(np.outer(p[inside], q[inside]))
+            product -= np.triu(product, self.longest)
+            first, last = np.unravel_index(product.argmax(), product.shape)
+            score = float(product[first, last])
+            if best is None or score > best.score:
+                a, b = window.offsets[span.start + first][0], window.offsets[span.start + last][1]
+                best = Answer(text[1][a:b], a, b, score)
+        if best is None:
+            return Answer("", 0, 0, 0.0), np.inf
+        gap = np.log(max(missing, NOTHING)) - np.log(max(best.score, NOTHING))
+        return best, float(gap) if self.may_be_missing else -np.inf
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        return {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
+
+    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+        return [{**span_in(example, encoding), "weight": 1.0} for encoding in windows.encodings]
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        start, end = values["starts"], values["ends"]
+        return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        logits, mask, starts, ends = in_packs(logits, batch)
+        return span_cross_entropy(logits, starts, ends, weight, mask)
+
+    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+        logits, mask, starts, ends = in_packs(logits, batch)
+        best = jnp.where(mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
+        right = (best[..., 0] == starts) & (best[..., 1] == ends)
+        return {"span_accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+
+    def predicted(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
+        answer, gap = raw
+        return "" if gap > calibration.missing else answer.text
+
+    def sums(self, predicted: Sequence[str], truth: Sequence) -> metrics.Sums:
+        return metrics.answers(predicted, truth)
+
+    def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
+        return metrics.answer_scores(predicted, truth, second=False)[0] if truth else not predicted
+
+    def calibrate(self, raws: Sequence[tuple[Answer, float]], truth: Sequence) -> Calibration:
+        judged = [
+            metrics.answer_scores(answer.text, right, second=False) if right else (False, 0.0)
+            for (answer, _), right in zip(raws, truth, strict=True)
+        ]
+        exact, f1 = np.array(judged, float).T
+        scores, gaps = (np.array(side) for side in zip(*((a.score, gap) for a, gap in raws), strict=True))
+        return fit(scores, f1, exact > 0, gaps, np.array([not right for right in truth]))
+
+    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+        truth = [self.truth(example) for example in examples]
+        predicted = [self.predicted(raw, calibration) for raw in raws]
+        before = np.array([answer.score for answer, _ in raws])
+        after = probability(before, calibration)
+        given = np.array([gap <= calibration.missing for _, gap in raws])
+        right = np.array([self.is_right(p, t) for p, t in zip(predicted, truth, strict=True)])
+        sure, sure_right, wanted = after[given], right[given], sum(map(bool, truth))
+        names = np.where([[any(t), bool(p)] for t, p in zip(truth, predicted, strict=True)], "answer", "none")
+        pairs = [(str(t), str(p)) for t, p in names]
+        return View(
+            before[given], sure, sure_right, sure, sure_right,
+            curves={self.sure_units: (sure, sure_right, wanted)},
+            pairs=pairs if any(true == "none" for true, _ in pairs) else [],
+            shown=self.show(examples, predicted, np.where(given, after, 1 - after), right),
+        )  # fmt: skip
+
+    def words(self, prediction: str | Sequence[str], example: Example) -> str:
+        texts = [prediction] if isinstance(prediction, str) else prediction
+        return " / ".join(dict.fromkeys(texts)) or "none"
+
+    def result(self, raw: tuple[Answer, float], calibration: Calibration) -> tuple[Answer | None, float]:
+        answer, gap = raw
+        score = float(probability(np.array(answer.score), calibration))
+        return None if gap > calibration.missing else replace(answer, score=score), score
+
+    def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        answer, score = self.result(raw, calibration)
+        if answer is None:
+            return {"answer": None}
+        fields = rounded(asdict(answer))
+        return {"answer": fields.pop("text"), **fields, **abstained(score, enough)}
+
+    def temperature(self, calibration: Calibration) -> str:
+        return ""  # the slope and the offset of log odds
+
+
+def probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:
+    """That answers are right."""
+    if not calibration.learnt:
+        return scores
+    return sigmoid(log_odds(scores) / calibration.temperatures[0] + calibration.offset)
+
+
+def span_in(example: Example, window: Encoding) -> dict[str, int]:
+    """The first and last token of the answer, or [CLS] for both where the window does not hold all of it."""
+    if answers := answers_of(example):
+        start, text = answers[0]
+        end, offsets = start + len(text), window.offsets
+        covered = [p for p in window.spans[1] if offsets[p][0] < end and offsets[p][1] > start]
+        if covered and offsets[covered[0]][0] <= start and offsets[covered[-1]][1] >= end:
+            return {"starts": covered[0], "ends": covered[-1]}
+    return {"starts": 0, "ends": 0}
+
+
+def in_packs(logits, batch: dict):
+    """(logits, mask of places, starts, ends), each with an axis of packs where the rows have some."""
+    if "packs" not in batch:
+        return logits, batch["mask"], batch["starts"], batch["ends"]
+    begins = batch["cls_positions"]
+    packs = jnp.arange(begins.shape[1]) + 1
+    mask = batch["packs"][:, None, :] == packs[None, :, None]  # [B, P, L]
+    return logits[:, None], mask, batch["starts"] + begins, batch["ends"] + begins
+
+
+def fit(
+    scores: np.ndarray, f1: np.ndarray, exact: np.ndarray, gaps: np.ndarray, none: np.ndarray
+) -> Calibration:
+    """Of the best answer of each question its score, word F1 and whether it is right; the log odds of no answer
+    against it (-inf where there must be one); whether none is right."""
+    missing = best_gap(gaps[HALVES[0]], f1[HALVES[0]], none[HALVES[0]])
+    # Of the answers that are given.
+    (x, y), (before, right) = ((scores[h][gaps[h] <= missing], exact[h][gaps[h] <= missing]) for h in HALVES)
+    slope, offset = logistic(log_odds(x), y)
+    fitted = Calibration(Answers.name, (), (1 / slope,), offset=offset, missing=missing)
+    after = probability(before, fitted)
+    return measured(fitted, len(scores), before, after, right, after, right)
+
+
+def best_gap(gaps: np.ndarray, f1: np.ndarray, none: np.ndarray) -> float:
+    """The log odds of no answer above which to give none, by the mean F1."""
+    if none.sum() < FEW or not np.isfinite(gaps).all():
+        return 0.0
+    order = np.argsort(gaps, kind="stable")
+    # Of the first n answered, and the others not.
+    total = np.append(0, np.cumsum(f1[order])) + np.append(0, np.cumsum(none[order][::-1]))[::-1]
+    edges = np.concatenate([gaps[order][:1] - 1, gaps[order], gaps[order][-1:] + 1])
+    best = int(total.argmax())
+    return float((edges[best] + edges[best + 1]) / 2)
+
+
+KIND = Answers

@@ -1,0 +1,112 @@
+"""One label for each text or pair."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import metrics
+from bert_jax.data.examples.example import Example, labels_of
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss, cross_entropy, weigh
+from bert_jax.predictions.calibration import NONE, Calibration, softmax
+from bert_jax.predictions.fitting import HALVES, measured, worthwhile
+from bert_jax.predictions.kind import abstained, rounded
+from bert_jax.predictions.view import View
+from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
+
+CURVES = 5  # labels whose precision and recall are drawn
+
+
+@dataclass(frozen=True)
+class Classes(WholeTexts):
+    name = "classes"
+    best = "accuracy"
+    one_label = True
+    problem = "single_label_classification"
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        return len(layout.labels) > 1 and not problem_of(layout).startswith(("multi_label", "regression"))
+
+    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        # Where the data has an order of its own, as GLUE, its second label is the one that f1 is about.
+        kind, notes = super().matched(examples, known)
+        return kind, notes + ([f'f1 is that of "{kind.order[1]}"'] if len(kind.order) == 2 else [])
+
+    def truth(self, example: Example) -> str:
+        (label,) = labels_of(example)
+        return self.names.get(label, label)
+
+    def value(self, example: Example) -> int:
+        return self.labels.index(self.truth(example))
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        return self.labels[values["labels"]], {}
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        return cross_entropy(logits, batch["labels"], weight, smoothing)
+
+    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+        right = logits.argmax(-1) == batch["labels"]
+        return {"accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+
+    def predicted(self, raw: np.ndarray, calibration: Calibration) -> str:
+        return self.labels[raw.argmax()]
+
+    def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.Sums:
+        return metrics.classes(predicted, truth, self.order or self.labels)
+
+    def calibrate(self, raws: Sequence[np.ndarray], truth: Sequence[str]) -> Calibration:
+        return fit(np.stack(raws), self.numbers(truth), self.labels)
+
+    def numbers(self, labels: Sequence[str]) -> np.ndarray:
+        return np.array([self.labels.index(label) for label in labels])
+
+    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+        predicted = [self.predicted(raw, calibration) for raw in raws]
+        truth = [self.truth(example) for example in examples]
+        logits, numbers = np.stack(raws), self.numbers(truth)
+        before, after = (c.likely(logits) for c in (NONE, calibration))
+        right, sure = logits.argmax(-1) == numbers, after.max(-1)
+        return View(
+            before.max(-1), sure, right, sure, right,
+            curves=label_curves(after, np.eye(len(self.labels))[numbers], self.labels),
+            counts=metrics.counts([{p} for p in predicted], [{t} for t in truth], self.order or self.labels),
+            pairs=list(zip(truth, predicted, strict=True)),
+            shown=self.show(examples, predicted, sure, right),
+        )  # fmt: skip
+
+    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
+        return dict(zip(self.labels, map(float, calibration.likely(raw)), strict=True))
+
+    def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[Label, float]:
+        likely = calibration.likely(raw)
+        order = np.argsort(-likely)
+        first, second = likely[order[:2]]
+        return Label(self.labels[order[0]], float(first), float(first - second)), float(first)
+
+    def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        label, score = self.result(raw, calibration)
+        return rounded(asdict(label)) | abstained(score, enough)
+
+
+def fit(logits: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> Calibration:
+    """`truth` are numbers of labels."""
+    first, rest = HALVES
+    fitted = Calibration(Classes.name, tuple(labels), (worthwhile(logits[first], truth[first]),))
+    before, after = softmax(logits[rest]), fitted.likely(logits[rest])
+    right = before.argmax(-1) == truth[rest]
+    return measured(fitted, len(logits), before.max(-1), after.max(-1), right, after.max(-1), right)
+
+
+def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict:
+    """Precision by recall [N, labels] of the most frequent labels, and of all together."""
+    often = np.argsort(-truth.sum(0), kind="stable")[:CURVES]
+    curves = {labels[i]: (likely[:, i], truth[:, i], int(truth[:, i].sum())) for i in often}
+    return curves | {"all together": (likely.ravel(), truth.ravel(), int(truth.sum()))}
+
+
+KIND = Classes

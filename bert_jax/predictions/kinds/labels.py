@@ -1,0 +1,151 @@
+"""Any number of labels for each text or pair."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_jax import metrics
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.cells import Classes, LabelCells, several_in, taken_apart
+from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.example import Example, check_labels, labels_of
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss, binary_cross_entropy
+from bert_jax.predictions.calibration import NONE, Calibration, sigmoid
+from bert_jax.predictions.fitting import FEW, HALVES, best_threshold, binary_temperature, measured
+from bert_jax.predictions.kind import abstained, rounded
+from bert_jax.predictions.kinds.classes import label_curves
+from bert_jax.predictions.view import View
+from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
+
+
+def cell_reader(separator: str):
+    class_of = Classes()
+    return lambda place, value: several_in(place, value, separator, class_of)
+
+
+@dataclass(frozen=True)
+class Labels(WholeTexts):
+    name = "labels"
+    best = "f1_micro"
+    units = "labels of texts"
+    problem = "multi_label_classification"
+    cells = LabelCells("labels", cell_reader, may_be_blank=True)
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        return problem_of(layout).startswith("multi_label")
+
+    def check(self, examples: Sequence[Example]) -> None:
+        check_labels(examples, self.labels, fewest=1)
+
+    def advice(self, columns: Columns) -> str:
+        joined = next((name for name in self.labels if len(taken_apart(name)) > 1), None)
+        if joined is None:
+            return ""
+        return (
+            f'the label "{joined}" may be several; set --config.data.columns.separator, now {columns.separator!r}, to '
+            "what stands between labels"
+        )
+
+    def truth(self, example: Example) -> set[str]:
+        return {self.names.get(label, label) for label in labels_of(example)}
+
+    @property
+    def target(self) -> Target:
+        return Target("float32", (len(self.labels),))
+
+    def value(self, example: Example) -> np.ndarray:
+        return self.matrix([self.truth(example)])[0]
+
+    def matrix(self, sets: Sequence[set[str]]) -> np.ndarray:
+        return metrics.one_hot(sets, self.labels)
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        return binary_cross_entropy(logits, batch["labels"], weight)
+
+    def predicted(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
+        chosen = calibration.likely(raw, several=True) > calibration.above(len(self.labels))
+        return {self.labels[i] for i in np.flatnonzero(chosen)}
+
+    def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.Sums:
+        return metrics.several(predicted, truth, self.labels)
+
+    def calibrate(self, raws: Sequence[np.ndarray], truth: Sequence[set]) -> Calibration:
+        return fit(np.stack(raws), self.matrix(truth), self.labels)
+
+    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+        logits, truth = np.stack(raws), [self.truth(example) for example in examples]
+        predicted, matrix = [self.predicted(raw, calibration) for raw in raws], self.matrix(truth)
+        before, after = (c.likely(logits, several=True) for c in (NONE, calibration))
+        chosen = after > calibration.above(len(self.labels))
+        sure, right = all_right(after, chosen), (chosen == matrix).all(-1)
+        return View(
+            before.ravel(), after.ravel(), matrix.ravel(), sure, right,
+            curves=label_curves(after, matrix, self.labels),
+            counts=metrics.counts(predicted, truth, self.labels),
+            pairs=[pair for p, t in zip(predicted, truth, strict=True) for pair in confused(p, t)],
+            shown=self.show(examples, predicted, sure, right),
+        )  # fmt: skip
+
+    def words(self, prediction: set[str], example: Example) -> str:
+        return ", ".join(sorted(prediction)) or "none"
+
+    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
+        return dict(zip(self.labels, map(float, calibration.likely(raw, several=True)), strict=True))
+
+    def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[list[Label], float]:
+        likely, above = calibration.likely(raw, several=True), calibration.above(len(self.labels))
+        every = [
+            Label(self.labels[i], float(likely[i]), float(likely[i] - above[i])) for i in np.argsort(-likely)
+        ]
+        return [label for label in every if label.margin > 0], float(all_right(likely, likely > above))
+
+    def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        # The score is that of all of them together: that none is wrong and none is missing.
+        labels, score = self.result(raw, calibration)
+        return {"labels": [rounded(asdict(label)) for label in labels], "score": round(score, 6)} | abstained(
+            score, enough
+        )
+
+
+def fit(logits: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> Calibration:
+    """`truth` [texts, labels] are zeros and ones. A text is right where all its labels are."""
+    first, rest = HALVES
+    together = binary_temperature(logits[first].ravel(), truth[first].ravel())
+    temperatures, thresholds = [], []
+    for z, y in zip(logits[first].T, truth[first].T, strict=True):
+        enough = FEW <= y.sum() <= len(y) - FEW
+        temperatures.append(binary_temperature(z, y) if enough else together)
+        thresholds.append(best_threshold(sigmoid(z / temperatures[-1]), y) if enough else 0.5)
+    fitted = Calibration(Labels.name, tuple(labels), tuple(temperatures), tuple(thresholds))
+    before, after = sigmoid(logits[rest]).ravel(), fitted.likely(logits[rest], several=True)
+    chosen = after > fitted.above(len(labels))
+    right = (chosen == truth[rest]).all(-1)
+    return measured(
+        fitted, len(logits), before, after.ravel(), truth[rest].ravel(), all_right(after, chosen), right
+    )
+
+
+def all_right(likely: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The probability that all of a text's labels are right, as if they were independent."""
+    return np.where(chosen, likely, 1 - likely).prod(-1)
+
+
+def confused(predicted: set[str], truth: set[str]) -> list[tuple[str, str]]:
+    """(true, predicted): what is right against itself, a label that is missing against those that stand instead.
+
+    >>> confused({"a", "b"}, {"a", "c"})
+    [('a', 'a'), ('c', 'b')]
+    """
+    missing, extra = truth - predicted, predicted - truth
+    wrong = [(t, p) for t in missing or {"none"} for p in extra or {"none"} if t != p]
+    return [(label, label) for label in predicted & truth] + wrong
+
+
+KIND = Labels

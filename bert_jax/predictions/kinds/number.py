@@ -1,0 +1,90 @@
+"""A number for each text or pair."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from bert_jax import metrics
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.cells import LabelCells, number_in
+from bert_jax.data.examples.example import Example
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss, squared_error
+from bert_jax.predictions.calibration import Calibration
+from bert_jax.predictions.view import View
+from bert_jax.predictions.whole_texts import WholeTexts, problem_of
+
+
+@dataclass(frozen=True)
+class Number(WholeTexts):
+    name = "number"
+    best = "spearman"
+    problem = "regression"
+    calibrates = False
+    cells = LabelCells("number", lambda separator: number_in)
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        problem = problem_of(layout)
+        return problem == "regression" or len(layout.labels) == 1 and not problem.startswith("multi_label")
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        if len(layout.labels) > 1:
+            raise BertJaxError(
+                f"this model gives {len(layout.labels)} numbers at once; only models of one number are read here"
+            )
+        return cls(("LABEL_0",))
+
+    @classmethod
+    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        return cls(("LABEL_0",))
+
+    def check(self, examples: Sequence[Example]) -> None:
+        pass  # any number will do
+
+    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        return self, []
+
+    def truth(self, example: Example) -> Any:
+        return example.label
+
+    value = truth
+
+    @property
+    def target(self) -> Target:
+        return Target("float32")
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        return f"{values['labels']:g}", {}
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        return squared_error(logits[..., 0], batch["labels"], weight)
+
+    def predicted(self, raw: np.ndarray, calibration: Calibration) -> float:
+        return float(raw[0])
+
+    def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.Sums:
+        return metrics.numbers(predicted, truth)
+
+    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+        truth = [self.truth(example) for example in examples]
+        return View(numbers=(np.array([raw[0] for raw in raws], float), np.array(truth, float)))
+
+    def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
+        return float(raw[0]), 1.0
+
+    def probabilities(self, raw: np.ndarray, calibration: Calibration):
+        return float(raw[0])
+
+    def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        return {"number": round(float(raw[0]), 6)}
+
+    def floor(self, calibration: Calibration, precision: float) -> float:
+        raise BertJaxError("this model gives a number, of which no precision can be promised")
+
+
+KIND = Number

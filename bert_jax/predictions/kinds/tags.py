@@ -1,0 +1,262 @@
+"""A label for each word of a text, and the spans that such labels mark."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import metrics
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.columns import EVIDENT, WORDS, Columns, Located
+from bert_jax.data.examples.example import Example, labels_of
+from bert_jax.data.examples.tags import read_tags, tags_in, tags_in_rows
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss, cross_entropy, weigh
+from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
+from bert_jax.predictions.calibration import NONE, Calibration, softmax
+from bert_jax.predictions.fitting import measured, worthwhile
+from bert_jax.predictions.kind import Kind, Windows, abstained, rounded
+from bert_jax.predictions.view import View
+from bert_jax.text import tables
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.truncation import Reading
+from bert_jax.text.words import encode_words, most_central
+
+
+@dataclass(frozen=True)
+class Span:
+    label: str
+    text: str
+    start: int  # in characters of its text
+    end: int
+    score: float  # the mean probability of its words' labels
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Of a text that came whole: where its tokens stand in it, in order, and their logits."""
+
+    text: str
+    places: list[tuple[int, int]]
+    logits: np.ndarray
+
+
+@dataclass(frozen=True)
+class Tags(Kind):
+    """A text is a tuple of words, and `raw` their logits [words, labels]; or it is whole, and `raw` its Pieces."""
+
+    name = "tags"
+    head = "tag"
+    best = "f1"
+    units, sure_units = "words", "spans"
+    one_label = True
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        return True
+
+    @property
+    def published(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def title(self) -> str:
+        return self.head
+
+    @classmethod
+    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+        return read_tags(spec, columns, most)
+
+    @classmethod
+    def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
+        # Which knows CoNLL's columns.
+        return None if ending in (*tables.ENDINGS, "") else tags_in(source, columns, need_label=False)
+
+    @classmethod
+    def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
+        words = columns.text or next((name for name in WORDS if name in first), "")
+        if words in WORDS or isinstance(first.get(words), list):
+            return tags_in_rows(rows, columns, need_label=False)
+        return super().read_rows(rows, columns, first)
+
+    def truth(self, example: Example) -> list[str]:
+        return [self.names.get(tag, tag) for tag in labels_of(example)]
+
+    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
+        overlap = reading.max_length // 4 if reading.overlap < 0 else reading.overlap
+        if all(isinstance(text, str) for text in texts):
+            whole = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
+            return [Windows(encodings) for encodings in whole]
+        parts = encode_words(tokenizer, texts, max_length=reading.max_length, overlap=overlap)
+        return [Windows([w.encoding for w in windows], [w.words for w in windows]) for windows in parts]
+
+    def raw(self, text, windows: Windows, logits: Sequence) -> np.ndarray | Pieces:
+        if isinstance(text, str):
+            places = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows.encodings)
+            central = most_central(windows.encodings, places, itself=True)
+            scores = np.array([logits[n][position] for _, n, position in central])
+            return Pieces(text, [place for place, _, _ in central], scores.reshape(-1, len(self.labels)))
+        # A word of which the tokenizer made nothing stands outside of everything.
+        tags = np.zeros((len(text), len(self.labels)), np.float32)
+        tags[:, self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0] = 1
+        for words, scores in zip(windows.places, logits, strict=True):
+            for position, word in words:
+                tags[word] = scores[position]
+        return tags
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        return {"labels": Target("int32", each_token=True), "weight": Target("float32", each_token=True)}
+
+    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+        """A word is learnt at its first token."""
+        numbers, values = self.numbers(self.truth(example)), []
+        for encoding, words in zip(windows.encodings, windows.places, strict=True):
+            labels, weight = np.zeros((2, len(encoding.ids)))
+            for position, word in words:
+                labels[position], weight[position] = numbers[word], 1
+            values.append({"labels": labels, "weight": weight})
+        return values
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        places = np.flatnonzero(values["weight"]).tolist()
+        names = {place: self.labels[int(values["labels"][place])] for place in places}
+        return "", {place: name for place, name in names.items() if name != OUTSIDE}
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        return cross_entropy(logits, batch["labels"], weight, smoothing)
+
+    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+        right = logits.argmax(-1) == batch["labels"]
+        return {"accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+
+    def predicted(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
+        return [self.labels[i] for i in raw.argmax(-1)]
+
+    def sums(self, predicted: Sequence, truth: Sequence) -> metrics.Sums:
+        return metrics.spans(predicted, truth)
+
+    def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
+        counts = metrics.span_counts(predicted, truth)
+        return {name: metrics.shares(*three) | {"spans": three[2]} for name, three in counts.items()}
+
+    def numbers(self, tags: Sequence[str]) -> np.ndarray:
+        number = {label: i for i, label in enumerate(self.labels)}
+        return np.array([number[tag] for tag in tags])
+
+    def calibrate(self, raws: Sequence[np.ndarray], truth: Sequence) -> Calibration:
+        numbers = list(map(self.numbers, truth))
+        first, rest = ([np.concatenate(side[half::2]) for side in (raws, numbers)] for half in (0, 1))
+        fitted = Calibration(self.name, self.labels, (worthwhile(*first),))
+        before, after = softmax(rest[0]), fitted.likely(rest[0])
+        right = before.argmax(-1) == rest[1]
+        spans = self.judged_spans([fitted.likely(raw) for raw in raws[1::2]], truth[1::2])
+        return measured(fitted, len(raws), before.max(-1), after.max(-1), right, *spans)
+
+    def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
+        """Of each span that is predicted its probability, and whether it is right."""
+        judged = []
+        for words, tags in zip(likely, truth, strict=True):
+            right, sure = set(metrics.spans_of(tags)), words.max(-1)
+            for span in metrics.spans_of(self.predicted(words, NONE)):
+                judged.append((float(sure[span[1] : span[2]].mean()), span in right))
+        scores, exact = np.array(judged).reshape(-1, 2).T
+        return scores, exact > 0
+
+    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+        truth = [self.truth(example) for example in examples]
+        predicted = [self.predicted(raw, calibration) for raw in raws]
+        likely = [calibration.likely(raw) for raw in raws]
+        logits, numbers = np.concatenate(raws), self.numbers([tag for tags in truth for tag in tags])
+        sure, sure_right = self.judged_spans(likely, truth)
+        wanted = sum(len(list(metrics.spans_of(tags))) for tags in truth)
+        # A text is as doubtful as its most doubtful word.
+        least = [words.max(-1).min() for words in likely]
+        right = [p == t for p, t in zip(predicted, truth, strict=True)]
+        return View(
+            NONE.likely(logits).max(-1), calibration.likely(logits).max(-1), logits.argmax(-1) == numbers,
+            sure, sure_right,
+            curves={self.sure_units: (sure, sure_right, wanted)},
+            counts=metrics.span_counts(predicted, truth),
+            pairs=[pair for t, p in zip(truth, predicted, strict=True) for pair in zip(t, p, strict=True)],
+            shown=self.show(examples, predicted, least, right),
+        )  # fmt: skip
+
+    def text(self, example: Example) -> str:
+        return " ".join(example.text)
+
+    def words(self, prediction: Sequence[str], example: Example) -> str:
+        return bracketed(example.text, prediction)
+
+    def result(self, raw: Pieces, calibration: Calibration) -> tuple[list[Span], float]:
+        spans = joined(raw.text, words_of(raw, calibration.likely(raw.logits)), self.labels)
+        return spans, min((span.score for span in spans), default=1.0)
+
+    def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        if isinstance(raw, Pieces):
+            spans, _ = self.result(raw, calibration)
+            return {"spans": [rounded(asdict(span)) | abstained(span.score, enough) for span in spans]}
+        if enough is not None:
+            raise BertJaxError(
+                "--precision is about spans; give texts, not lists of words, which get a tag each"
+            )
+        return {"tags": self.predicted(raw, calibration)}
+
+
+def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+    """Words (start, end, probabilities of the first piece).
+
+    >>> pieces = Pieces("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1)))
+    >>> [word[:2] for word in words_of(pieces, pieces.logits)]
+    [(0, 5), (6, 7), (7, 8)]
+    """
+    words: list[tuple[int, int, np.ndarray]] = []
+    for (start, end), scores in zip(pieces.places, likely, strict=True):
+        if start == end:
+            continue
+        if words and start <= words[-1][1] and is_inside_word(pieces.text, start):
+            words[-1] = (words[-1][0], max(end, words[-1][1]), words[-1][2])
+        else:
+            words.append((start, end, scores))
+    return words
+
+
+def is_inside_word(text: str, place: int) -> bool:
+    before, after = text[place - 1], text[place]
+    return before.isalnum() and after.isalnum() and not (is_ideograph(before) or is_ideograph(after))
+
+
+def is_ideograph(character: str) -> bool:
+    # Han characters are words of their own to BERT's tokenizer.
+    ranges = (("㐀", "鿿"), ("豈", "﫿"), ("𠀀", "\U0002fa1f"))
+    return any(first <= character <= last for first, last in ranges)
+
+
+def joined(text: str, words: Iterable[tuple[int, int, np.ndarray]], labels: Sequence[str]) -> list[Span]:
+    """Words (start, end, probabilities) -> the spans that their labels mark."""
+    spans: list[tuple[str, int, int, list[float]]] = []
+    before = OUTSIDE
+    for start, end, likely in words:
+        name, score = labels[int(np.argmax(likely))], float(likely.max())
+        if continues(before, name):
+            kind, first, _, scores = spans.pop()
+            spans.append((kind, first, end, [*scores, score]))
+        elif name != OUTSIDE:
+            spans.append((mark_and_kind(name)[1], start, end, [score]))
+        before = name
+    return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]
+
+
+def bracketed(words: Sequence[str], tags: Sequence[str]) -> str:
+    """
+    >>> bracketed(("Ada", "Lovelace", "lived"), ["B-PER", "I-PER", "O"])
+    'PER: Ada Lovelace'
+    """
+    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in metrics.spans_of(tags))
+    return "; ".join(spans) or "none"
+
+
+KIND = Tags

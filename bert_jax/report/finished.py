@@ -1,0 +1,36 @@
+"""What a finished run leaves for people: its model's calibration and its report."""
+
+from bert_jax.inference.model import load
+from bert_jax.inference.outcomes import outcomes
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.report.page import write
+from bert_jax.train.task import Results
+from bert_jax.train.workdir import Workdir
+
+
+def calibrate(directory, results: Results) -> None:
+    """Learn how far the model in the directory can be trusted, from examples read as `predict` will read them."""
+    calibrations.save(directory, calibrations.NONE)
+    if not results.calibration:
+        return
+    given = outcomes(load(directory), results.calibration, long=results.long)
+    calibration = given.kind.calibrate(given.raws, given.truth)
+    calibrations.save(directory, calibration)
+    heat = given.kind.temperature(calibration)
+    print(
+        f"calibrated on {len(results.calibration):,} examples: {heat + ', ' if heat else ''}expected calibration error "
+        f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
+        flush=True,
+    )
+
+
+def write_run_report(workdir: Workdir, results: Results, command: str) -> None:
+    """Write the report of the model on the validation set."""
+    model = load(workdir.model)
+    given = outcomes(model, results.heldout, long=results.long)
+    parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
+    page = write(
+        workdir.path / "report", given, model, title=f"{workdir.path}: results on the validation set", command=command,
+        parts={name: examples for name, examples in parts.items() if examples}, curves=workdir.curves,
+    )  # fmt: skip
+    print(f"the report is {page}", flush=True)

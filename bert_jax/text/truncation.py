@@ -1,0 +1,71 @@
+"""Texts longer than a model reads: truncated, which is counted and reported, or read in windows."""
+
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
+
+LONG = ("cut", "windows")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts are read: tokens at most, what is done with longer ones, tokens that neighbouring windows share."""
+
+    max_length: int
+    long: str = "cut"
+    overlap: int = -1  # -1: as the predictions need it
+
+    def __post_init__(self):
+        if self.long not in LONG:
+            raise BertJaxError(f'long texts cannot be read as "{self.long}"; {nearest(self.long, LONG)}')
+
+    def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
+        """Each text truncated, or in as many windows as it needs."""
+        if self.long == "windows":
+            overlap = self.max_length // 4 if self.overlap < 0 else self.overlap
+            return tokenizer.windows(texts, max_length=self.max_length, overlap=overlap)
+        return [[encoding] for encoding in tokenizer.encode(texts, max_length=self.max_length)]
+
+
+class Truncated:
+    """Counts the texts that were truncated."""
+
+    def __init__(self, max_length: int):
+        self.max_length = max_length
+        self.texts = self.truncated = self.most = self.longest = 0
+
+    def count(self, encodings: Iterable[Encoding]) -> None:
+        """Each encoding is that of a text, or the first of its windows."""
+        for encoding in encodings:
+            self.truncated += encoding.dropped > 0
+            if encoding.dropped > self.most:
+                self.most, self.longest = encoding.dropped, self.texts
+            self.texts += 1
+
+    def warn(self, encodings: Iterable[Encoding], advice: str = "") -> None:
+        """Count, and warn at the first time that something was truncated."""
+        before = self.truncated
+        self.count(encodings)
+        if self.truncated and not before:
+            warn(self.notice(advice))
+
+    def notice(self, advice: str = "", what: str = "texts") -> str:
+        """A line for people; "" where nothing was truncated."""
+        if not self.truncated:
+            return ""
+        return (
+            f"{self.truncated:,} of {self.texts:,} {what} are longer than {self.max_length} tokens and were truncated, "
+            f"the longest (number {self.longest:,}) by {self.most:,} tokens{'; ' * bool(advice)}{advice}"
+        )
+
+
+def warn(message: str) -> None:
+    """Warn as from the line outside of the package that called it."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("bert_jax."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
