@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.command import lines
-from bert_jax.errors import BertJaxError
+from bert_jax.command.main import main
 from test_hub import write
 
 COMMAND = [sys.executable, "-m", "bert_jax"]
@@ -28,7 +27,8 @@ def directory(tmp_path_factory):
 def test_embed_writes_a_row_for_each_line(directory, tmp_path):
     texts = ["the cat sat", "", "cats on the mat ."] * 400
     (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
-    lines.embed(directory, str(tmp_path / "lines.txt"), str(tmp_path / "out.npy"))
+    flags = ["--input", str(tmp_path / "lines.txt"), "--output", str(tmp_path / "out.npy")]
+    assert main(["embed", "--model", str(directory), *flags]) == 0
     written = np.load(tmp_path / "out.npy", mmap_mode="r")
     assert written.dtype == np.float32 and written.shape == (1200, 8)
     np.testing.assert_allclose(written, bert_jax.load(directory).embed(texts), atol=1e-6)
@@ -36,41 +36,47 @@ def test_embed_writes_a_row_for_each_line(directory, tmp_path):
 
 def test_embed_without_output_prints_json(directory, tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("the cat\nmat\n")
-    lines.embed(directory, str(tmp_path / "lines.txt"))
+    assert main(["embed", "--model", str(directory), "--input", str(tmp_path / "lines.txt")]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     np.testing.assert_allclose(printed, bert_jax.load(directory).embed(["the cat", "mat"]), atol=1e-6)
 
 
-def test_what_embed_refuses(directory, tmp_path):
-    empty = tmp_path / "empty.txt"
-    empty.write_text("")
-    with pytest.raises(BertJaxError, match=r"should end in \.npy"):
-        lines.embed(directory, "-", "out.txt")
-    with pytest.raises(BertJaxError, match="input is empty"):
-        lines.embed(directory, str(empty), str(tmp_path / "out.npy"))
-    with pytest.raises(BertJaxError, match="No such file"):
-        lines.embed(directory, str(tmp_path / "none.txt"), str(tmp_path / "out.npy"))
+@pytest.mark.parametrize(
+    ("source", "output", "message"),
+    [
+        ("-", "out.txt", "should end in .npy"),
+        ("empty.txt", "out.npy", "input is empty"),
+        ("none.txt", "out.npy", "No such file"),
+    ],
+)
+def test_what_embed_refuses(directory, tmp_path, capsys, monkeypatch, source, output, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    assert main(["embed", "--model", str(directory), "--input", source, "--output", output]) == 1
+    assert message in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["empty.txt"]
 
 
 def test_fill_mask_prints_the_fillings(directory, capsys):
-    lines.fill_mask(directory, ["the [MASK] sat", "[MASK] cat [MASK]"], top=2)
+    flags = ["fill-mask", "--model", str(directory), "--top", "2"]
+    assert main([*flags, "the [MASK] sat", "[MASK] cat [MASK]"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 6 and all(0 < float(line.split()[0]) < 1 for line in shown)
-    lines.fill_mask(directory, ["the [MASK] sat"], top=2, as_json=True)
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [f"{f['score']:.4f}  {f['text']}" for f in found] == shown[:2]
+    assert main([*flags, "the [MASK] sat", "--json"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [f"{f['score']:.4f}  {f['text']}" for f in printed] == shown[:2]
 
 
 def test_import_writes_a_new_directory(directory, tmp_path, capsys):
-    lines.convert(directory, tmp_path / "new")
+    words = ["import", str(directory), str(tmp_path / "new")]
+    assert main(words) == 0
     assert "bert with mlm" in capsys.readouterr().out
     texts = ["the cat sat on the mat ."]
     np.testing.assert_array_equal(
         bert_jax.load(tmp_path / "new").embed(texts), bert_jax.load(directory).embed(texts)
     )
-    with pytest.raises(BertJaxError, match="is not empty"):
-        lines.convert(directory, tmp_path / "new")
+    assert main(words) == 1
+    assert "is not empty" in capsys.readouterr().err
 
 
 def piped(directory, output, count: int) -> int:

@@ -102,20 +102,19 @@ class OurStep:
 
     def facts(self) -> dict:
         """What is known of the step without timing it, and how fast this machine multiplies and moves."""
-        memory, device = self.step.memory_analysis(), jax.devices()[0]
+        memory, device, shape = self.step.memory_analysis(), jax.devices()[0], self.shape
         targets = self.batch["targets"].shape[1]
         return {
             "device": f"{jax.device_count()} x {device.device_kind}",
-            "devices": jax.device_count(),
-            "peak": peak_of(device.device_kind),
+            "step": vars(shape),
             "compile_seconds": self.compile_seconds,
             "temporary_bytes": memory.temp_size_in_bytes if memory else None,
-            "flops": pre_training_flops(
-                self.shape.config().model, self.shape.batch, self.shape.length, targets
-            ),
-            "bytes": program.read(self.step.as_text() or "").traffic,
-            "matmul": matmul_flops_per_second(self.shape.dtype),
-            "memory": memory_bytes_per_second(),
+            "devices": jax.device_count(),
+            "peak_flops_per_second": peak_of(device.device_kind),
+            "flops_per_step": pre_training_flops(shape.config().model, shape.batch, shape.length, targets),
+            "matmul_flops_per_second": matmul_flops_per_second(shape.dtype),
+            "bytes_per_step": program.read(self.step.as_text() or "").traffic,
+            "bytes_per_second": memory_bytes_per_second(),
         }
 
 
@@ -195,10 +194,8 @@ def measure(shape: StepShape, steps: int, against: str | None, as_json: bool) ->
         ours, every = contenders["ours"], list[Turn]()
         facts = ours("facts")[0]
         ours("take")
-        turns = [ours("take", pause=0)[1] for _ in range(steps)]
-        every += turns
-        results = describe_step(shape, facts, float(np.median([turn.seconds for turn in turns])))
-        results["cpu_seconds"] = float(np.median([turn.cpu for turn in turns]))
+        every += [ours("take", pause=0)[1] for _ in range(steps)]
+        results = with_rates(facts, shape, every)
         variants = product((False, True), (False, True)) if against else ()
         for autocast, compiled in variants:
             with contending({"theirs": (methods_of, TorchStep, shape, autocast, compiled)}) as others:
@@ -221,25 +218,22 @@ def measure(shape: StepShape, steps: int, against: str | None, as_json: bool) ->
     return json.dumps(results) if as_json else in_words(results, shape)
 
 
-def describe_step(shape: StepShape, facts: dict, seconds: float) -> dict:
-    rate = facts["flops"] / seconds / facts["devices"]
-    # As preflight predicts for a slice: the products, and what the compiled program moves, one after the other.
-    predicted = facts["flops"] / facts["devices"] / facts["matmul"] + facts["bytes"] / facts["memory"]
-    return {
-        "device": facts["device"],
-        "step": vars(shape),
-        "compile_seconds": facts["compile_seconds"],
-        "temporary_bytes": facts["temporary_bytes"],
+def with_rates(facts: dict, shape: StepShape, turns: list[Turn]) -> dict:
+    seconds, flops = (
+        float(np.median([turn.seconds for turn in turns])),
+        facts["flops_per_step"] / facts["devices"],
+    )
+    peak, matmul = facts["peak_flops_per_second"], facts["matmul_flops_per_second"]
+    return facts | {
         "seconds": seconds,
+        "cpu_seconds": float(np.median([turn.cpu for turn in turns])),
         "sequences_per_second": shape.batch * shape.packs / seconds,
         "tokens_per_second": shape.batch * shape.length / seconds,
-        "flops_per_step": facts["flops"],
-        "flops_per_second": rate,
-        "share_of_peak": rate / facts["peak"] if facts["peak"] else None,
-        "share_of_matmul": rate / facts["matmul"],
-        "matmul_flops_per_second": facts["matmul"],
-        "bytes_per_step": facts["bytes"],
-        "predicted_seconds": predicted,
+        "flops_per_second": flops / seconds,
+        "share_of_peak": flops / seconds / peak if peak else None,
+        "share_of_matmul": flops / seconds / matmul,
+        # As preflight predicts for a slice: the products, and what the compiled program moves, one after the other.
+        "predicted_seconds": flops / matmul + facts["bytes_per_step"] / facts["bytes_per_second"],
     }
 
 

@@ -6,7 +6,7 @@ import sys
 from bert_jax.command.flags import JSON, LONG, flag, one_of, verb
 from bert_jax.errors import BertJaxError
 
-MODEL = "model directory of a classifier, tagger or answer finder"
+MODEL = "model directory of a classifier, a tagger or a question-answering model"
 TEXT = flag(
     "--text", default="", metavar="COLUMN",
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",

@@ -1,6 +1,11 @@
 """Verbs on model directories of any kind: what they hold, another layout, words for [MASK], vectors."""
 
+import json
+import sys
+from pathlib import Path
+
 from bert_jax.command.flags import JSON, LONG, flag, verb
+from bert_jax.errors import BertJaxError
 
 
 @verb(
@@ -26,9 +31,14 @@ def info(args):
     flag("destination", metavar="DST", help="output directory; must be new or empty"),
 )
 def import_(args):
-    from bert_jax.command.lines import convert
+    from bert_jax.inference.model import load
 
-    convert(args.source, args.destination)
+    if Path(args.destination).is_dir() and any(Path(args.destination).iterdir()):
+        raise BertJaxError(f"{args.destination} is not empty; name a new directory")
+    model = load(args.source)
+    model.save(args.destination)
+    heads = ", ".join(model.layout.heads) or "no head"
+    print(f"{args.destination}: {model.layout.family.model_type} with {heads}, as transformers opens it")
 
 
 @verb(
@@ -40,9 +50,18 @@ def import_(args):
     flag("--json", action="store_true", help="print one JSON object per line"),
 )
 def fill_mask(args):
-    from bert_jax.command.lines import fill_mask
+    from bert_jax.inference.model import load
+    from bert_jax.text.lines import read_lines
 
-    fill_mask(args.model, args.texts, args.top, args.json)
+    texts = iter(args.texts) if args.texts else read_lines("-")
+    for text in load(args.model).fill_mask(texts, top=args.top):
+        for fillings in text if isinstance(text[0], list) else [text]:  # of several masks
+            for filled in fillings:
+                if args.json:
+                    result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
+                    print(json.dumps(result, ensure_ascii=False))
+                else:
+                    print(f"{filled.score:.4f}  {filled.text}")
 
 
 @verb(
@@ -57,6 +76,20 @@ def fill_mask(args):
     LONG,
 )
 def embed(args):
-    from bert_jax.command.lines import embed
+    from bert_jax.data.arrays import growing_array
+    from bert_jax.inference.model import load
+    from bert_jax.text.lines import read_lines
 
-    embed(args.model, args.input, args.output, args.prompt, args.long)
+    if args.output and not args.output.endswith(".npy"):
+        raise BertJaxError(f"--output {args.output} should end in .npy, the format that it is written in")
+    vectors = load(args.model).embed(read_lines(args.input), prompt=args.prompt, long=args.long)
+    if not args.output:
+        for vector in vectors:
+            print(json.dumps([round(float(x), 7) for x in vector]))
+        return
+    with growing_array(Path(args.output), "float32") as array:
+        for vector in vectors:
+            array.append(vector[None])
+        if not array.rows:
+            raise BertJaxError("no line to embed: the input is empty")
+    print(f"{array.rows:,} vectors in {args.output}", file=sys.stderr)
