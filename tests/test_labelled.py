@@ -95,7 +95,7 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.jsonl", ROW + '{"text": "b", "label": null}', {}, "classes", 'row 2: no label in column "label"'),
         ("a.jsonl", ROW + '{"text": "b", "label": "1"}', {}, "classes", "row 2.*mixed label types.* 1 of .*row 1"),
         ("a.jsonl", ROW + '{"text": "b", "label": true}', {}, "classes", "row 2.*mixed label types"),
-        ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.* 0.5, which is no class.*"number"'),
+        ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.* 0.5, not a class.*"number"'),
         ("a.jsonl", ROW + '{"text": "b", "label": [1]}', {}, "classes", "row 2.*holds a list, not a class"),
         ("a.jsonl", ROW, {}, "labels", "row 1.*holds a number, not a list"),
         ("a.csv", "text,label\na,nan\n", {}, "number", "row 2.*holds 'nan', not a number"),
@@ -243,12 +243,12 @@ def test_tags_in_tables(tmp_path):
         (
             "a.jsonl",
             '{"tokens": ["a", ""], "tags": ["O", "O"]}',
-            "row 1.*'', number 2 of its list, is no word",
+            "row 1.*'', number 2 of its list, is not a word",
         ),
         (
             "a.jsonl",
             '{"tokens": ["a", 5], "tags": ["O", "O"]}',
-            "row 1.* 5, number 2 of its list, is no word",
+            "row 1.* 5, number 2 of its list, is not a word",
         ),
         ("a.jsonl", '{"tokens": [], "tags": []}', "row 1.*holds no word"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", 1]}', "row 1.*mixed label types"),

@@ -50,7 +50,7 @@ def test_wordpiece_has_bert_special_ids_and_is_deterministic(text, tmp_path, cap
     entries = (tmp_path / "a" / "vocab.txt").read_text().split("\n")
     assert any("Ka" in entry for entry in entries) == cased
     assert (tokenizer.ids(["KALO"]) == tokenizer.ids(["kalo"])) != cased
-    assert "tokens a word" in said and "0.000% of the tokens unknown" in said
+    assert "tokens per word" in said and "0.000% of the tokens unknown" in said
 
 
 def test_sentencepiece_is_deterministic(text, tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bert_jax.data.examples.cells import taken_apart
+from bert_jax.data.examples.cells import split_label
 from bert_jax.data.examples.example import Example, label_names, labels_of
 from bert_jax.errors import BertJaxError
 
@@ -33,7 +33,7 @@ def unmatched(examples, theirs: Sequence[str], ours: Sequence[str], matched: dic
     unread = set(theirs) - set(matched)
     unread = unread - set(ours) or unread
     odd = next(example for example in examples if unread & set(labels_of(example)))
-    joined = any(name != label and name in taken_apart(label) for name in ours for label in unread)
+    joined = any(name != label and name in split_label(label) for name in ours for label in unread)
     hint = (
         "several labels in a cell are told apart by --separator"
         if joined

@@ -32,12 +32,10 @@ def open_tokenizer(directory) -> Tokenizer:
     except UnicodeDecodeError as error:
         raise BertJaxError(f"{directory}: vocabulary not in UTF-8 ({error}); fetch it again") from error
     except BertJaxError as error:
-        said = str(error)
-        raise BertJaxError(said if said.startswith(str(directory)) else f"{directory}: {said}") from error
-    raise BertJaxError(
-        f"{directory}: no tokenizer there; it needs tokenizer.json, vocab.txt, vocab.json with merges.txt, "
-        f"or one of {', '.join(MODEL_FILES)}"
-    )
+        place = "" if str(error).startswith(str(directory)) else f"{directory}: "
+        raise BertJaxError(f"{place}{error}") from error
+    files = ", ".join(("tokenizer.json", "vocab.txt", "vocab.json and merges.txt", *MODEL_FILES))
+    raise BertJaxError(f"{directory}: no tokenizer there; it needs one of {files}")
 
 
 def _from_merges(directory: Path, settings: Settings) -> Tokenizer:

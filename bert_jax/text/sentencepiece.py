@@ -32,8 +32,8 @@ class SentencePiece(RustTokenizer):
             build = _xlm_roberta
         else:
             raise BertJaxError(
-                f"{path}: its first pieces {', '.join(pieces[:5])} follow neither ALBERT's convention nor "
-                "XLM-R's; give the directory a tokenizer.json (transformers writes one)"
+                f"{path}: its pieces ({', '.join(pieces[:5])}, ...) follow neither ALBERT's convention nor XLM-R's; "
+                "give the directory a tokenizer.json (transformers writes one)"
             )
         rust, names, processor = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
@@ -66,8 +66,8 @@ def read_model(path: Path):
         "no pieces": not proto.pieces,
     }
     if any(odd.values()):
-        said = ", ".join(name for name, found in odd.items() if found)
-        raise BertJaxError(f"{path}: {said}; no model here uses that, give it a tokenizer.json instead")
+        features = ", ".join(name for name, present in odd.items() if present)
+        raise BertJaxError(f"{path}: {features}; no model here uses that, give it a tokenizer.json instead")
     return proto
 
 

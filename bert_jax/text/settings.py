@@ -16,7 +16,7 @@ KEPT = ("model_max_length",)  # says nothing about ids, but who opens the saved 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the files say: `config` as it stands, special tokens by role, added tokens by id."""
+    """What the files hold: `config` unchanged, special tokens by role, added tokens by id."""
 
     config: dict = field(default_factory=dict)
     special: dict[str, AddedToken] = field(default_factory=dict)
@@ -34,28 +34,27 @@ class Settings:
             read_json(path) if path.is_file() else {} for path in map(directory.joinpath, FILES)
         )
         tokens = config | names
-        said = {role: tokens.get(f"{role}_token") for role in ROLES}
-        special = {role: added_token(token) for role, token in said.items() if token}
+        special = {role: added_token(token) for role in ROLES if (token := tokens.get(f"{role}_token"))}
         added = {i: AddedToken(name, normalized=True) for name, i in listed.items()}
         added |= {int(i): added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
         return cls(config, special, added, str(directory))
 
     def add_tokens(self, rust: Tokenizer, names: dict[str, str]) -> None:
-        """Makes the special tokens whole units in texts and gives the added ones their ids."""
+        """Make the special tokens whole units in texts and give the added ones their ids."""
         for i, token in sorted(self.added.items()):
             if token.content not in names.values():
                 rust.add_tokens([token])
                 given = rust.token_to_id(token.content)
                 if given != i:
+                    where = f"{self.where}: the added token {token.content}"
                     raise BertJaxError(
-                        f"{self.where}: the added token {token.content} should have id {i}, the vocabulary "
-                        f"gives it {given}; the files beside it belong to another vocabulary"
+                        f"{where} should have id {i}, not {given}; is it of another vocabulary?"
                     )
         # Flags such as lstrip: a tokenizer.json that lists the token knows them best.
         listed = {token.content for token in rust.get_added_tokens_decoder().values()}
-        said = {token.content: token for token in (*self.special.values(), *self.added.values())}
+        tokens = {token.content: token for token in (*self.special.values(), *self.added.values())}
         known = [name for name in names.values() if name not in listed and rust.token_to_id(name) is not None]
-        rust.add_special_tokens([said.get(name, name) for name in known])
+        rust.add_special_tokens([tokens.get(name, name) for name in known])
 
     def save(self, directory: Path, names: dict[str, str], kind: dict) -> None:
         special = {f"{role}_token": names[role] for role in ROLES}
@@ -64,8 +63,7 @@ class Settings:
         write_json(directory / "tokenizer_config.json", kind | special | kept)
 
 
-def added_token(said: str | dict) -> AddedToken:
-    if isinstance(said, str):
-        return AddedToken(said, special=True, normalized=False)
-    flags = {key: said[key] for key in FLAGS if key in said}
-    return AddedToken(said["content"], **flags)
+def added_token(token: str | dict) -> AddedToken:
+    if isinstance(token, str):
+        return AddedToken(token, special=True, normalized=False)
+    return AddedToken(token["content"], **{key: token[key] for key in FLAGS if key in token})

@@ -1,4 +1,4 @@
-"""What the kinds of tokenizer share: subwords between special tokens, and a count of what does not fit."""
+"""What all kinds of tokenizer share: subwords between special tokens, and a count of what does not fit."""
 
 import re
 from abc import ABC, abstractmethod
@@ -87,7 +87,7 @@ class Subwords(ABC):
         return encodings
 
     def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
-        found = []
+        windows = []
         for text, (first, second) in zip(texts, self._sides(texts), strict=True):
             pair = second is not None
             ids, offsets = first if second is None else second
@@ -101,8 +101,8 @@ class Subwords(ABC):
             starts = range(0, max(len(ids) - overlap, 1), room - overlap)
             cuts = [(ids[s : s + room], offsets[s : s + room]) for s in starts]
             fill = self.template.fill
-            found.append([fill(first, cut) if pair else fill(cut, None) for cut in cuts])
-        return found
+            windows.append([fill(first, cut) if pair else fill(cut, None) for cut in cuts])
+        return windows
 
     def _room(self, max_length: int, pair: bool) -> int:
         room = max_length - self.template.specials(pair)

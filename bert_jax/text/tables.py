@@ -1,7 +1,7 @@
 """Rows of tables that people have: csv, tsv, JSON, JSON lines, parquet, and TensorFlow Datasets.
 
 A row comes as (its place, {column: value}). Rows are counted as a spreadsheet or an editor does: from 1, the header
-among them. Nothing is repaired here: what cannot be read as it stands is an error that names the row.
+among them. Nothing is repaired here: what cannot be read is an error that names the row.
 """
 
 import csv

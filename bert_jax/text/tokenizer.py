@@ -1,4 +1,4 @@
-"""What every tokenizer of the package offers; the kinds stand in files of their own beside this one."""
+"""What every tokenizer of the package offers; each kind has its own file beside this one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Encoding:
     """One text or pair as the encoder sees it, [CLS] and [SEP] included.
 
     `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens;
-    `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` says
-    where each text stands in `ids`, one range per text; `dropped` counts what `max_length` cut away.
+    `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` are
+    the ranges of `ids` that each text takes; `dropped` counts what `max_length` cut away.
     """
 
     ids: list[int]
@@ -54,7 +54,7 @@ class Tokenizer(Protocol):
     def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
         """Each text in as many encodings of `max_length` as it needs; neighbours share `overlap` tokens.
 
-        Of a pair the second text is windowed, and the first one stands whole before each window.
+        Of a pair the second text is windowed, and the first one comes whole before each window.
         """
         ...
 

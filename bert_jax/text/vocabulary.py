@@ -7,9 +7,11 @@ import hashlib
 import io
 import json
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from tokenizers import Tokenizer as Rust
@@ -53,17 +55,17 @@ class Lines:
 
 
 def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522, cased: bool = False) -> str:
-    """Writes a vocabulary directory and returns a summary for people."""
+    """Write a vocabulary directory and return a summary for people."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
     lines = Lines(source)
-    tokenizer = {"wordpiece": wordpiece, "sentencepiece": sentencepiece}[kind](lines, size, cased, output)
-    found = measure(tokenizer, lines.held_out)
-    said = f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"
+    train = {"wordpiece": train_wordpiece, "sentencepiece": train_sentencepiece}[kind]
+    tokenizer = train(lines, size, cased, output)
+    summary = [f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"]
     if tokenizer.size < size:
-        said += f"\n  {size:,} were asked for; the text has no more (its rarest words are seen once)"
-    return f"{said}\n{found}"
+        summary.append(f"  {size:,} were asked for; the text has no more that occur twice")
+    return "\n".join([*summary, measure(tokenizer, lines.held_out)])
 
 
 def entries_before(size: int) -> list[str]:
@@ -77,7 +79,7 @@ def entries_before(size: int) -> list[str]:
     return [SPECIAL[0], *unused[:UNUSED], *SPECIAL[1:], *unused[UNUSED:]]
 
 
-def wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
+def train_wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
     before = entries_before(size)
     rust = Rust(models.WordPiece(unk_token=BERT_NAMES["unk"]))
     plain = WordPiece.from_vocabulary(SPECIAL, do_lower_case=not cased)
@@ -96,15 +98,12 @@ def wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
             f"--size {size} has no room for words beside {len(before)} special entries and {len(single)} "
             f"single characters; give {len(before) + 4 * len(single)} or more"
         )
-    # Given as special tokens the characters have fixed numbers, by which the trainer settles ties; it would
-    # else number them as its hash tables happen to lie.
+    # Given as special tokens the characters have fixed numbers, by which the trainer settles ties; otherwise it
+    # numbers them in the order of its hash tables.
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size - len(before),
-        special_tokens=single,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
+        vocab_size=size - len(before), special_tokens=single, initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet), show_progress=False,
+    )  # fmt: skip
     rust.train_from_iterator(iter(lines), trainer)
     vocabulary = rust.get_vocab()
     learned = [entry for entry in sorted(vocabulary, key=vocabulary.__getitem__) if entry not in before]
@@ -115,18 +114,14 @@ def wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
 
 def frequent(characters: Counter) -> list[str]:
     """The commonest characters that together make up COVERAGE of the text."""
-    wanted, seen, out = COVERAGE * characters.total(), 0, []
-    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if seen >= wanted:
-            break
-        out.append(character)
-        seen += count
-    if not out:
+    if not characters:
         raise BertJaxError("there is no text to learn a vocabulary from; every input is empty")
-    return out
+    ordered = sorted(characters, key=lambda character: (-characters[character], character))
+    covered = [0, *accumulate(characters[character] for character in ordered)]
+    return ordered[: bisect_left(covered, COVERAGE * characters.total())]
 
 
-def sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
+def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
     """A unigram model with ALBERT's special tokens at ALBERT's ids."""
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
@@ -164,19 +159,16 @@ def sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokeniz
 def measure(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
     """How a vocabulary does on lines that it was not learned from."""
     lines = list(lines)
-    words = [line.split() for line in lines]
-    count = sum(map(len, words))
+    words = Counter(word for line in lines for word in line.split())
+    count = words.total()
     if not count:
         return "  too little text to hold any out and measure on"
-    ids = tokenizer.ids(lines)
-    tokens = sum(map(len, ids))
-    unknown = sum(i == tokenizer.special.unk for line in ids for i in line)
-    single = Counter(word for line in words for word in line)
-    kinds = list(single)
-    whole = sum(
-        single[word] for word, pieces in zip(kinds, tokenizer.ids(kinds), strict=True) if len(pieces) == 1
+    ids = [i for line in tokenizer.ids(lines) for i in line]
+    unknown = ids.count(tokenizer.special.unk)
+    single = sum(
+        words[word] for word, ids in zip(words, tokenizer.ids(list(words)), strict=True) if len(ids) == 1
     )
     return (
-        f"  on {len(lines):,} held-out lines, {count:,} words: {tokens / count:.3f} tokens a word, "
-        f"{whole / count:.1%} of the words are one token, {unknown / tokens:.3%} of the tokens unknown"
+        f"  on {len(lines):,} held-out lines, {count:,} words: {len(ids) / count:.3f} tokens per word, "
+        f"{single / count:.1%} of the words are one token, {unknown / len(ids):.3%} of the tokens unknown"
     )

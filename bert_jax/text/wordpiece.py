@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from bert_jax.text.rust import BERT_NAMES, RustTokenizer, bert_template
 from bert_jax.text.settings import Settings
 
-# How tokenizer_config.json and the Rust normalizer call the same thing.
+# Names in tokenizer_config.json and in the Rust normalizer.
 CASING = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -32,15 +32,15 @@ class WordPiece(RustTokenizer):
         """
         settings = settings or Settings()
         names = BERT_NAMES | settings.names
-        said = {key: settings.config[key] for key in CASING if key in settings.config} | casing
-        lower = said.get("do_lower_case")
+        casing = {key: settings.config[key] for key in CASING if key in settings.config} | casing
+        lower = casing.get("do_lower_case")
         # Empty lines and repeats in a vocab.txt still take their number.
         vocabulary = {entry: i for i, entry in enumerate(entries) if entry}
         rust = Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
         rust.normalizer = normalizers.BertNormalizer(
             clean_text=True,
-            handle_chinese_chars=said.get("tokenize_chinese_chars", True),
-            strip_accents=said.get("strip_accents"),
+            handle_chinese_chars=casing.get("tokenize_chinese_chars", True),
+            strip_accents=casing.get("strip_accents"),
             lowercase=not has_capitals(entries) if lower is None else lower,
         )
         rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -1,4 +1,4 @@
-"""Texts that come as words: which token stands for which word, in windows where there are many.
+"""Texts that come as words: which token represents which word, in windows where there are many.
 
 A word is known by its first token, as in BERT's named entities. Words are joined with spaces and cut as one text. The
 space before the first one is what byte-level BPE needs to see it as a word; so the ids are those that `transformers`

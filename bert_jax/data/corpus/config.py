@@ -1,4 +1,4 @@
-"""What the `data` section of a config may say."""
+"""The `data` section of a pre-training config."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ Examples = Literal["next_sentence", "sentence_order", "full_sentences"]
 
 @dataclass(frozen=True)
 class DataConfig:
-    """BERT's published pre-training data unless told otherwise."""
+    """The defaults are BERT's published pre-training data."""
 
     corpora: tuple[str, ...] = ()  # directories that `bert-jax prepare` made, or gs:// paths of such
     weights: tuple[float, ...] = ()  # how often each is drawn from; empty: by its tokens to the power alpha

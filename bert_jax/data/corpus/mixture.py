@@ -1,5 +1,4 @@
-"""Several corpora in one stream, in closed form: which corpus the n-th example is from, and the how-manieth
-of it."""
+"""Several corpora in one stream, in closed form: which corpus the n-th example is from, and its index there."""
 
 from collections.abc import Sequence
 

@@ -29,8 +29,7 @@ DRAWS = 8  # counters that an example may draw from
 
 @dataclass(frozen=True)
 class Pairs:
-    """`name` is "next_sentence" (label 1: the second is from elsewhere) or "sentence_order" (label 1:
-    swapped)."""
+    """`name` is "next_sentence" (label 1: the second is from elsewhere) or "sentence_order" (label 1: swapped)."""
 
     name: str
     short: float = 0.1  # share of documents with a shorter target
@@ -52,7 +51,7 @@ class Pairs:
         target = np.full(len(documents), room, np.int64)
         short = unit(bits(document_keys, 0)) < self.short
         target[short] = 2 + below(bits(document_keys[short], 1), room - 1)
-        at = part.documents[documents].astype(np.int64)  # the sentence each document has come to
+        at = part.documents[documents].astype(np.int64)  # the next sentence of each document
         end = part.documents[documents + 1].astype(np.int64)
         tables, turn, counts = [], 0, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": 0}
         walking = np.flatnonzero(at < end)
@@ -69,8 +68,7 @@ class Pairs:
         return np.concatenate(tables), counts
 
     def _turn(self, part, room, target, at, end, documents, keys):
-        """One example of each document: its row, the sentence the document goes on from, and what was
-        dropped."""
+        """One example of each document: its row, the sentence that comes next, and counts of what was dropped."""
         sentences = part.sentences
         stop = reach(sentences, at, target, end)
         middle = at + np.where(stop - at > 1, 1 + below(bits(keys, 0), np.maximum(stop - at - 1, 1)), 1)
@@ -111,8 +109,7 @@ class Pairs:
 
 
 def reach(sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The sentence at which text from sentence `at` on has `tokens` tokens, at least one sentence on, `end`
-    at most."""
+    """The sentence before which text from sentence `at` on has `tokens` tokens: after `at`, at most `end`."""
     wanted = sentences[at].astype(np.int64) + np.maximum(tokens, 1)
     return np.minimum(np.searchsorted(sentences, wanted.astype(sentences.dtype)), end)
 

@@ -47,20 +47,12 @@ class Rows:
         table = np.zeros(len(begins), row_type(self.spans))
         table["start"][row, slot] = start[pack_begins]
         table["length"][row, slot] = np.diff(before[np.append(pack_begins, len(size))])
-        return table, {
-            "tokens_cut": 0,
-            "sentences_dropped": 0,
-            "sentences_used": count_sentences(part, documents),
-        }
-
-
-def count_sentences(part: Part, documents: np.ndarray) -> int:
-    return int((part.documents[documents + 1] - part.documents[documents]).sum())
+        used = int((part.documents[documents + 1] - part.documents[documents]).sum())
+        return table, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": used}
 
 
 def pieces(part: Part, documents: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sentences of the documents in their order, the overlong ones in pieces: start, size, rank of the
-    document."""
+    """Sentences of the documents in their order, overlong ones in pieces: start, size, rank of the document."""
     first = part.documents[documents].astype(np.int64)
     sentence, rank = spread(first, part.documents[documents + 1].astype(np.int64) - first)
     start = part.sentences[sentence].astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a cell of a table holds, as a text, a label, tags or answers; or one line that says why it is none."""
+"""What a cell of a table holds, as a label, tags or answers; or one line that says why it cannot be."""
 
 import math
 import re
@@ -23,7 +23,7 @@ def name_in(where: str, row: Mapping, column: str) -> str:
 
 
 def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
-    """None where there is no label, and there need not be one."""
+    """None where there is no label and none is needed."""
     value = cell(where, row, column) if need_label else row.get(column)
     if value is None or (isinstance(value, str) and not value.strip() and not may_be_blank):
         if need_label:
@@ -33,26 +33,23 @@ def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_bla
 
 
 class Classes:
-    """Classes as text, whether they stand as text or as numbers, but not as both."""
+    """Classes as text, whether they are given as text or as numbers, but not as both."""
 
     def __init__(self) -> None:
-        self.first: dict[type, tuple[str, object]] = {}  # where each type was met, and what
+        self.first: dict[type, tuple[str, object]] = {}  # of each type, the first cell and its value
 
     def __call__(self, where: str, value) -> str:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, float) and math.isfinite(value):
-            raise BertJaxError(f'{where} holds {value}, which is no class; labels of kind "number" are such')
+            raise BertJaxError(f'{where} holds {value}, not a class; use kind "number" for such labels')
         if not isinstance(value, str | int):
             raise BertJaxError(f"{where} holds {value if value != value else type_of(value)}, not a class")
-        if type(value) not in self.first:
-            self.first[type(value)] = where, value
+        self.first.setdefault(type(value), (where, value))
         if len(self.first) > 1:
-            (there, one), (here, other) = self.first.values()
-            raise BertJaxError(
-                f"{here}: mixed label types, {other!r} is {type_of(other)} but {one!r} of {there} is {type_of(one)}; "
-                "write all of them alike"
-            )
+            (there, first), _ = self.first.values()
+            types = f"{value!r} is {type_of(value)} but {first!r} of {there} is {type_of(first)}"
+            raise BertJaxError(f"{where}: mixed label types, {types}; write all of them alike")
         return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
@@ -71,11 +68,11 @@ CLASSES = LabelCells("classes", lambda separator: Classes())
 def several_in(where: str, value, separator: str, of: Classes) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [part for part in value.split(separator) if part.strip()]
-    return tuple(dict.fromkeys(of(where, one) for one in listed(where, value)))
+    return tuple(dict.fromkeys(of(where, part) for part in listed(where, value)))
 
 
-def taken_apart(label: str) -> list[str]:
-    """What a label is several of, if a usual separator was not told."""
+def split_label(label: str) -> list[str]:
+    """The labels that one cell seems to hold, at any usual separator."""
     return re.split(r"[;|,]", label)
 
 
@@ -102,15 +99,14 @@ def words_in(where: str, value) -> tuple[str, ...]:
     words = listed(where, value)
     for number, word in enumerate(words, 1):
         if not isinstance(word, str) or not word.strip():
-            raise BertJaxError(f"{where}: {word!r}, number {number} of its list, is no word")
+            raise BertJaxError(f"{where}: {word!r}, number {number} of its list, is not a word")
     if not words:
         raise BertJaxError(f"{where} holds no word; leave the row out")
     return tuple(words)
 
 
 def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
-    """An answer that is a text alone, empty where there is none; its first place in the passage counts unless the
-    table gives a start."""
+    """An answer given as text alone, "" for none; it starts where it first occurs, unless the table gives a start."""
     if not text.strip():
         return []
     if start is None or start == "":
@@ -129,7 +125,7 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
             raise BertJaxError(f"{where}: text and answer_start of its answers should be lists of one length")
     elif isinstance(value, list):
-        texts, starts = ([cell(where, one, name) for one in value] for name in ("text", "answer_start"))
+        texts, starts = ([cell(where, answer, name) for answer in value] for name in ("text", "answer_start"))
     else:
         wanted = '{"text": [...], "answer_start": [...]}'
         raise BertJaxError(f"{where}: its answers are {type_of(value)}, not {wanted}")
@@ -141,7 +137,7 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
             given = f"{text!r}, {start!r}"
             raise BertJaxError(f"{where}: an answer is a text and the character it starts at, not {given}")
         if start < 0 or not passage.startswith(text, start):
-            places = [found.start() for found in re.finditer(re.escape(text), passage)]
+            places = [match.start() for match in re.finditer(re.escape(text), passage)]
             closest = min(places, key=lambda place: abs(place - start), default=None)
             hint = "nor anywhere else in it" if closest is None else f"but at {closest}; correct answer_start"
             raise BertJaxError(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')

@@ -1,4 +1,4 @@
-"""One labelled text as it stands in a file, and the labels that many have."""
+"""One labelled text of a file, and the labels that many have."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

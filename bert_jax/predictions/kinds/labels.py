@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax import metrics
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.cells import Classes, LabelCells, several_in, taken_apart
+from bert_jax.data.examples.cells import Classes, LabelCells, several_in, split_label
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.hub.layout import Layout
@@ -42,7 +42,7 @@ class Labels(WholeTexts):
         check_labels(examples, self.labels, fewest=1)
 
     def advice(self, columns: Columns) -> str:
-        joined = next((name for name in self.labels if len(taken_apart(name)) > 1), None)
+        joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
         if joined is None:
             return ""
         return (
