@@ -18,6 +18,8 @@ from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
 from bert_jax.models.encoder import Encoder, dummy_batch
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
+from bert_jax.train.config import OptimizerConfig
+from bert_jax.train.optimizer import check_depths
 
 CONFIG = EncoderConfig(
     vocab_size=50, hidden_size=16, layers=4, heads=2, feed_forward=24, max_positions=24, dropout=0.0
@@ -122,6 +124,13 @@ def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
         np.round(np.asarray(added) / 100).astype(int) + 2
     )  # of the four layers, how many added 100 and not 50
     assert set(counts.ravel()) == {0, 1, 2, 3, 4}
+
+
+def test_rates_by_layer_mean_nothing_where_layers_share_parameters():
+    for settings in ({"layer_decay": 0.9}, {"frozen_layers": 1}):
+        check_depths(OptimizerConfig(**settings), CONFIG)
+        with pytest.raises(BertJaxError, match="4 layers share 2 groups of parameters"):
+            check_depths(OptimizerConfig(**settings), CONFIG.replace(layer_groups=2))
 
 
 def test_a_block_is_known_by_its_file():

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bert_jax.errors import BertJaxError
+from bert_jax.models.config import EncoderConfig
 from bert_jax.train.config import OptimizerConfig
 from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule, decide, named
 
@@ -28,6 +30,15 @@ def direction(
     if config.layer_decay < 1 or freezes:
         parts.append(scale_by_depth(config.frozen_layers, config.layer_decay, rules, frozen))
     return optax.chain(*parts)
+
+
+def check_depths(config: OptimizerConfig, encoder: EncoderConfig) -> None:
+    """Refuse settings by layer where layers have no parameters of their own."""
+    if encoder.layer_groups and (config.layer_decay < 1 or config.frozen_layers > 0):
+        raise BertJaxError(
+            f"{encoder.layers} layers share {encoder.layer_groups} groups of parameters, so layer_decay and "
+            "frozen_layers mean nothing; set --config.optimizer.layer_decay=1 --config.optimizer.frozen_layers=-1"
+        )
 
 
 def scale_by_depth(

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.models.mesh import ROWS
 from bert_jax.train.config import RunConfig
-from bert_jax.train.optimizer import direction
+from bert_jax.train.optimizer import check_depths, direction
 from bert_jax.train.rules import PARAMETERS
 from bert_jax.train.sharding import check_batch, optimizer_shardings, parameter_shardings
 from bert_jax.train.task import Task
@@ -39,6 +39,8 @@ class Constants:
 
 
 def optimizer_of(task: Task, config: RunConfig) -> optax.GradientTransformation:
+    for layout in task.layouts.values():
+        check_depths(config.optimizer, layout.config)
     return direction(config.optimizer, rules_of(task), task.frozen)
 
 
