@@ -42,14 +42,14 @@ def classes(predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str
     names = tuple(dict.fromkeys([*labels, *truth, *predicted]))
 
     def scores(sums):
-        right, said, true = split(sums, 3)
-        by_label, total, correct = ratio(2 * right, said + true), true.sum(-1), right.sum(-1)
-        spread = [total**2 - (counts**2).sum(-1) for counts in (said, true)]
-        together = correct * total - (said * true).sum(-1)
+        right, given, true = split(sums, 3)
+        by_label, total, correct = ratio(2 * right, given + true), true.sum(-1), right.sum(-1)
+        spread = [total**2 - (counts**2).sum(-1) for counts in (given, true)]
+        together = correct * total - (given * true).sum(-1)
         return {
             "accuracy": correct / total,
             **({"f1": by_label[..., 1]} if len(labels) == 2 else {}),
-            "f1_macro": by_label.sum(-1) / (said + true > 0).sum(-1),
+            "f1_macro": by_label.sum(-1) / (given + true > 0).sum(-1),
             "matthews": ratio(together, (spread[0] * spread[1]) ** 0.5),
         }
 
@@ -62,11 +62,11 @@ def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str
     """Any number of labels for each example. `accuracy` is the share of examples with exactly the true labels."""
 
     def scores(sums):
-        right, said, true = split(sums[..., :-2], 3)
+        right, given, true = split(sums[..., :-2], 3)
         return {
             "accuracy": sums[..., -2] / sums[..., -1],
-            "f1_micro": ratio(2 * right.sum(-1), (said + true).sum(-1)),
-            "f1_macro": ratio(2 * right, said + true).mean(-1),
+            "f1_micro": ratio(2 * right.sum(-1), (given + true).sum(-1)),
+            "f1_macro": ratio(2 * right, given + true).mean(-1),
         }
 
     check(predicted, truth)
@@ -107,10 +107,10 @@ def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) ->
     """Tags of words: a span counts where its kind and both its ends are right. `accuracy` is that of the words."""
 
     def scores(sums):
-        right, said, true, words, all_words = np.moveaxis(sums.astype(float), -1, 0)
+        right, given, true, words, all_words = np.moveaxis(sums.astype(float), -1, 0)
         return {
-            "f1": ratio(2 * right, said + true),
-            "precision": ratio(right, said),
+            "f1": ratio(2 * right, given + true),
+            "precision": ratio(right, given),
             "recall": ratio(right, true),
             "accuracy": ratio(words, all_words),
         }
@@ -122,9 +122,9 @@ def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) ->
             raise BertJaxError(
                 f"sequence {n} has {len(p)} tags predicted for {len(t)} words; give each word one"
             )
-        said, true = set(spans_of(p)), set(spans_of(t))
+        given, true = set(spans_of(p)), set(spans_of(t))
         words = sum(a == b for a, b in zip(p, t, strict=True))
-        rows.append([len(said & true), len(said), len(true), words, len(t)])
+        rows.append([len(given & true), len(given), len(true), words, len(t)])
     return Sums(np.array(rows), scores)
 
 
@@ -173,12 +173,14 @@ def counts(
     >>> counts([{"a", "b"}, {"a"}], [{"b"}, {"a", "c"}], ["c"])
     {'c': (0, 0, 1), 'a': (1, 2, 1), 'b': (1, 1, 1)}
     """
-    right, said, true = Counter[str](), Counter[str](), Counter[str]()
+    right, given, true = Counter[str](), Counter[str](), Counter[str]()
     for p, t in zip(predicted, truth, strict=True):
-        said.update(map(name, p))
+        given.update(map(name, p))
         true.update(map(name, t))
         right.update(map(name, p & t))
-    return {key: (right[key], said[key], true[key]) for key in dict.fromkeys([*known, *sorted(said | true)])}
+    return {
+        key: (right[key], given[key], true[key]) for key in dict.fromkeys([*known, *sorted(given | true)])
+    }
 
 
 def span_counts(predicted: Iterable[Sequence[str]], truth: Iterable[Sequence[str]]):
@@ -187,9 +189,13 @@ def span_counts(predicted: Iterable[Sequence[str]], truth: Iterable[Sequence[str
     return counts(p, t, name=lambda span: span[0])
 
 
-def shares(right: int, said: int, true: int) -> dict[str, float]:
-    found = ratio(2 * right, said + true), ratio(right, said), ratio(right, true)
-    return dict(zip(("f1", "precision", "recall"), map(float, found), strict=True))
+def shares(right: int, given: int, true: int) -> dict[str, float]:
+    scores = {
+        "f1": ratio(2 * right, given + true),
+        "precision": ratio(right, given),
+        "recall": ratio(right, true),
+    }
+    return {name: float(score) for name, score in scores.items()}
 
 
 def spans_of(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -235,10 +241,10 @@ def answer_words(answer: str) -> list[str]:
     return re.sub(r"\b(a|an|the)\b", " ", letters).split()
 
 
-def word_f1(said: list[str], right: list[str], second: bool) -> float:
-    if second and not (said and right):
-        return float(said == right)
-    return float(ratio(2 * (Counter(said) & Counter(right)).total(), len(said) + len(right)))
+def word_f1(words: list[str], right: list[str], second: bool) -> float:
+    if second and not (words and right):
+        return float(words == right)
+    return float(ratio(2 * (Counter(words) & Counter(right)).total(), len(words) + len(right)))
 
 
 def nothing_learnt(measured: Mapping[str, float]) -> str:

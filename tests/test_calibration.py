@@ -162,11 +162,11 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
     calibration.save(classifier, Calibration("classes", ("a", "b"), (3.0,)))
     with pytest.warns(
-        UserWarning, match="calibration.json is of other labels than the model's and is left out"
+        UserWarning, match="calibration.json is for other labels than the model's and is ignored"
     ):
         assert bert_jax.load(classifier).calibration == calibration.NONE
     (classifier / calibration.FILE).write_text("{")
-    with pytest.raises(BertJaxError, match="calibration.json cannot be read"):
+    with pytest.raises(BertJaxError, match="calibration.json is not valid JSON"):
         bert_jax.load(classifier)
 
 

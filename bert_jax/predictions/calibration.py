@@ -5,7 +5,6 @@ levels show above which probability a wanted precision can be promised. The orde
 Without the file probabilities stay uncalibrated.
 """
 
-import json
 import math
 import warnings
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
+from bert_jax.files import read_json, write_json
 
 FILE = "calibration.json"
 LEVELS = 20  # shares of the most probable predictions for which precision was counted
@@ -38,9 +37,7 @@ class Calibration:
     kind: str = ""  # of the predictions; "" where nothing was learnt
     labels: tuple[str, ...] = ()
     temperatures: tuple[float, ...] = ()  # one, or one for each label
-    thresholds: tuple[
-        float, ...
-    ] = ()  # of several labels at once, the probability above which each is predicted
+    thresholds: tuple[float, ...] = ()  # of several labels: the probability above which each is predicted
     offset: float = 0.0  # of the log odds that an answer is right
     missing: float = 0.0  # log odds of no answer, against the best one, above which there is none
     levels: tuple[Level, ...] = ()
@@ -87,7 +84,7 @@ NONE = Calibration()
 
 
 def tail(answers: int, right: int, precision: float) -> float:
-    """How likely it is to see so few wrong ones, or fewer, were the true precision no more than `precision`."""
+    """The probability of so few errors, or fewer, if the true precision were `precision`."""
     wrong = np.arange(answers - right + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, answers + 1)))])
     terms = logs[answers] - logs[wrong] - logs[answers - wrong]
@@ -96,7 +93,7 @@ def tail(answers: int, right: int, precision: float) -> float:
 
 
 def promised(level: Level, risk: float) -> float:
-    """The highest precision that this many right ones speak for."""
+    """The highest precision that so many right ones support."""
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
@@ -105,31 +102,31 @@ def promised(level: Level, risk: float) -> float:
 
 
 def save(directory, calibration: Calibration) -> None:
-    """Writes the file, or removes an old one where there is nothing to write."""
+    """Write the file, or remove an old one where there is nothing to write."""
     path = Path(directory) / FILE
-    if not calibration.learnt:
+    if calibration.learnt:
+        write_json(path, asdict(calibration), indent=1)
+    else:
         path.unlink(missing_ok=True)
-        return
-    with replacing(path) as new:
-        new.write_text(json.dumps(asdict(calibration), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read(directory, labels: Sequence[str]) -> Calibration:
-    """That of a model with these labels; if it is another's, that is said and nothing is changed."""
+    """The calibration of a model with these labels; one for other labels is left out with a warning."""
     path = Path(directory) / FILE
     if not path.is_file():
         return NONE
+    remedy = "delete it, or train again"
+    values = read_json(path, keys={"kind": str, "levels": list}, remedy=remedy)
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        said["levels"] = tuple(Level(**level) for level in said["levels"])
-        said = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-        found = Calibration(**said)
-    except (ValueError, TypeError, KeyError) as problem:
-        raise BertJaxError(f"{path} cannot be read ({problem}); delete it, or train again") from problem
-    if found.labels and found.labels != tuple(labels):
-        warnings.warn(f"{path} is of other labels than the model's and is left out; delete it", stacklevel=3)
+        values["levels"] = [Level(**level) for level in values["levels"]]
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        calibration = Calibration(**values)
+    except TypeError as error:
+        raise BertJaxError(f"{path} is not a calibration ({error}); {remedy}") from error
+    if calibration.labels and calibration.labels != tuple(labels):
+        warnings.warn(f"{path} is for other labels than the model's and is ignored; delete it", stacklevel=3)
         return NONE
-    return found
+    return calibration
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -49,9 +49,9 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
     )
     for name, places in (("right by B alone", better), ("right by A alone", worse)):
         for i in places[:CHANGED]:
-            one, two = (side[i] for side in shown)
-            lines.append(f"  {name}: {one.where}: {cut(one.text)}")
-            lines.append(f"    true {cut(one.true)} | A {cut(one.predicted)} | B {cut(two.predicted)}")
+            in_a, in_b = (side[i] for side in shown)
+            lines.append(f"  {name}: {in_a.where}: {cut(in_a.text)}")
+            lines.append(f"    true {cut(in_a.true)} | A {cut(in_a.predicted)} | B {cut(in_b.predicted)}")
     return "\n".join(lines)
 
 

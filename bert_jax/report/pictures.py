@@ -20,7 +20,7 @@ WIDEST = 26  # letters of a label
 
 
 def drawn(path: Path, size: tuple[float, float], draw: Callable) -> str:
-    """Has `draw(axes)` draw, and writes it; gives the file's name."""
+    """Write what `draw(axes)` draws; return the file's name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -37,6 +37,17 @@ def drawn(path: Path, size: tuple[float, float], draw: Callable) -> str:
 def above(axes, columns: int) -> None:
     """The legend, where it covers nothing."""
     axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=columns)
+
+
+def labelled(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
+    """Axes of shares."""
+    axes.set_xlabel(x, fontsize=9)
+    axes.set_ylabel(y, fontsize=9)
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(*limits)
+    axes.grid(color="0.9")
+    axes.set_axisbelow(True)
+    above(axes, 2)
 
 
 def short(label: str) -> str:
@@ -103,11 +114,7 @@ def reliability(path: Path, view: View, calibrated: bool) -> str:
         shares = np.histogram(view.after, BINS, (0, 1))[0] / len(view.after)
         axes.bar((np.arange(BINS) + 0.5) / BINS, shares, 0.9 / BINS, color="0.88", edgecolor="0.6", linewidth=0.5,
                  zorder=0, label="share of predictions")  # fmt: skip
-        axes.set_xlabel("confidence", fontsize=9)
-        axes.set_ylabel("accuracy", fontsize=9)
-        axes.set_xlim(0, 1.01)
-        axes.set_ylim(0, 1.03)
-        above(axes, 2)
+        labelled(axes, "confidence", "accuracy")
 
     return drawn(path, (4.8, 4.4), draw)
 
@@ -123,12 +130,7 @@ def precision_recall(path: Path, curves: Mapping[str, tuple[np.ndarray, np.ndarr
             count = np.arange(1, len(hits) + 1)
             axes.plot(hits[last] / max(wanted, 1), (hits / count)[last], color=color, linestyle=stroke, linewidth=1.6,
                       label=short(name))  # fmt: skip
-        axes.set_xlabel("recall", fontsize=9)
-        axes.set_ylabel("precision", fontsize=9)
-        axes.set_xlim(0, 1.02)
-        axes.set_ylim(0, 1.03)
-        axes.grid(color="0.9")
-        above(axes, 2)
+        labelled(axes, "recall", "precision")
 
     return drawn(path, (4.8, 4.4), draw)
 
@@ -146,12 +148,8 @@ def coverage(path: Path, view: View, units: str) -> str:
         axes.fill_between(count / len(order), middle - half, middle + half, color=PALE, alpha=0.6, linewidth=0,
                           label="95 % interval")  # fmt: skip
         axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"most confident {units}")
-        axes.set_xlabel(f"coverage: share of the {units} kept", fontsize=9)
-        axes.set_ylabel("accuracy", fontsize=9)
-        axes.set_xlim(0, 1.01)
-        axes.set_ylim(max(0.0, min(0.9, share.min() - 0.15)), 1.01)
-        axes.grid(color="0.9")
-        above(axes, 2)
+        lowest = max(0.0, min(0.9, share.min() - 0.15))
+        labelled(axes, f"coverage: share of the {units} kept", "accuracy", (lowest, 1.01))
 
     return drawn(path, (4.8, 4.0), draw)
 
