@@ -205,7 +205,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     scored = evaluate(model, data)
     assert scored.task == "classify (stars)" and scored.metrics.keys() == {"exact", "near"}
     objects = list(predictions(model, data))
-    right = [one["stars"] == row["label"] for one, row in zip(objects, rows, strict=True)]
+    right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
     assert model.classify(TEXTS[0]) == model.kind.predicted(model.outcomes(model.kind, TEXTS[0]), NONE)
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
