@@ -1,7 +1,10 @@
-"""Fine-tuning a tagger on a file of words and tags.
+"""Fine-tunes a tagger on a file of words and tags.
 
     bert-jax train --config configs/tag.py --workdir runs/names --config.init=MODEL \
         --config.data.train=eng.train --config.data.heldout=eng.testa
+
+Time: ten minutes on two cores with a 6-layer MiniLM (estimated from its throughput; base takes six times as long).
+Score: the BERT paper has an F1 of 96.4 on the validation set of CoNLL-2003 with base, 96.6 with large (both cased).
 """
 
 from ml_collections import ConfigDict
@@ -10,7 +13,7 @@ from ml_collections import ConfigDict
 def get_config() -> ConfigDict:
     config = ConfigDict()
     config.task = "tag"
-    # Words that are decided one by one take a higher rate than the published grid's middle.
+    # One decision per word takes a higher learning rate than the middle of the published grid.
     config.optimizer = ConfigDict({"rate": 5e-5})
     config.data = ConfigDict({"batch": 16})
     return config

@@ -3,7 +3,7 @@
 #
 #   launch/corpus.sh [--dry-run] [--keep] [--settings FILE]
 #
-# What is there already is not copied again. If it fails the slice is deleted, unless `--keep` or keep=yes.
+# Files that are there are not copied again. If it fails the slice is deleted, unless `--keep` or keep=yes.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"

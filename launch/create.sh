@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Creates the slice of settings.sh and waits until it is ready; one that is ready already is left as it is.
+# Creates the slice of settings.sh and waits until it is ready. A slice that is ready is kept.
 #
 #   launch/create.sh [--dry-run] [--settings FILE]
 #
-# If that fails, or Ctrl-C ends the waiting, request and slice are deleted.
+# If that fails, or on Ctrl-C, request and slice are deleted.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
 refused() {
-  local said
-  said=$(grep -m 1 ERROR "$1" || last_line "$1")
-  case $said in
-    *[Qq]uota*) give_up "quota refused $type in $zone ($said); ask for more on the project's quota page, or take less" ;;
+  local error
+  error=$(grep -m 1 ERROR "$1" || last_line "$1")
+  case $error in
+    *[Qq]uota*) give_up "quota refused $type in $zone ($error); request more on the project's quota page, or a smaller slice" ;;
     *capacity* | *RESOURCE_EXHAUSTED* | *"resources available"*)
-      give_up "no capacity for $type in $zone ($said); queue=yes waits for it, or take another zone"
+      give_up "no capacity for $type in $zone ($error); set queue=yes to wait for it, or take another zone"
       ;;
-    *) give_up "$name could not be created ($said)" ;;
+    *) give_up "$name could not be created ($error)" ;;
   esac
 }
 
 wait_in_queue() {
-  local said='' now
+  local before='' now
   while :; do
     now=$(request_state)
     case $now in
@@ -32,8 +32,8 @@ wait_in_queue() {
         refused "$scratch/why"
         ;;
     esac
-    [ "$now" = "$said" ] || say "$name: $now"
-    said=$now
+    [ "$now" = "$before" ] || say "$name: $now"
+    before=$now
     sleep "$poll"
   done
 }
@@ -43,10 +43,10 @@ if [ -n "$dry_run" ]; then
 else
   now=$(slice_state)
   case $now in
-    READY) say "$name is there already" && exit ;;
-    UNKNOWN) die "the state of $name cannot be found out: $(last_line "$scratch/described")" ;;
+    READY) say "$name exists already" && exit ;;
+    UNKNOWN) die "the state of $name is unknown: $(last_line "$scratch/described")" ;;
     NONE | CREATING | STARTING) ;;
-    *) say "$name is $now: deleting what is left of it" && remove && now=NONE ;;
+    *) say "$name is $now: deleting it" && remove && now=NONE ;;
   esac
 fi
 trap 'trap - INT TERM; give_up "interrupted"' INT TERM

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Deletes the slice and its request; what lies in runs stays.
+# Deletes the slice and its request, but not the contents of runs.
 #
 #   launch/delete.sh [--dry-run] [--settings FILE]
 set -euo pipefail

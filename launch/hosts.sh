@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
-# Sourced: the processes of a run, one on each host, started, looked at, and started again when one is lost. Whoever
-# sources this says what a host is: `ask INDEX WORD...` runs `on_host.sh WORD...` there, `$hosts` is their number,
-# `$traces` the folder there for what a process leaves, `$logs` the one here for what it prints.
+# Sourced: starts the processes of a run, one on each host, watches them, and restarts them when one is lost. The script
+# that sources this defines `ask INDEX WORD...`, which runs `on_host.sh WORD...` on a host, `$hosts`, their number,
+# `$traces`, the folder on a host for the state of its process, and `$logs`, the folder here for the output.
 
 say() { echo "$(date +%H:%M:%S) $*"; }
 
@@ -10,7 +10,7 @@ die() {
   exit 1
 }
 
-# A command as one would type it.
+# A command as it would be typed.
 shown() {
   local word line=''
   for word in "$@"; do
@@ -24,7 +24,7 @@ shown() {
 
 usage() { sed -nE '2,/^[^#]/s/^#( |$)//p' "${1:-$0}"; }
 
-# Runs `FUNCTION INDEX WORD...` for all hosts at once; those where it failed are left in `failed`.
+# Runs `FUNCTION INDEX WORD...` for all hosts in parallel; `failed` lists the hosts where it failed.
 at_once() {
   local function=$1 index pids=()
   shift
@@ -63,7 +63,7 @@ look_one() {
   ask "$1" look "$traces" "$(wc -c <"$logs/$1.log" | tr -d ' ')" >"$logs/look-$1" 2>"$logs/look-$1.error"
 }
 
-# Fetches what the hosts printed since the last look, and their states.
+# Fetches the states of the hosts, and their output since the last look.
 look_all() {
   local index
   at_once look_one || true
@@ -94,7 +94,7 @@ last_line() { tr '\r' '\n' <"$1" 2>/dev/null | grep -v '^ *$' | tail -n 1; }
 # Exit codes of bert-jax: its updates are not finite, and it lost another process of its run (bert_jax/errors.py).
 not_finite="ended 3" lost_another="ended 4"
 
-# What the states come to: running, stopped, ended, unreachable or failed; `culprit` is the host to look at.
+# Sums up the states: running, stopped, ended, unreachable or failed; `culprit` is the host that failed first.
 judge() {
   local index
   verdict=ended culprit=
@@ -124,10 +124,10 @@ passing() {
   [ $((SECONDS - since)) -gt 300 ]
 }
 
-# Looks on until the run has ended. What to do then is the caller's: `slice_state`, `again` (start the processes),
-# `renew` (make the slice anew and start them). Fails, and leaves the `reason`, when going on is of no use.
+# Watches until the run has ended. The caller defines `slice_state`, `again` (starts the processes) and `renew`
+# (recreates the slice and starts them). Fails with a `reason` when another try is of no use.
 follow() {
-  local failures=0 since=$SECONDS said=
+  local failures=0 since=$SECONDS before=
   while :; do
     verdict=$(slice_state)
     case $verdict in
@@ -138,33 +138,33 @@ follow() {
       CREATING | STARTING | RESTARTING | REIMAGING | REPAIRING | UNKNOWN) ;;
       *) verdict=lost ;;
     esac
-    if [ "$verdict" != "$said" ]; then
+    if [ "$verdict" != "$before" ]; then
       case $verdict in
         running) say "running on $hosts hosts" ;;
-        unreachable) say "hosts$failed do not answer; they are asked again" ;;
-        UNKNOWN) say "the state of the slice cannot be found out; it is asked again" ;;
+        unreachable) say "hosts$failed do not answer; asking again" ;;
+        UNKNOWN) say "the state of the slice is unknown; asking again" ;;
         *ING) say "the slice is $verdict; waiting" ;;
       esac
-      said=$verdict
+      before=$verdict
     fi
     case $verdict in
       ended) return ;;
       stopped)
         say "$(last_line "$logs/0.log")"
-        # Who is about to be preempted is told to stop: the slice goes a moment later.
+        # A slice that is preempted is first told to stop.
         sleep "$poll"
-        reason="it could not be started again"
+        reason="the processes could not be restarted"
         [ "$(slice_state)" != READY ] || again || return
         ;;
       lost)
         say "the slice was preempted; its last line: $(last_line "$logs/0.log")"
-        reason="the slice could not be made anew"
+        reason="the slice could not be recreated"
         renew || return
         since=$SECONDS
         ;;
       failed)
         reason="host $culprit failed (${states[culprit]}): $(last_line "$logs/$culprit.log")"
-        # A preemption shows in the processes first.
+        # A preemption shows in the processes before it shows in the state of the slice.
         if [ "$(slice_state)" = READY ]; then
           say "$reason"
           ask_all stop "$traces" || true
@@ -172,7 +172,7 @@ follow() {
           [ $((SECONDS - since)) -lt 3600 ] || failures=0
           failures=$((failures + 1))
           if [ "$failures" -gt "$restarts" ]; then
-            reason="$reason; it was started again $restarts times"
+            reason="$reason; restarted $restarts times"
             return 1
           fi
           say "started again"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs `bert-jax VERB ...` as N processes on this machine, started and looked after as on the N hosts of a slice: what
-# they print is gathered in runs/local_pod/logs, and when one is lost all start again, from the newest checkpoint.
+# Runs `bert-jax VERB ...` as N processes on this machine, started and watched as on the N hosts of a slice: their output
+# is collected in runs/local_pod/logs, and when a process is lost all restart from the newest checkpoint.
 #
 #   launch/local_pod.sh N [--dry-run] train --config configs/pretrain.py:tiny ... --workdir runs/tiny
 #
-# Ctrl-C or SIGTERM lets them save and stop. LOCAL_POD names another folder than runs/local_pod.
+# On Ctrl-C or SIGTERM they save and stop. LOCAL_POD names a folder to use instead of runs/local_pod.
 set -euo pipefail
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=launch/hosts.sh
@@ -15,13 +15,13 @@ case ${1:-} in
 esac
 dry_run=
 [ "${1:-}" != --dry-run ] || { dry_run=yes && shift; }
-[ $# -gt 0 ] || die "what should the processes run? (see $0 --help)"
+[ $# -gt 0 ] || die "the verb is missing (see $0 --help)"
 verb=("$@") pod=${LOCAL_POD:-$launch/../runs/local_pod} poll=1 restarts=3 traces=process
 logs=$pod/logs
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 mkdir -p "$logs"
 
-ask() { # INDEX WORD...; the traces of each process lie in a folder of its own
+ask() { # INDEX WORD...; each process has a folder of its own
   local index=$1 word=$2
   shift 3
   if [ -n "$dry_run" ]; then
@@ -35,9 +35,9 @@ exec 3>&1
 slice_state() { echo READY; }
 renew() { false; }
 again() {
-  # A port of its own each time: the one before may not be free yet.
+  # Another port each time: the previous one may not be free yet.
   start_all "localhost:$((20000 + RANDOM % 12000))" "${verb[@]}" ||
-    die "it could not be started: $(last_line "$logs/start-0.log")"
+    die "the processes could not be started: $(last_line "$logs/start-0.log")"
 }
 
 if [ -n "$dry_run" ]; then
@@ -46,5 +46,5 @@ if [ -n "$dry_run" ]; then
 fi
 trap 'ask_all stop "$traces"; look_all; say "stopped; $(last_line "$logs/0.log")"; exit 130' INT TERM
 again
-follow || die "$reason (what the processes printed: $logs)"
+follow || die "$reason (output of the processes: $logs)"
 say "the run has ended: $(last_line "$logs/0.log")"

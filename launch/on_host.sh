@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What is done on a host of a slice; the other scripts call it there, local_pod.sh calls it here.
+# Runs on a host of a slice, called by the other scripts; local_pod.sh calls it on this machine.
 #
-#   on_host.sh setup RUNS        make the environment, mount RUNS as ./runs; what is done already is not done again
-#   on_host.sh corpus SOURCE     bring the corpus to ./corpus
+#   on_host.sh setup RUNS        create the environment, mount RUNS as ./runs; done only once
+#   on_host.sh corpus SOURCE     copy or mount the corpus as ./corpus
 #   on_host.sh start DIR COORDINATOR COUNT INDEX VERB...
-#                                `bert-jax VERB...` in the background, as process INDEX of COUNT; DIR holds its traces
-#   on_host.sh look DIR BYTES    its state (running, stopped, ended CODE or none), then its output after so many bytes
-#   on_host.sh stop DIR          ask it to stop, and after a minute insist
-#   on_host.sh send WORKDIR      the result of a run, as a tar stream
+#                                run `bert-jax VERB...` in the background, as process INDEX of COUNT; DIR holds its state
+#   on_host.sh look DIR BYTES    print its state (running, stopped, ended CODE or none), then its output from BYTES on
+#   on_host.sh stop DIR          send SIGTERM, and SIGKILL after a minute
+#   on_host.sh send WORKDIR      write the result of a run as a tar stream
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -26,7 +26,7 @@ setup() {
       command -v gcsfuse >/dev/null || install gcsfuse
       bucket=${1#gs://} folder=
       [ "$bucket" = "${bucket%%/*}" ] || folder=--only-dir=${bucket#*/}
-      # Without caches: what one host writes, all must see. Checkpoints are written aside and renamed.
+      # Without caches: all hosts must see what one writes. Checkpoints get their name when they are whole.
       # shellcheck disable=SC2086
       gcsfuse --implicit-dirs --metadata-cache-ttl-secs=0 --metadata-cache-negative-ttl-secs=0 --rename-dir-limit=100000 \
         $folder "${bucket%%/*}" runs
@@ -34,14 +34,14 @@ setup() {
     *:/*)
       command -v mount.nfs >/dev/null || install nfs-common
       sudo mount -t nfs "$1" runs
-      [ -w runs ] || sudo chmod 1777 runs # a new share is root's
+      [ -w runs ] || sudo chmod 1777 runs # a new share belongs to root
       ;;
     *) echo "runs=$1 is neither ADDRESS:/SHARE nor gs://BUCKET" >&2 && return 1 ;;
   esac
 }
 
 install() {
-  # A host that has just started may be installing something itself.
+  # A host that has just started may still be installing packages.
   sudo apt-get -qq -o DPkg::Lock::Timeout=300 update
   sudo DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install "$1"
 }
@@ -76,8 +76,8 @@ start() {
   PATH=$PATH:$here/../.venv/bin
   mkdir -p "$dir"
   rm -f "$dir/pid" "$dir/exit"
-  set -m # a process group of its own: a Ctrl-C here is not for it
-  # The shell around it outlives the connection, and writes down how it ended.
+  set -m # a process group of its own, which Ctrl-C does not reach
+  # The shell around it outlives the connection, and records the exit code.
   # shellcheck disable=SC2016
   nohup bash -c 'dir=$1; shift; bert-jax "$@" & echo $! >"$dir/pid"; wait $!; echo $? >"$dir/exit"' - "$dir" "$@" \
     >"$dir/log" 2>&1 </dev/null &
@@ -90,13 +90,13 @@ look() {
 }
 
 state() {
-  # By name too: after a restart of the host its number may be another's.
+  # Checks the name, too: after a restart of the host another process may have its number.
   if [ ! -f "$1/exit" ] && [ -s "$1/pid" ]; then
     if ps -ww -p "$(cat "$1/pid")" -o command= | grep -q bert-jax; then
       echo running
       return
     fi
-    sleep 1 # for its code to be written down
+    sleep 1 # until its exit code is recorded
   fi
   if [ ! -f "$1/exit" ]; then
     echo none
@@ -120,11 +120,11 @@ stop() {
 
 send() {
   cd "$1"
-  found=()
+  files=()
   for file in model run.json metrics.jsonl curves.png; do
-    [ ! -e "$file" ] || found+=("$file")
+    [ ! -e "$file" ] || files+=("$file")
   done
-  tar -cf - "${found[@]}"
+  tar -cf - "${files[@]}"
 }
 
 case ${1:-} in

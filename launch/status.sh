@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What there is of the slice, and what its hosts are doing.
+# Shows the state of the slice and of its hosts.
 #
 #   launch/status.sh [--dry-run] [--settings FILE]
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
-logs=$scratch # launch/watch.sh may be writing to the others
+logs=$scratch # launch/watch.sh may be writing to the usual ones
 now=$(slice_state)
 echo "slice $name, $type in $zone: $now"
 [ "$queue" != yes ] || echo "request: $(request_state)"

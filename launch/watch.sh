@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Looks after what run.sh started until it has ended: gathers what the hosts print in FOLDER/logs, starts it
-# again when a host is lost, makes a preempted slice anew and goes on there; then fetches the result and deletes the
-# slice.
+# Watches the run until it has ended: collects the output of the hosts in FOLDER/logs, restarts the processes when a
+# host is lost, recreates a preempted slice and resumes there; then fetches the result and deletes the slice.
 #
 #   launch/watch.sh [--dry-run] [--keep] [--settings FILE]
 #
-# `--keep` leaves the slice. Ctrl-C ends the watching alone; the run goes on, and can be watched again.
+# `--keep` keeps the slice. Ctrl-C only stops watching; the run continues, and can be watched again.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
-# What fails because the slice was preempted meanwhile has not failed: it is made anew once more.
+# A step that failed because the slice was preempted again is not a failure: the slice is recreated once more.
 again() { watched=yes "$launch/run.sh" "${same[@]}" || [ "$(slice_state)" != READY ]; }
 renew() {
   "$launch/create.sh" "${same[@]}" || return
@@ -30,10 +29,10 @@ if [ -n "$dry_run" ]; then
   exit
 fi
 [ -f "$state/command" ] || die "nothing was started on $name yet; launch/run.sh starts it"
-trap 'say "no longer watched; $name goes on running, and costing: launch/watch.sh, launch/delete.sh"; exit 130' INT
-follow || give_up "$reason (what the hosts printed: $logs)"
+trap 'say "no longer watching; $name goes on running and costing: see launch/watch.sh, launch/delete.sh"; exit 130' INT
+follow || give_up "$reason (output of the hosts: $logs)"
 say "the run has ended: $(last_line "$logs/0.log")"
-"$launch/fetch.sh" "${same[@]}" || say "the result was not fetched; it is where runs=$runs says"
+"$launch/fetch.sh" "${same[@]}" || say "the result was not fetched; it is in runs=$runs"
 if [ "$keep" = yes ]; then
   say "$name is kept and goes on costing until launch/delete.sh"
 else

@@ -113,7 +113,7 @@ def test_a_run_from_nothing_to_its_result(cloud):
     said = cloud.run("create")
     assert re.findall(r"pod: (\w+)", said) == request[:-1]
     assert "pod is ready: 8 chips on 2 hosts" in said
-    assert "is there already" in cloud.run("create")
+    assert "exists already" in cloud.run("create")
     cloud.run("setup")
     cloud.run("corpus")
     cloud.run("run", *TRAIN.split())
@@ -170,7 +170,7 @@ def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     begin(cloud)
     said = cloud.run("watch")
     assert "the slice was preempted; its last line: step 10" in said
-    assert "pod is PREEMPTED: deleting what is left of it" in said
+    assert "pod is PREEMPTED: deleting it" in said
     once_more = [*DELETE, *CREATE, "tpu-vm scp", "setup"]
     assert cloud.deeds() == [*CREATE, *BEGIN, *once_more, *DELETE, *CREATE, *BEGIN, "send", *DELETE]
     starts = [call for call in cloud.calls() if " start " in " ".join(call)]
@@ -198,7 +198,7 @@ def test_no_slice_is_left_when_the_new_one_fails(cloud, second, line):
     said = cloud.run("watch", code=1)
     assert line in said
     assert cloud.deeds().count(*CREATE) == 2
-    assert "watch.sh: the slice could not be made anew" in said.splitlines()[-1]
+    assert "watch.sh: the slice could not be recreated" in said.splitlines()[-1]
     assert cloud.nothing_is_left()
 
 
@@ -279,7 +279,7 @@ def test_a_process_that_is_lost_again_and_again(cloud):
     begin(cloud)
     last = cloud.run("watch", code=1).splitlines()[-1]
     assert "host 1 failed (ended 137)" in last
-    assert "it was started again 3 times" in last and "the slice is deleted" in last
+    assert "restarted 3 times" in last and "the slice is deleted" in last
     assert cloud.deeds() == [*CREATE, *BEGIN, *["stop", "start"] * 3, "stop", *DELETE]
     assert cloud.nothing_is_left()
 
@@ -328,7 +328,7 @@ def test_a_cloud_that_does_not_answer_is_not_a_preemption(cloud):
     (cloud.folder / "silent").touch()
     before = cloud.deeds()
     process = cloud.start("watch")
-    assert "cannot be found out; it is asked again" in process.stdout.readline()
+    assert "is unknown; asking again" in process.stdout.readline()
     (cloud.folder / "silent").unlink()
     assert "the run has ended" in process.communicate(timeout=60)[0]
     assert cloud.deeds() == [*before, "send", *DELETE]
@@ -369,8 +369,8 @@ def test_dry_run_prints_what_would_be_called_and_calls_nothing(cloud):
     "setting, value, line",
     [
         ("project", "", "leaves project empty; fill it in"),
-        ("type", "v5e-16", "type=v5e-16 is not known; v4-N and v5p-N have N/2 chips"),
-        ("capacity", "cheap", "capacity=cheap is not known; spot, reserved or on-demand"),
+        ("type", "v5e-16", "type=v5e-16 is unknown; v4-N and v5p-N have N/2 chips"),
+        ("capacity", "cheap", "capacity=cheap is unknown; spot, reserved or on-demand"),
     ],
 )
 def test_settings_that_cannot_be(cloud, setting, value, line):
