@@ -5,10 +5,14 @@ import random
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from flax.traverse_util import unflatten_dict
+from safetensors.numpy import load_file
 
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.models.config import EncoderConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.vocabulary import learn
@@ -74,18 +78,22 @@ def test_what_cannot_be_learned_is_one_clear_line(text, tmp_path, capsys):
 
 @pytest.fixture
 def model(text, tmp_path):
-    """A model directory with the tensors that have a row for each entry, and one that has not."""
+    """A model directory, and its tensors."""
     learn(Source([text]), tmp_path / "model", size=400)
+    config = EncoderConfig(
+        vocab_size=400,
+        hidden_size=8,
+        layers=1,
+        heads=2,
+        feed_forward=12,
+        max_positions=16,
+        tied_decoder=False,
+    )
+    layout = Layout(config, heads=("mlm", "nsp"))
     rng = np.random.default_rng(0)
-    tensors = {
-        "bert.embeddings.word_embeddings.weight": rng.normal(size=(400, 8)).astype(np.float32),
-        "bert.embeddings.position_embeddings.weight": rng.normal(size=(16, 8)).astype(np.float32),
-        "cls.predictions.bias": rng.normal(size=400).astype(np.float32),
-    }
-    save_file(tensors, tmp_path / "model" / "model.safetensors")
-    config = {"model_type": "bert", "vocab_size": 400, "hidden_size": 8}
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
-    return tmp_path / "model", tensors
+    flat = {name: rng.normal(size=shape).astype(np.float32) for name, shape in layout.shapes().items()}
+    hub.save(tmp_path / "model", layout, unflatten_dict(flat, sep="/"))
+    return tmp_path / "model", load_file(tmp_path / "model" / "model.safetensors")
 
 
 def test_new_words_have_the_mean_of_their_old_pieces(model, tmp_path, capsys):
@@ -99,15 +107,18 @@ def test_new_words_have_the_mean_of_their_old_pieces(model, tmp_path, capsys):
     assert {"kaloshimitor", "wubanpel"} <= set(added) and "torwutorwu" not in added
     assert now.tokens(range(400)) == before.tokens(range(400))
     written = load_file(tmp_path / "out" / "model.safetensors")
-    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+    assert written.keys() == tensors.keys()
+    per_entry = {f"cls.predictions.{name}" for name in ("bias", "decoder.weight")}
+    per_entry.add("bert.embeddings.word_embeddings.weight")
+    for name in per_entry:
         assert np.array_equal(written[name][:400], tensors[name])
         for i, word in enumerate(added, 400):
             assert now.ids([word]) == [[i]]
             np.testing.assert_allclose(
                 written[name][i], tensors[name][before.ids([word])[0]].mean(axis=0), rtol=1e-6
             )
-    position = "bert.embeddings.position_embeddings.weight"
-    assert np.array_equal(written[position], tensors[position])
+    for name in tensors.keys() - per_entry:
+        assert np.array_equal(written[name], tensors[name])
     assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == now.size
 
 

@@ -15,9 +15,9 @@ from bert_jax.errors import BertJaxError
     JSON,
 )
 def info(args):
-    from bert_jax.hub.info import report
+    from bert_jax.hub.info import describe
 
-    print(report(args.directory, as_json=args.json))
+    print(describe(args.directory, as_json=args.json))
 
 
 @verb(

@@ -32,9 +32,8 @@ RENAMED = (
 
 def checkpoint_in(directory: Path) -> Path | None:
     """The prefix of the newest checkpoint; None where there is none."""
-    found = [path.with_suffix("") for path in Path(directory).glob("*.ckpt*.index")]
-    steps = {path: int(match[1]) if (match := re.search(r"-(\d+)$", path.name)) else 0 for path in found}
-    return max(sorted(found), key=steps.__getitem__, default=None)
+    checkpoints = sorted(path.with_suffix("") for path in Path(directory).glob("*.ckpt*.index"))
+    return max(checkpoints, key=lambda path: int((re.findall(r"-(\d+)$", path.name) or [0])[0]), default=None)
 
 
 def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
@@ -56,8 +55,9 @@ def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, C
         try:
             array = reader.get_tensor(name)
         except unreadable as error:
-            said = f"{checkpoint}: {name} cannot be read ({first_line(error)})"
-            raise BertJaxError(f"{said}; copy all files of the checkpoint again") from error
+            raise BertJaxError(
+                f"{checkpoint}: {name} cannot be read ({first_line(error)}); copy all files of the checkpoint again"
+            ) from error
         return array.T if name.endswith("/kernel") else array
 
     turned = {name: shapes[name][::-1] if name.endswith("/kernel") else shapes[name] for name in kept}

@@ -11,8 +11,8 @@ from bert_jax.text.directory import open_tokenizer
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
 
 
-def describe(directory) -> dict:
-    """Everything `info` prints, read without reading a weight."""
+def collect(directory) -> dict:
+    """Everything that `info` prints, without reading a weight."""
     layout, tensors = hub.survey(directory)
     odd = []
     try:
@@ -47,25 +47,28 @@ def describe(directory) -> dict:
     }
 
 
-def report(directory, as_json: bool = False) -> str:
-    said = describe(directory)
+def describe(directory, as_json: bool = False) -> str:
+    facts = collect(directory)
     if as_json:
-        return json.dumps(said, indent=2, ensure_ascii=False)
-    sizes, parameters, tokenizer = said["sizes"], said["parameters"], said["tokenizer"]
+        return json.dumps(facts, indent=2, ensure_ascii=False)
+    sizes, parameters, tokenizer = facts["sizes"], facts["parameters"], facts["tokenizer"]
     parts = ", ".join(f"{part} {n:,}" for part, n in parameters.items() if part != "all")
     lines = {
-        "model": f"{said['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} "
+        "directory": facts["directory"],
+        "model": f"{facts['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} "
         f"with {sizes['heads']} heads, feed-forward {sizes['feed_forward']}",
         "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, "
         f"{sizes['vocab_size']:,} tokens",
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
-        "heads": ", ".join(said["heads"]) or "none",
+        "heads": ", ".join(facts["heads"]) or "none",
+        "labels": ", ".join(facts["labels"][:12]) + " ..." * (len(facts["labels"]) > 12),
+        "tokenizer": "none",
     }
-    if said["labels"]:
-        lines["labels"] = ", ".join(said["labels"][:12]) + (" ..." if len(said["labels"]) > 12 else "")
-    lines["tokenizer"] = "none"
     if tokenizer:
         case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
-    text = [f"{name:<12}{value}" for name, value in {"directory": said["directory"], **lines}.items()]
-    return "\n".join(text + [f"{'odd':<12}{note}" for note in said["odd"]])
+    rows = [
+        *((name, value) for name, value in lines.items() if value),
+        *(("odd", note) for note in facts["odd"]),
+    ]
+    return "\n".join(f"{name:<12}{value}" for name, value in rows)

@@ -1,8 +1,9 @@
-"""What is odd about a model directory: said before anything runs."""
+"""What is odd about a model directory, known before anything runs."""
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.wordpiece import share_with_capitals
 
 
 def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
@@ -16,7 +17,9 @@ def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
     notes = []
     if size < vocab_size:
         notes.append(f"{where}: {vocab_size - size} of {vocab_size} embedding rows have no token")
-    if lower_cases(tokenizer) and has_cased_words(tokenizer):
+    # A few capitals do not make a vocabulary cased; in a cased one a third of the entries have some.
+    entries = tokenizer.tokens(range(tokenizer.size))
+    if lower_cases(tokenizer) and share_with_capitals(entries) > 0.01:
         notes.append(
             f"{where}: the vocabulary is cased, yet its tokenizer lower-cases texts: capitals are lost; "
             'write {"do_lower_case": false} into tokenizer_config.json if the model is cased'
@@ -27,10 +30,3 @@ def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
 def lower_cases(tokenizer: Tokenizer) -> bool:
     upper, lower = tokenizer.ids(["The House", "the house"])
     return upper == lower
-
-
-def has_cased_words(tokenizer: Tokenizer) -> bool:
-    """Whether a vocabulary holds words with capitals, apart from names in brackets such as [CLS]."""
-    entries = tokenizer.tokens(range(tokenizer.size))
-    capitals = sum(entry[:1].isupper() and entry[1:].islower() for entry in entries)
-    return capitals > len(entries) // 100

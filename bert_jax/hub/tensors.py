@@ -32,14 +32,13 @@ class Tensors(Mapping[str, np.ndarray]):
 
     @classmethod
     def in_directory(cls, directory: Path) -> "Tensors":
-        found = next((directory / name for name in FILES if (directory / name).is_file()), None)
-        if found is None and (checkpoint := google.checkpoint_in(directory)):
-            return cls(*google.variables(checkpoint))
-        if found is None:
-            raise BertJaxError(
-                f"{directory} holds no weights: none of {', '.join(FILES)}, *.ckpt.index is there"
-            )
-        parts = shards(found) if found.name.endswith(".index.json") else [found]
+        file = next((directory / name for name in FILES if (directory / name).is_file()), None)
+        if file is None:
+            if checkpoint := google.checkpoint_in(directory):
+                return cls(*google.variables(checkpoint))
+            files = ", ".join(FILES)
+            raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
+        parts = shards(file) if file.name.endswith(".index.json") else [file]
         whole = cls({}, {})
         for part in parts:
             tensors = cls.of(torch_tensors(part)) if part.suffix == ".bin" else in_safetensors(part)

@@ -41,7 +41,7 @@ class WordPiece(RustTokenizer):
             clean_text=True,
             handle_chinese_chars=casing.get("tokenize_chinese_chars", True),
             strip_accents=casing.get("strip_accents"),
-            lowercase=not has_capitals(entries) if lower is None else lower,
+            lowercase=not share_with_capitals(entries) if lower is None else lower,
         )
         rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         rust.decoder = decoders.WordPiece(prefix="##")
@@ -84,10 +84,11 @@ class WordPiece(RustTokenizer):
         return super()._transformers_class()
 
 
-def has_capitals(entries: Sequence[str]) -> bool:
-    """Whether a vocabulary tells upper from lower case; names in brackets, like [CLS], do not count.
+def share_with_capitals(entries: Sequence[str]) -> float:
+    """The share of a vocabulary's entries with capitals; names in brackets, like [CLS], do not count.
 
-    >>> has_capitals(["[CLS]", "the", "The"]), has_capitals(["[CLS]", "the"])
-    (True, False)
+    >>> share_with_capitals(["[CLS]", "the", "The", "cat"]), share_with_capitals(["[CLS]", "the"])
+    (0.25, 0.0)
     """
-    return any(entry != entry.lower() for entry in entries if not (entry[:1] == "[" and entry[-1:] == "]"))
+    with_capitals = [entry for entry in entries if entry != entry.lower()]
+    return sum(not (entry[0] == "[" and entry[-1] == "]") for entry in with_capitals) / max(len(entries), 1)
