@@ -91,6 +91,21 @@ def finished(arguments: list[str], code: int = 0, **changes) -> str:
     return output
 
 
+def on_eight_devices(script: str, *arguments: str) -> dict:
+    """What a script of this folder prints as JSON in a process with eight CPU devices."""
+    changes = {
+        # Compiling takes the time here, not running; an optimizer that does less compares as well.
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_llvm_disable_expensive_passes=true",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+    }
+    ran = subprocess.run(
+        [sys.executable, ROOT / "tests" / script, *arguments],
+        env=environment() | changes, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout)
+
+
 def end(pod: subprocess.Popen, folder: Path) -> None:
     """Nothing of launch/local_pod.sh goes on, also when its test has failed."""
     pod.kill()

@@ -1,31 +1,10 @@
 """The same training on any mesh: dropout on, threefry, float32, 50 steps."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import runs
 from on_eight_devices import MESHES, MORE_MESHES
-
-HERE = Path(__file__).parent
-
-
-def on_eight_devices(which: str) -> dict:
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        # Compiling takes the time here, not running; an optimizer that does less compares as well.
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_llvm_disable_expensive_passes=true",
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)]),
-    }
-    ran = subprocess.run(
-        [sys.executable, HERE / "on_eight_devices.py", which], env=environment, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout)
 
 
 def assert_same(one, other):
@@ -36,7 +15,7 @@ def assert_same(one, other):
 
 @pytest.fixture(scope="module")
 def some():
-    return on_eight_devices("some")
+    return runs.on_eight_devices("on_eight_devices.py", "some")
 
 
 @pytest.mark.slow
@@ -60,6 +39,6 @@ def test_a_run_goes_on_from_8_devices_on_4_and_on_8_again(some):
 
 @pytest.mark.long
 def test_more_meshes_give_the_same_losses():
-    found = on_eight_devices("more")
+    found = runs.on_eight_devices("on_eight_devices.py", "more")
     for mesh in MORE_MESHES:
         assert_same(found["one device"], found[mesh])

@@ -1,0 +1,171 @@
+"""A loss of the whole batch: every row's other half against those of all rows, the same on every mesh."""
+
+import functools
+import json
+import sys
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import runs
+from bert_jax.losses import cross_entropy, weigh
+from bert_jax.train.feed import placed
+from bert_jax.train.gradient import make_gradient, with_rows
+from bert_jax.train.loop import train
+from bert_jax.train.rules import named
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_state, constants_of, fresh_params, shardings_of
+from bert_jax.train.step import make_evaluation
+from bert_jax.train.task import Task
+from tiny_training import Batches, tiny
+
+MESHES = {
+    "one device": (1, {}),
+    "data 8": (8, {}),
+    "fsdp 8": (8, {"data": 1, "fsdp": 8}),
+    "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
+}
+EVALUATED = ("one device", "2 x 2 x 2")
+
+
+@dataclass(frozen=True)
+class Matching(Task):
+    """Which second half belongs to a first half? The other rows' are the wrong answers."""
+
+    whole_batch = True
+
+    def outputs(self, params, batch, constants=None, key=None):
+        halves = [batch | {"mask": batch["mask"] * (batch["segments"] == half)} for half in (0, 1)]
+        keys = (None, None) if key is None else jax.random.split(key)
+        pooled = [super(Matching, self).outputs(params, *args)["pooled"]
+                  for args in zip(halves, (None, None), keys, strict=True)]  # fmt: skip
+        return {"first": pooled[0], "second": pooled[1]}
+
+    def losses(self, outputs, batch):
+        first, second = (x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in outputs.values())
+        labels = jnp.arange(len(first))
+        return {"matching_loss": cross_entropy(20 * first @ second.T, labels, jnp.ones(len(first)))}
+
+    def scores(self, outputs, batch):
+        first, second = (x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in outputs.values())
+        right = (first @ second.T).argmax(-1) == jnp.arange(len(first))
+        return {"accuracy": weigh(right.astype(jnp.float32), jnp.ones(len(first)))}
+
+    def predictions(self, outputs, batch):
+        return outputs["first"]
+
+
+def matching(steps: int = 4, **changes):
+    task, config = tiny(steps, **changes)
+    assert task.layout.config.dropout > 0
+    return Matching(task.layout), config
+
+
+def key():
+    return jax.random.key(7)
+
+
+def plain() -> dict:
+    """By jax.grad of the loss of all rows, on one device."""
+    task, config = matching()
+    params, batch = initial_params(), Batches().whole(0)
+
+    def loss(params):
+        return task.losses(task.outputs(params, with_rows(batch), {}, key()), batch)["matching_loss"].mean
+
+    value, gradients = jax.jit(jax.value_and_grad(loss))(params)
+    outputs = task.outputs(params, batch)
+    evaluation = {
+        "loss": float(task.losses(outputs, batch)["matching_loss"].mean),
+        "first": outputs["first"].tolist(),
+    }
+    return as_json(value, gradients) | {"evaluation": evaluation}
+
+
+def by_step(devices: int, **changes) -> dict:
+    """By the gradient of a training step."""
+    task, config, mesh, params, batch = on(devices, **changes)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, params)
+    gradient = make_gradient(task, config, mesh, shardings)
+    gradients, measured = jax.jit(lambda *given: gradient(*given, {}))(params, batch, key())
+    assert measured["tokens"] == batch["mask"].sum()
+    return as_json(measured["losses"]["matching_loss"].mean, gradients)
+
+
+def by_evaluation(devices: int, **changes) -> dict:
+    task, config, mesh, params, batch = on(devices, **changes)
+    constants = constants_of(task, config, mesh)
+    measured, first = make_evaluation(task, config, mesh)(params, batch, constants)
+    return {"loss": float(measured["losses"]["matching_loss"].mean), "first": first.tolist()}
+
+
+@functools.cache
+def initial_params() -> dict:
+    return jax.device_get(jax.jit(lambda: fresh_params(*matching()))())
+
+
+def on(devices: int, **changes):
+    task, config = matching(**changes)
+    mesh = make_mesh(config.mesh, jax.devices()[:devices])
+    shardings = shardings_of(abstract_state(task, config, mesh)).params
+    params = jax.device_put(initial_params(), shardings)
+    return task, config, mesh, params, next(placed(Batches().batches(0, 1, 0, 1), mesh, 32))
+
+
+def as_json(loss, gradients) -> dict:
+    return {
+        "loss": float(loss),
+        "gradients": {name: np.asarray(g).tolist() for name, g in named(gradients).items()},
+    }
+
+
+@pytest.fixture(scope="module")
+def results():
+    return runs.on_eight_devices(__file__)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.parametrize("mesh", MESHES)
+def test_loss_and_gradients_are_those_of_the_whole_batch(results, mesh, accumulate):
+    expected, ours = results["plain"], results[f"{mesh}, {accumulate}"]
+    assert ours["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+    largest = max(np.abs(gradient).max() for gradient in expected["gradients"].values())
+    assert largest > 0.1
+    for name, gradient in expected["gradients"].items():
+        np.testing.assert_allclose(ours["gradients"][name], gradient, atol=1e-6 * largest, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", EVALUATED)
+def test_an_evaluation_is_that_of_the_whole_batch(results, mesh):
+    expected, ours = results["plain"], results[f"{mesh}, evaluation"]
+    assert ours["loss"] == pytest.approx(expected["evaluation"]["loss"], rel=1e-6)
+    np.testing.assert_allclose(ours["first"], expected["evaluation"]["first"], atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+def test_a_run_learns_by_it(tmp_path):
+    task, config = matching(20, accumulate=4)
+    assert train(task, Batches(), config, tmp_path)
+    losses = [line["loss"] for line in runs.lines(tmp_path) if line["kind"] == "train"]
+    assert losses[-1] < losses[0] - 0.1
+    assert "accuracy" in runs.lines(tmp_path)[-1]
+
+
+def main() -> None:
+    results: dict = {"plain": plain()}
+    for name, (devices, changes) in MESHES.items():
+        for accumulate in (1, 4):
+            results[f"{name}, {accumulate}"] = by_step(devices, accumulate=accumulate, **changes)
+    for name in EVALUATED:
+        results[f"{name}, evaluation"] = by_evaluation(MESHES[name][0], **MESHES[name][1])
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
