@@ -163,12 +163,12 @@ def answer_scores(answer: str, right: Sequence[str], second: bool) -> tuple[bool
 
 
 def counts(
-    predicted: Iterable[set],
-    truth: Iterable[set],
+    predicted: Iterable[Iterable],
+    truth: Iterable[Iterable],
     known: Iterable[str] = (),
     name: Callable[[Any], str] = str,
 ) -> dict[str, tuple[int, int, int]]:
-    """Name -> how many are right, predicted, true, of whatever the sets of each example hold; `known` names first.
+    """Name -> how many are right, predicted, true, of what stands for each example; `known` names first.
 
     >>> counts([{"a", "b"}, {"a"}], [{"b"}, {"a", "c"}], ["c"])
     {'c': (0, 0, 1), 'a': (1, 2, 1), 'b': (1, 1, 1)}
@@ -177,7 +177,7 @@ def counts(
     for p, t in zip(predicted, truth, strict=True):
         given.update(map(name, p))
         true.update(map(name, t))
-        right.update(map(name, p & t))
+        right.update(map(name, set(p) & set(t)))
     return {
         key: (right[key], given[key], true[key]) for key in dict.fromkeys([*known, *sorted(given | true)])
     }

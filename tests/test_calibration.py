@@ -189,7 +189,7 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
         text = {"tags": tuple(text.split()), "answers": ("cat ?", text)}.get(kind, text)
         examples.append(Example(text, label, ""))
     given = outcomes(model, examples)
-    found = given.kind.calibrate(given.raws, given.truth)
+    found = given.kind.calibrate(given)
     assert found.kind == kind and found.examples == 60 and found.labels == labels
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
     calibration.save(tmp_path / "m", found)

@@ -20,7 +20,7 @@ from bert_jax.losses import squared_error
 from bert_jax.metrics import Sums, counts
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.fitting import HALVES, logistic, measured
-from bert_jax.predictions.kind import KINDS, Kind, abstained
+from bert_jax.predictions.kind import KINDS, Kind, Outcomes, abstained
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import WholeTexts
 from bert_jax.report.compare import compare
@@ -146,28 +146,26 @@ class Stars(WholeTexts):
         heat = calibration.temperatures[0] if calibration.learnt else 1.0
         return 1 / (1 + np.exp(-(odds / heat + calibration.offset)))
 
-    def calibrate(self, raws, truth) -> Calibration:
-        right = np.array([self.predicted(raw, NONE) == t for raw, t in zip(raws, truth, strict=True)])
-        first, rest = HALVES
-        before = self.confidence(raws, NONE)
+    def calibrate(self, given: Outcomes) -> Calibration:
+        right, (first, rest) = np.equal(given.predicted, given.truth), HALVES
+        before = self.confidence(given.raws, NONE)
         slope, offset = logistic(np.log(before / (1 - before))[first], right[first])
         fitted = Calibration(self.name, (), (1 / slope,), offset=offset)
-        after = self.confidence(raws, fitted)[rest]
-        return measured(fitted, len(raws), before[rest], after, right[rest], after, right[rest])
+        after = self.confidence(given.raws, fitted)[rest]
+        return measured(fitted, len(right), before[rest], after, right[rest], after, right[rest])
 
     def words(self, prediction, example) -> str:
         return f"{prediction} stars"
 
-    def view(self, examples, raws, calibration) -> View:
-        predicted, truth = [self.predicted(raw, calibration) for raw in raws], [e.label for e in examples]
-        before, after = (self.confidence(raws, c) for c in (NONE, calibration))
-        right = np.equal(predicted, truth)
+    def view(self, given: Outcomes) -> View:
+        before, after = (self.confidence(given.raws, c) for c in (NONE, given.calibration))
+        right, sides = np.equal(given.predicted, given.truth), (given.predicted, given.truth)
         return View(
             before, after, right, after, right,
             curves={"texts": (after, right, len(right))},
-            counts=counts(({str(p)} for p in predicted), ({str(t)} for t in truth)),
-            pairs=[(str(t), str(p)) for t, p in zip(truth, predicted, strict=True)],
-            shown=self.show(examples, predicted, after, right),
+            counts=counts(*([[star] for star in side] for side in sides)),
+            pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
+            shown=self.show(given, after, right),
         )  # fmt: skip
 
     def result(self, raw, calibration):

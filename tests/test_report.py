@@ -11,10 +11,9 @@ import bert_jax
 from bert_jax.command import train as run
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.outcomes import Outcomes
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, Level
-from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.report.compare import compare
 from bert_jax.report.evaluate import evaluate

@@ -7,6 +7,7 @@ model: it is given tokenizers, texts, and the logits of their windows.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from bert_jax.data.examples.arrange import Target
@@ -174,7 +175,7 @@ class Kind:
     def is_right(self, predicted, truth) -> bool:
         return predicted == truth
 
-    def calibrate(self, raws: Sequence, truth: Sequence) -> Calibration:
+    def calibrate(self, given: "Outcomes") -> Calibration:
         """What these examples, used for nothing else, tell of the model."""
         return NONE
 
@@ -186,16 +187,15 @@ class Kind:
         """A prediction or truth, as a person reads it."""
         return prediction
 
-    def show(self, examples: Sequence[Example], predicted: Sequence, likely, right) -> list[Shown]:
+    def show(self, given: "Outcomes", likely, right) -> list[Shown]:
         """`likely` is the probability that a prediction is right."""
+        rows = zip(given.examples, given.truth, given.predicted, likely, right, strict=True)
         return [
-            Shown(
-                e.where, self.text(e), self.words(self.truth(e), e), self.words(p, e), float(score), bool(r)
-            )
-            for e, p, score, r in zip(examples, predicted, likely, right, strict=True)
+            Shown(e.where, self.text(e), self.words(t, e), self.words(p, e), float(score), bool(r))
+            for e, t, p, score, r in rows
         ]
 
-    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
+    def view(self, given: "Outcomes") -> View:
         """What a report shows."""
         raise NotImplementedError
 
@@ -220,6 +220,33 @@ class Kind:
         if len(heat) == 1:
             return f"temperature {heat[0]:.3g}"
         return f"temperatures from {min(heat):.3g} to {max(heat):.3g} by label"
+
+
+@dataclass
+class Outcomes:
+    """What a model gives for labelled examples, one by one: scores, calibrations and reports are made from it."""
+
+    kind: Kind  # bound to the data's labels
+    examples: Sequence[Example]
+    raws: list  # one for each example
+    calibration: Calibration = NONE
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def truth(self) -> list:
+        return [self.kind.truth(example) for example in self.examples]
+
+    @cached_property
+    def predicted(self) -> list:
+        return [self.kind.predicted(raw, self.calibration) for raw in self.raws]
+
+    @property
+    def sums(self) -> Sums:
+        return self.kind.sums(self.predicted, self.truth)
+
+    @property
+    def view(self) -> View:
+        return self.kind.view(self)
 
 
 def kind_of(layout: Layout, head: str = "") -> Kind:

@@ -8,7 +8,8 @@ import numpy as np
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.inference.outcomes import Outcomes, outcomes, read
+from bert_jax.inference.outcomes import outcomes, read
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.view import Shown
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.report.page import cut

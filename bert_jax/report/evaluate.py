@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import Outcomes, outcomes, read
+from bert_jax.inference.outcomes import outcomes, read
+from bert_jax.predictions.kind import Outcomes
 
 
 @dataclass

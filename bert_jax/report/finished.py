@@ -14,7 +14,7 @@ def calibrate(directory, results: Results) -> None:
     if not results.calibration:
         return
     given = outcomes(load(directory), results.calibration, long=results.long)
-    calibration = given.kind.calibrate(given.raws, given.truth)
+    calibration = given.kind.calibrate(given)
     calibrations.save(directory, calibration)
     heat = given.kind.temperature(calibration)
     print(

@@ -13,8 +13,9 @@ from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_atomically
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import Outcomes, outcomes, read
+from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.fitting import error
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.view import Shown, View
 from bert_jax.report import pictures
 from bert_jax.report.evaluate import in_lines, score

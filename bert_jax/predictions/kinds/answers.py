@@ -16,7 +16,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, span_cross_entropy, weigh
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.fitting import FEW, HALVES, logistic, measured
-from bert_jax.predictions.kind import Kind, Windows, abstained, rounded
+from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading
@@ -172,30 +172,29 @@ class Answers(Kind):
     def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
         return metrics.answer_scores(predicted, truth, second=False)[0] if truth else not predicted
 
-    def calibrate(self, raws: Sequence[tuple[Answer, float]], truth: Sequence) -> Calibration:
+    def calibrate(self, given: Outcomes) -> Calibration:
         judged = [
             metrics.answer_scores(answer.text, right, second=False) if right else (False, 0.0)
-            for (answer, _), right in zip(raws, truth, strict=True)
+            for (answer, _), right in zip(given.raws, given.truth, strict=True)
         ]
         exact, f1 = np.array(judged, float).T
-        scores, gaps = (np.array(side) for side in zip(*((a.score, gap) for a, gap in raws), strict=True))
-        return fit(scores, f1, exact > 0, gaps, np.array([not right for right in truth]))
+        scores, gaps = np.array([(answer.score, gap) for answer, gap in given.raws]).T
+        return fit(scores, f1, exact > 0, gaps, np.array([not right for right in given.truth]))
 
-    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
-        truth = [self.truth(example) for example in examples]
-        predicted = [self.predicted(raw, calibration) for raw in raws]
-        before = np.array([answer.score for answer, _ in raws])
+    def view(self, given: Outcomes) -> View:
+        texts, calibration = list(zip(given.truth, given.predicted, strict=True)), given.calibration
+        before = np.array([answer.score for answer, _ in given.raws])
         after = probability(before, calibration)
-        given = np.array([gap <= calibration.missing for _, gap in raws])
-        right = np.array([self.is_right(p, t) for p, t in zip(predicted, truth, strict=True)])
-        sure, sure_right, wanted = after[given], right[given], sum(map(bool, truth))
-        names = np.where([[any(t), bool(p)] for t, p in zip(truth, predicted, strict=True)], "answer", "none")
+        kept = np.array([gap <= calibration.missing for _, gap in given.raws])
+        right = np.array([self.is_right(p, t) for t, p in texts])
+        sure, sure_right, wanted = after[kept], right[kept], sum(map(bool, given.truth))
+        names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
         pairs = [(str(t), str(p)) for t, p in names]
         return View(
-            before[given], sure, sure_right, sure, sure_right,
+            before[kept], sure, sure_right, sure, sure_right,
             curves={self.sure_units: (sure, sure_right, wanted)},
-            pairs=pairs if any(true == "none" for true, _ in pairs) else [],
-            shown=self.show(examples, predicted, np.where(given, after, 1 - after), right),
+            pairs=pairs if "none" in names[:, 0] else [],
+            shown=self.show(given, np.where(kept, after, 1 - after), right),
         )  # fmt: skip
 
     def words(self, prediction: str | Sequence[str], example: Example) -> str:

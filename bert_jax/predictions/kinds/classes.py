@@ -13,7 +13,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.predictions.calibration import NONE, Calibration, softmax
 from bert_jax.predictions.fitting import HALVES, measured, worthwhile
-from bert_jax.predictions.kind import abstained, rounded
+from bert_jax.predictions.kind import Outcomes, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
 
@@ -59,24 +59,22 @@ class Classes(WholeTexts):
     def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.Sums:
         return metrics.classes(predicted, truth, self.order or self.labels)
 
-    def calibrate(self, raws: Sequence[np.ndarray], truth: Sequence[str]) -> Calibration:
-        return fit(np.stack(raws), self.numbers(truth), self.labels)
+    def calibrate(self, given: Outcomes) -> Calibration:
+        return fit(np.stack(given.raws), self.numbers(given.truth), self.labels)
 
     def numbers(self, labels: Sequence[str]) -> np.ndarray:
         return np.array([self.labels.index(label) for label in labels])
 
-    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
-        predicted = [self.predicted(raw, calibration) for raw in raws]
-        truth = [self.truth(example) for example in examples]
-        logits, numbers = np.stack(raws), self.numbers(truth)
-        before, after = (c.likely(logits) for c in (NONE, calibration))
+    def view(self, given: Outcomes) -> View:
+        logits, numbers = np.stack(given.raws), self.numbers(given.truth)
+        before, after = (c.likely(logits) for c in (NONE, given.calibration))
         right, sure = logits.argmax(-1) == numbers, after.max(-1)
         return View(
             before.max(-1), sure, right, sure, right,
             curves=label_curves(after, np.eye(len(self.labels))[numbers], self.labels),
-            counts=metrics.counts([{p} for p in predicted], [{t} for t in truth], self.order or self.labels),
-            pairs=list(zip(truth, predicted, strict=True)),
-            shown=self.show(examples, predicted, sure, right),
+            counts=metrics.counts(([p] for p in given.predicted), ([t] for t in given.truth), self.labels),
+            pairs=list(zip(given.truth, given.predicted, strict=True)),
+            shown=self.show(given, sure, right),
         )  # fmt: skip
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:

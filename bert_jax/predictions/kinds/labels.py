@@ -15,7 +15,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, binary_cross_entropy
 from bert_jax.predictions.calibration import NONE, Calibration, sigmoid
 from bert_jax.predictions.fitting import FEW, HALVES, best_threshold, binary_temperature, measured
-from bert_jax.predictions.kind import abstained, rounded
+from bert_jax.predictions.kind import Outcomes, abstained, rounded
 from bert_jax.predictions.kinds.classes import label_curves
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
@@ -58,10 +58,7 @@ class Labels(WholeTexts):
         return Target("float32", (len(self.labels),))
 
     def value(self, example: Example) -> np.ndarray:
-        return self.matrix([self.truth(example)])[0]
-
-    def matrix(self, sets: Sequence[set[str]]) -> np.ndarray:
-        return metrics.one_hot(sets, self.labels)
+        return metrics.one_hot([self.truth(example)], self.labels)[0]
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
@@ -76,21 +73,20 @@ class Labels(WholeTexts):
     def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.Sums:
         return metrics.several(predicted, truth, self.labels)
 
-    def calibrate(self, raws: Sequence[np.ndarray], truth: Sequence[set]) -> Calibration:
-        return fit(np.stack(raws), self.matrix(truth), self.labels)
+    def calibrate(self, given: Outcomes) -> Calibration:
+        return fit(np.stack(given.raws), metrics.one_hot(given.truth, self.labels), self.labels)
 
-    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
-        logits, truth = np.stack(raws), [self.truth(example) for example in examples]
-        predicted, matrix = [self.predicted(raw, calibration) for raw in raws], self.matrix(truth)
-        before, after = (c.likely(logits, several=True) for c in (NONE, calibration))
-        chosen = after > calibration.above(len(self.labels))
-        sure, right = all_right(after, chosen), (chosen == matrix).all(-1)
+    def view(self, given: Outcomes) -> View:
+        logits, truth = np.stack(given.raws), metrics.one_hot(given.truth, self.labels)
+        before, after = (c.likely(logits, several=True) for c in (NONE, given.calibration))
+        chosen = after > given.calibration.above(len(self.labels))
+        sure, right = all_right(after, chosen), (chosen == truth).all(-1)
         return View(
-            before.ravel(), after.ravel(), matrix.ravel(), sure, right,
-            curves=label_curves(after, matrix, self.labels),
-            counts=metrics.counts(predicted, truth, self.labels),
-            pairs=[pair for p, t in zip(predicted, truth, strict=True) for pair in confused(p, t)],
-            shown=self.show(examples, predicted, sure, right),
+            before.ravel(), after.ravel(), truth.ravel(), sure, right,
+            curves=label_curves(after, truth, self.labels),
+            counts=metrics.counts(given.predicted, given.truth, self.labels),
+            pairs=[pair for sets in zip(given.predicted, given.truth, strict=True) for pair in confused(*sets)],
+            shown=self.show(given, sure, right),
         )  # fmt: skip
 
     def words(self, prediction: set[str], example: Example) -> str:

@@ -14,6 +14,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, squared_error
 from bert_jax.predictions.calibration import Calibration
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import WholeTexts, problem_of
 
@@ -70,9 +71,8 @@ class Number(WholeTexts):
     def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.Sums:
         return metrics.numbers(predicted, truth)
 
-    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
-        truth = [self.truth(example) for example in examples]
-        return View(numbers=(np.array([raw[0] for raw in raws], float), np.array(truth, float)))
+    def view(self, given: Outcomes) -> View:
+        return View(numbers=(np.array(given.predicted, float), np.array(given.truth, float)))
 
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
         return float(raw[0]), 1.0

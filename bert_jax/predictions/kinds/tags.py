@@ -17,8 +17,8 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
 from bert_jax.predictions.calibration import NONE, Calibration, softmax
-from bert_jax.predictions.fitting import measured, worthwhile
-from bert_jax.predictions.kind import Kind, Windows, abstained, rounded
+from bert_jax.predictions.fitting import HALVES, measured, worthwhile
+from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.text import tables
 from bert_jax.text.tokenizer import Tokenizer
@@ -147,14 +147,15 @@ class Tags(Kind):
         number = {label: i for i, label in enumerate(self.labels)}
         return np.array([number[tag] for tag in tags])
 
-    def calibrate(self, raws: Sequence[np.ndarray], truth: Sequence) -> Calibration:
-        numbers = list(map(self.numbers, truth))
-        first, rest = ([np.concatenate(side[half::2]) for side in (raws, numbers)] for half in (0, 1))
+    def calibrate(self, given: Outcomes) -> Calibration:
+        numbers = list(map(self.numbers, given.truth))
+        first, rest = ([np.concatenate(side[half]) for side in (given.raws, numbers)] for half in HALVES)
         fitted = Calibration(self.name, self.labels, (worthwhile(*first),))
         before, after = softmax(rest[0]), fitted.likely(rest[0])
         right = before.argmax(-1) == rest[1]
-        spans = self.judged_spans([fitted.likely(raw) for raw in raws[1::2]], truth[1::2])
-        return measured(fitted, len(raws), before.max(-1), after.max(-1), right, *spans)
+        likely = [fitted.likely(raw) for raw in given.raws[HALVES[1]]]
+        spans = self.judged_spans(likely, given.truth[HALVES[1]])
+        return measured(fitted, len(numbers), before.max(-1), after.max(-1), right, *spans)
 
     def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
         """Of each span that is predicted its probability, and whether it is right."""
@@ -166,23 +167,24 @@ class Tags(Kind):
         scores, exact = np.array(judged).reshape(-1, 2).T
         return scores, exact > 0
 
-    def view(self, examples: Sequence[Example], raws: Sequence, calibration: Calibration) -> View:
-        truth = [self.truth(example) for example in examples]
-        predicted = [self.predicted(raw, calibration) for raw in raws]
-        likely = [calibration.likely(raw) for raw in raws]
-        logits, numbers = np.concatenate(raws), self.numbers([tag for tags in truth for tag in tags])
-        sure, sure_right = self.judged_spans(likely, truth)
-        wanted = sum(len(list(metrics.spans_of(tags))) for tags in truth)
+    def view(self, given: Outcomes) -> View:
+        likely = [given.calibration.likely(raw) for raw in given.raws]
+        logits, numbers = (
+            np.concatenate(given.raws),
+            np.concatenate([self.numbers(tags) for tags in given.truth]),
+        )
+        sure, sure_right = self.judged_spans(likely, given.truth)
+        wanted = sum(len(list(metrics.spans_of(tags))) for tags in given.truth)
+        texts = list(zip(given.truth, given.predicted, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
-        right = [p == t for p, t in zip(predicted, truth, strict=True)]
         return View(
-            NONE.likely(logits).max(-1), calibration.likely(logits).max(-1), logits.argmax(-1) == numbers,
+            NONE.likely(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
             sure, sure_right,
             curves={self.sure_units: (sure, sure_right, wanted)},
-            counts=metrics.span_counts(predicted, truth),
-            pairs=[pair for t, p in zip(truth, predicted, strict=True) for pair in zip(t, p, strict=True)],
-            shown=self.show(examples, predicted, least, right),
+            counts=metrics.span_counts(given.predicted, given.truth),
+            pairs=[pair for tags in texts for pair in zip(*tags, strict=True)],
+            shown=self.show(given, least, [t == p for t, p in texts]),
         )  # fmt: skip
 
     def text(self, example: Example) -> str:
