@@ -1,5 +1,7 @@
 """Calibration: against independent computations, against its promises on fresh data, and in a model directory."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -157,6 +159,31 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     assert bert_jax.load(tmp_path / "copy").calibration == given
     bare.save(tmp_path / "copy")  # over it, without one
     assert not (tmp_path / "copy" / calibration.FILE).exists()
+
+
+def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
+    plain = bert_jax.load(classifier).classify(TEXTS, scores=True)
+    (classifier / calibration.FILE).write_text("""{
+ "kind": "classes",
+ "labels": ["no", "yes"],
+ "temperatures": [2.0],
+ "thresholds": [],
+ "offset": 0.0,
+ "missing": 0.0,
+ "levels": [{"threshold": 0.5, "answers": 200, "right": 150}, {"threshold": 0.6, "answers": 90, "right": 89}],
+ "examples": 400,
+ "error_before": 0.1,
+ "error_after": 0.02
+}
+""")
+    model = bert_jax.load(classifier)
+    for before, after in zip(plain, model.classify(TEXTS, scores=True), strict=True):
+        odds = np.log(before["yes"] / before["no"])
+        assert after["yes"] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
+    assert model.calibration.sure(0.9) == 0.6
+    read = (classifier / calibration.FILE).read_text()
+    model.save(classifier)
+    assert json.loads((classifier / calibration.FILE).read_text()) == json.loads(read)
 
 
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):

@@ -29,7 +29,6 @@ class Results:
     calibration: Sequence[Example]  # () where none were kept
     long: Literal["cut", "windows"] = "cut"  # how texts longer than the model are read
     report: bool = True  # whether to write a report
-    kind: Any = None  # of the predictions
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""An invented kind of prediction: stars from 1 to 5, learnt as a number that is rounded, right where the star is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.cells import LabelCells, number_in
+from bert_jax.data.examples.example import Example
+from bert_jax.losses import squared_error
+from bert_jax.metrics import Sums, counts
+from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.fitting import HALVES, logistic, measured
+from bert_jax.predictions.kind import Outcomes, abstained
+from bert_jax.predictions.view import View
+from bert_jax.predictions.whole_texts import WholeTexts
+
+
+@dataclass(frozen=True)
+class Stars(WholeTexts):
+    name = "stars"
+    best = "exact"
+    cells = LabelCells("stars", lambda separator: lambda place, value: int(number_in(place, value)))
+
+    @classmethod
+    def learn(cls, train, known=()):
+        return cls(("STARS",))
+
+    def check(self, examples):
+        assert all(1 <= example.label <= 5 for example in examples)
+
+    def matched(self, examples, known=()):
+        return self, []
+
+    def truth(self, example: Example) -> int:
+        return example.label
+
+    value = truth
+
+    @property
+    def target(self) -> Target:
+        return Target("float32")
+
+    def shown(self, values: Mapping[str, Any]):
+        return f"{values['labels']} stars", {}
+
+    def loss(self, logits, batch, weight, smoothing=0.0):
+        return squared_error(logits[..., 0], batch["labels"] - 3.0, weight)
+
+    def predicted(self, raw, calibration: Calibration) -> int:
+        return int(np.clip(round(3 + float(raw[0])), 1, 5))
+
+    def sums(self, predicted, truth) -> Sums:
+        apart = np.abs(np.array(predicted, float) - truth)
+        rows = np.stack([apart == 0, apart <= 1, np.ones(len(apart))], 1).astype(float)
+        return Sums(
+            rows, lambda sums: {n: sums[..., i] / sums[..., 2] for i, n in enumerate(("exact", "near"))}
+        )
+
+    def confidence(self, raws, calibration: Calibration):
+        """The nearer to the middle of a star, the surer."""
+        numbers = 3 + np.array([float(raw[0]) for raw in raws])
+        odds = 2 - 8 * np.abs(numbers - np.clip(np.round(numbers), 1, 5))
+        heat = calibration.temperatures[0] if calibration.learnt else 1.0
+        return 1 / (1 + np.exp(-(odds / heat + calibration.offset)))
+
+    def calibrate(self, given: Outcomes) -> Calibration:
+        right, (first, rest) = np.equal(given.predicted, given.truth), HALVES
+        before = self.confidence(given.raws, NONE)
+        slope, offset = logistic(np.log(before / (1 - before))[first], right[first])
+        fitted = Calibration(self.name, (), (1 / slope,), offset=offset)
+        after = self.confidence(given.raws, fitted)[rest]
+        return measured(fitted, len(right), before[rest], after, right[rest], after, right[rest])
+
+    def words(self, prediction, example) -> str:
+        return f"{prediction} stars"
+
+    def view(self, given: Outcomes) -> View:
+        before, after = (self.confidence(given.raws, c) for c in (NONE, given.calibration))
+        right, sides = np.equal(given.predicted, given.truth), (given.predicted, given.truth)
+        return View(
+            before, after, right, after, right,
+            curves={"texts": (after, right, len(right))},
+            counts=counts(*([[star] for star in side] for side in sides)),
+            pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
+            shown=self.show(given, after, right),
+        )  # fmt: skip
+
+    def result(self, raw, calibration):
+        return self.predicted(raw, calibration), float(self.confidence([raw], calibration)[0])
+
+    def as_json(self, raw, calibration, enough):
+        stars, score = self.result(raw, calibration)
+        return {"stars": stars, "score": score} | abstained(score, enough)
+
+
+KIND = Stars
