@@ -33,7 +33,7 @@ def nearest(name: object, known: Iterable[object]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says, for use inside a message of ours.
+    """The first line of a library's error, for use in a message of ours.
 
     >>> first_line(ValueError("no such key\\nin the file")), first_line(EOFError())
     ('no such key', 'EOFError')

@@ -49,7 +49,7 @@ def read_json(
 ) -> Any:
     """The object or list in a file; of an object, `keys` must be there with values of these types.
 
-    A file that is not there raises FileNotFoundError, which callers put in words of their own.
+    A missing file raises FileNotFoundError, for the caller to explain.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

@@ -276,7 +276,7 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
     for _ in range(2):
         corpus = Corpus("ram://bucket")
         assert np.array_equal(corpus.train.tokens, Corpus(tmp_path / "corpus").train.tokens)
-    with pytest.raises(BertJaxError, match="no corpus can be read there"):
+    with pytest.raises(BertJaxError, match="the corpus cannot be read"):
         Corpus("ram://elsewhere")
 
 

@@ -43,7 +43,7 @@ def decompressed(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
 
 
 def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:
-    # Not zstandard's own reader: it takes a file that is cut off for one that ends there.
+    # Not zstandard's own reader: it takes a file that is cut off for a whole one.
     import pyarrow
 
     return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd"))

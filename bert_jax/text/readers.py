@@ -20,7 +20,7 @@ LONGEST_DOCUMENT = 16 << 20  # characters
 
 @dataclass
 class Source:
-    """What to read and how, and what was met on the way.
+    """What to read and how, and counts of what was read.
 
     `layout` is how plain text marks its documents: "blank" lines between them with a paragraph on each line,
     one "file" each, or Google's "sentences": one on each line, blank lines between documents.

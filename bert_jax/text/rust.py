@@ -18,6 +18,9 @@ from bert_jax.text.tokenizer import Special
 
 BERT_NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+# A text and a pair between special tokens, with segments where they differ.
+BERT_FORM = ("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
+ROBERTA_FORM = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
 BATCH = 4096  # texts whose Rust encodings are alive at once
 
 
@@ -43,7 +46,7 @@ class RustTokenizer(Subwords):
             )
         self.special = Special(**ids)
         if rust.post_processor is None:
-            rust.post_processor = bert_processor(names, ids)
+            rust.post_processor = processor(names, ids)
         self.template = found_template(rust)
         self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
 
@@ -103,26 +106,17 @@ def bert_template(special: Special) -> Template:
     return Template((special.cls,), (special.sep,), (special.sep,), second=1)
 
 
-def bert_processor(names: dict[str, str], ids: dict[str, int]) -> processors.TemplateProcessing:
+def processor(
+    names: dict[str, str], ids: dict[str, int], form: tuple[str, str] = BERT_FORM
+) -> processors.TemplateProcessing:
     cls, sep = names["cls"], names["sep"]
-    return processors.TemplateProcessing(
-        single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
-    )
-
-
-def roberta_processor(names: dict[str, str], ids: dict[str, int]) -> processors.TemplateProcessing:
-    cls, sep = names["cls"], names["sep"]
-    return processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} {sep} $B {sep}",
-        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
-    )
+    single, pair = (text.format(cls=cls, sep=sep) for text in form)
+    special = [(cls, ids["cls"]), (sep, ids["sep"])]
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
 
 
 def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
-    """Names of the special tokens: those the settings say, else RoBERTa's where the vocabulary has them."""
+    """Names of the special tokens: those of the settings, else RoBERTa's where the vocabulary has them."""
     roberta = all(rust.token_to_id(name) is not None for name in ROBERTA_NAMES.values())
     return (ROBERTA_NAMES if roberta else BERT_NAMES) | settings.names
 

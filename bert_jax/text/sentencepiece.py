@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, bert_processor, roberta_processor
+from bert_jax.text.rust import BERT_FORM, BERT_NAMES, ROBERTA_FORM, ROBERTA_NAMES, RustTokenizer, processor
 from bert_jax.text.settings import Settings
 
 MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
@@ -35,10 +35,10 @@ class SentencePiece(RustTokenizer):
                 f"{path}: its pieces ({', '.join(pieces[:5])}, ...) follow neither ALBERT's convention nor XLM-R's; "
                 "give the directory a tokenizer.json (transformers writes one)"
             )
-        rust, names, processor = build(proto, settings)
+        rust, names, form = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
         if None not in ids.values():  # one that is missing is named where all are checked
-            rust.post_processor = processor(names, ids)
+            rust.post_processor = processor(names, ids, form)
         spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
         rust.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
         rust.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
@@ -72,7 +72,7 @@ def read_model(path: Path):
 
 
 def _albert(proto, settings: Settings):
-    # Google's ALBERT cuts a number from the comma behind it, so such pieces never stand in its training data.
+    # Google's ALBERT cuts a number from the comma behind it, so such pieces never occur in its training data.
     entries = [
         (piece.piece, SPLIT_LATER if piece.piece[-1] == "," and piece.piece[-2:-1].isdigit() else piece.score)
         for piece in proto.pieces
@@ -85,7 +85,7 @@ def _albert(proto, settings: Settings):
     if settings.config.get("do_lower_case", True):
         steps.append(normalizers.Lowercase())
     rust.normalizer = normalizers.Sequence(steps + _charsmap(proto))
-    return rust, names, bert_processor
+    return rust, names, BERT_FORM
 
 
 def _xlm_roberta(proto, settings: Settings):
@@ -95,7 +95,7 @@ def _xlm_roberta(proto, settings: Settings):
     entries += [(piece.piece, piece.score) for piece in proto.pieces[3:]] + [(names["mask"], 0.0)]
     rust = Tokenizer(models.Unigram(entries, unk_id=3, byte_fallback=False))
     rust.normalizer = normalizers.Sequence(_charsmap(proto))
-    return rust, names, roberta_processor
+    return rust, names, ROBERTA_FORM
 
 
 def _charsmap(proto) -> list:

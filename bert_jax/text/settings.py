@@ -11,7 +11,7 @@ from bert_jax.files import read_json, write_json
 FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-KEPT = ("model_max_length",)  # says nothing about ids, but who opens the saved directory reads it
+KEPT = ("model_max_length",)  # does not change ids, but other tools read it from the saved directory
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def split_of(name: str, column: str | None = None):
 
 
 def plain(value, feature):
-    # A sequence's feature passes on what is asked of it to the feature of its parts.
+    # The feature of a sequence answers for the feature of its parts.
     if isinstance(value, dict):
         return {name: plain(part, feature[name]) for name, part in value.items()}
     if isinstance(value, list | np.ndarray):

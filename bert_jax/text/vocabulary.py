@@ -25,7 +25,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPiece
 
 COVERAGE = 0.9999  # of all characters in the text that the alphabet holds; rarer ones become [UNK]
-HELD_OUT = 200  # one line in so many is kept to measure on
+HELD_OUT = 200  # one line in this many is held out to measure on
 MEASURED = 20_000  # lines at most
 SPECIAL = list(BERT_NAMES.values())
 UNUSED = 99  # slots of BERT's vocabulary below [UNK] = 100

@@ -28,7 +28,7 @@ class WordPiece(RustTokenizer):
     def from_vocabulary(cls, entries: Sequence[str], settings=None, **casing) -> "WordPiece":
         """From entries in the order of ids; `casing`: do_lower_case, strip_accents, tokenize_chinese_chars.
 
-        Where nothing says whether texts are lower-cased, the vocabulary does: with capitals it is cased.
+        Without a setting for lower-casing the vocabulary decides: with capitals it is cased.
         """
         settings = settings or Settings()
         names = BERT_NAMES | settings.names

@@ -2,7 +2,7 @@
 
 A word is known by its first token, as in BERT's named entities. Words are joined with spaces and cut as one text. The
 space before the first one is what byte-level BPE needs to see it as a word; so the ids are those that `transformers`
-gives with is_split_into_words (and add_prefix_space, which it demands there), but for words that are empty or spaces.
+gives with is_split_into_words (and add_prefix_space, which it demands then), except for words of spaces or nothing.
 """
 
 from bisect import bisect_right
@@ -45,7 +45,7 @@ def joined(words: Sequence[str], number: int) -> str:
 
 
 def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> list[Windowed]:
-    # Where each word's own space stands: byte-level BPE may make a token of that alone, which is then the word's first.
+    # Of each word the space before it: byte-level BPE may make a token of that alone, which is then the word's first.
     spaces = [0, *accumulate(len(word) + 1 for word in words)][: len(words)]
     first: dict[int, int] = {}  # word -> its first token, counted over the whole text
     places: list[list[tuple[int, int]]] = []
@@ -68,16 +68,15 @@ def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> l
 def most_central(
     windows: Sequence[Encoding], places: Iterable[Iterable[tuple[Place, int]]], itself: bool = False
 ) -> list[tuple[Place, int, int]]:
-    """(place, number of the window, position there) of each place of a text, in order, in the window that shows most
-    on its poorer side.
+    """Of each place of a text the window that shows most on its poorer side: (place, index of the window, position).
 
-    `places` are of each window (place in the text, position in the window). Whether a token's right side begins with
-    the token `itself` decides between two windows that differ by one.
+    `places` are, for each window, pairs (place in the text, position in the window). The token `itself` may count as
+    part of its right side, which decides between two windows that are alike but for one token.
     """
     best: dict[Place, tuple[int, int, int]] = {}
-    for n, (window, there) in enumerate(zip(windows, places, strict=True)):
+    for n, (window, pairs) in enumerate(zip(windows, places, strict=True)):
         last = len(window.ids) - (not itself)
-        for place, position in there:
+        for place, position in pairs:
             shown = min(position, last - position)
             if place not in best or shown > best[place][0]:
                 best[place] = shown, n, position

@@ -10,9 +10,9 @@ def assemble(tokens: np.ndarray, table: np.ndarray, special: Special, length: in
     """[B, L] tokens, mask, and segments or packs with cls_positions, of the rows of a plan's table."""
     rows, spans = table["length"].shape
     size = table["length"].astype(np.int64)
-    there = size > 0
-    starts_cls = there & (packed | (np.arange(spans) == 0))
-    taken = size + there + starts_cls
+    present = size > 0
+    starts_cls = present & (packed | (np.arange(spans) == 0))
+    taken = size + present + starts_cls
     begin = np.cumsum(taken, axis=1) - taken  # where each span's share of the row begins
     end = begin + taken
     row = np.arange(rows)[:, None] * length
@@ -21,7 +21,7 @@ def assemble(tokens: np.ndarray, table: np.ndarray, special: Special, length: in
     shift = (row + begin + starts_cls).ravel() - (np.cumsum(size.ravel()) - size.ravel())
     out[np.arange(len(source)) + shift[owner]] = tokens[source]
     out[(row + begin)[starts_cls]] = special.cls
-    out[(row + end - 1)[there]] = special.sep
+    out[(row + end - 1)[present]] = special.sep
     place = np.arange(length)
     mask = (place < end[:, -1:]).astype(np.int32)
     batch = {"tokens": out.reshape(rows, length), "mask": mask}
@@ -29,9 +29,9 @@ def assemble(tokens: np.ndarray, table: np.ndarray, special: Special, length: in
         return batch | {"segments": (place >= begin[:, 1:2]) * mask}
     # Each row is cut at the beginnings of its packs; what is empty begins where the row ends.
     packs = np.zeros((rows, length + 1), np.int32)
-    np.add.at(packs, (np.nonzero(there)[0], begin[there]), 1)
+    np.add.at(packs, (np.nonzero(present)[0], begin[present]), 1)
     return batch | {
         "segments": np.zeros_like(mask),
         "packs": np.cumsum(packs[:, :length], axis=1, dtype=np.int32) * mask,
-        "cls_positions": np.where(there, begin, 0).astype(np.int32),
+        "cls_positions": np.where(present, begin, 0).astype(np.int32),
     }

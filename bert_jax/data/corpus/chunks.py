@@ -58,7 +58,7 @@ def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int)
     """The files of all chunks in order, those from before and those made now."""
     directory.mkdir(exist_ok=True)
     waiting: deque[Future] = deque()
-    # Not forked: the reader's process may have threads, whose locks a fork would copy as they stand. The processes
+    # Not forked: the reader's process may have threads, whose locks a fork would copy while held. The processes
     # start when the first chunk has to be made.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))

@@ -14,7 +14,7 @@ Examples = Literal["next_sentence", "sentence_order", "full_sentences"]
 class DataConfig:
     """The defaults are BERT's published pre-training data."""
 
-    corpora: tuple[str, ...] = ()  # directories that `bert-jax prepare` made, or gs:// paths of such
+    corpora: tuple[str, ...] = ()  # directories that `bert-jax prepare` made, or their gs:// paths
     weights: tuple[float, ...] = ()  # how often each is drawn from; empty: by its tokens to the power alpha
     alpha: float = 1.0  # below 1 small corpora (rare languages) are seen more often; XLM-R took 0.3
 

@@ -1,7 +1,7 @@
 """A tokenized corpus on disk.
 
     DIR/manifest.json            version, tokenizer fingerprint, counts, hashes, where it came from
-    DIR/tokenizer/               the tokenizer whose ids these are
+    DIR/tokenizer/               the tokenizer that gives these ids
     DIR/train/tokens.npy         all tokens, without special ones, in 2 or 4 bytes
     DIR/train/sentences.npy      where each sentence begins in `tokens`, and where the last one ends
     DIR/train/documents.npy      where each document begins in `sentences`, and where the last one ends
@@ -153,4 +153,4 @@ def _local(name: str) -> Path:
             shutil.rmtree(partial)
         return target
     except (tf.errors.OpError, KeyError, ValueError) as error:
-        raise BertJaxError(f"{name}: no corpus can be read there ({first_line(error)})") from error
+        raise BertJaxError(f"{name}: the corpus cannot be read ({first_line(error)})") from error

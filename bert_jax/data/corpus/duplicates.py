@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 SLICE = 1 << 22  # hashes looked at together
-SAMPLE = 1 << 25  # lines counted; of more, a share of the hashes stands for the rest
+SAMPLE = 1 << 25  # lines counted; of more, a share of the hashes is a sample of the rest
 
 
 def stored(chunks: Sequence[Path], name: str) -> Iterator[np.ndarray]:

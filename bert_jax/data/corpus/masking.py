@@ -20,7 +20,7 @@ ORDER, SPAN, FATE, REPLACEMENT = (i << 32 for i in range(4))
 
 
 class Masking:
-    """For rows of `length`; special tokens are never targets and never drawn as replacements. `continues` [V] says
+    """For rows of `length`; special tokens are never targets and never drawn as replacements. `continues` [V]:
     whether an id continues the word before it."""
 
     def __init__(self, config: DataConfig, length: int, special: Special, continues: np.ndarray):
@@ -170,7 +170,7 @@ def word_continuations(tokenizer: Tokenizer) -> np.ndarray:
     """[V], whether an entry continues the word before it.
 
     WordPiece marks what continues (##ing); SentencePiece and byte-level BPE mark what begins (▁the, Ġthe),
-    and leave punctuation unmarked, which begins a word of its own here.
+    and leave punctuation unmarked, which begins a new word here.
     """
     entries: Sequence[str] = tokenizer.tokens(range(tokenizer.size))
     if any(entry.startswith("##") for entry in entries):

@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.data.randomness import bits, permuted
 
-BLOCK = 1 << 16  # in each block of so many examples the counts are exact
+BLOCK = 1 << 16  # examples; in each block the counts are exact
 
 
 class Mixture:

@@ -57,11 +57,11 @@ class Pairs:
         walking = np.flatnonzero(at < end)
         while walking.size:
             keys = bits(document_keys[walking], DRAWS * (turn + 1))
-            table, at[walking], met = self._turn(
+            table, at[walking], of_turn = self._turn(
                 part, room, target[walking], at[walking], end[walking], documents[walking], keys
             )
             tables.append(table)
-            for name, value in met.items():
+            for name, value in of_turn.items():
                 counts[name] += value
             walking = walking[at[walking] < end[walking]]
             turn += 1
@@ -78,7 +78,7 @@ class Pairs:
         length = np.stack([sentences[middle], sentences[stop]], axis=1).astype(np.int64) - start
         weight = np.ones(len(at), np.uint8)
         if self.name == "next_sentence":
-            label = coin | ~whole  # a chunk of one sentence has no continuation of its own
+            label = coin | ~whole  # a chunk of one sentence has no continuation
             other = (documents + 1 + below(bits(keys, 2), part.count - 1)) % part.count
             first, last = part.documents[other].astype(np.int64), part.documents[other + 1].astype(np.int64)
             begin = first + below(bits(keys, 3), last - first)
@@ -95,7 +95,7 @@ class Pairs:
         own = np.ones_like(length, bool)  # the spans that the document gave up for good
         if self.name == "next_sentence":
             own[label, 1] = False
-        met = {
+        counts = {
             "tokens_cut": int(cut[own].sum()),
             "sentences_dropped": dropped(sentences, start[own], length[own], front[own], cut[own]),
             "sentences_used": int((following - at).sum()),
@@ -105,7 +105,7 @@ class Pairs:
             start[label], length[label] = start[label, ::-1], length[label, ::-1]
         table = np.empty(len(at), row_type(self.spans))
         table["start"], table["length"], table["label"], table["weight"] = start, length, label, weight
-        return table, following, met
+        return table, following, counts
 
 
 def reach(sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Plans: which pieces of a corpus make up each example, decided from sentence lengths alone.
 
-A plan is a function of (corpus, seed, length, number): a table with one row per example that says where its
-spans of tokens lie. It is built in one pass, kept on disk and memory-mapped. Random draws are keyed by
+A plan is a function of (corpus, seed, length, number): a table with one row per example that holds where its
+spans of tokens are. It is built in one pass, kept on disk and memory-mapped. Random draws are keyed by
 document, so that neither block sizes nor threads change them. The kinds of plan decide on the rows: pairs.py, rows.py.
 """
 

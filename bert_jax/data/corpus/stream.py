@@ -134,7 +134,7 @@ class Stream:
                     raise
                 return [batch[name] for name in gathered] + [keys]
 
-            # As it stands: there is nothing for autograph to rewrite, which takes seconds and files in /tmp.
+            # Not through autograph: it has nothing to rewrite here, and takes seconds and files in /tmp.
             @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
             def make(step):
                 types = [tf.as_dtype(features[name][1]) for name in gathered]

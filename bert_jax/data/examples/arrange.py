@@ -1,7 +1,7 @@
 """Labelled examples in rows: which of a step's examples share a row, and how long the rows of a step are.
 
-What a step learns from is settled before: so many examples in a shuffled order. The arrangement decides only how much
-padding is computed beside them, in one of three ways:
+The examples of a step are given: a fixed number in a shuffled order. The arrangement decides only how much padding is
+computed beside them, in one of three ways:
 
 padded      a row for each example, all of one length
 bucketed    a row for each example, as long as the step's longest

@@ -22,7 +22,7 @@ Located = tuple[str, tables.Row]  # where the row is, and the row
 class Columns:
     """Names of columns; CoNLL and SQuAD files need none of them.
 
-    "" stands for the evident one, if the table has one. Numbers ("0", "3") name the columns of a csv or tsv file that
+    "" is the evident one, if the table has it. Numbers ("0", "3") name the columns of a csv or tsv file that
     has no header.
     """
 

@@ -1,6 +1,6 @@
 """GLUE's nine tasks as one table.
 
-It says what `tfds:glue/NAME:SPLIT` holds, and the .tsv files in the folders in which GLUE gives them out, such as
+The columns of `tfds:glue/NAME:SPLIT`, and of the .tsv files in the folders in which GLUE distributes them, such as
 CoLA/train.tsv and SST-2/dev.tsv.
 """
 
