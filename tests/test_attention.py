@@ -93,7 +93,9 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
         allow = allowed(mask, packs, window)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * K**-0.5, k)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
-        survives = jax.vmap(jax.vmap(lambda seed: short_attention.kept(L, seed[None, None], rate)))(seeds)
+        survives = jax.vmap(jax.vmap(lambda seed: short_attention.keep_mask(L, seed[None, None], rate)))(
+            seeds
+        )
         weights = jnp.where(survives, weights / (1 - rate), 0)
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
         return jnp.where(attention.segments_of(context)[..., None] > 0, out, 0)
@@ -106,7 +108,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
 
 
 def test_short_s_draws_are_fair_and_of_each_seed_its_own():
-    one, two = (short_attention.kept(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
+    one, two = (short_attention.keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
     for drawn in (one, two, one.reshape(2, -1)[0], one[:, :8], one[:8]):
         assert float(drawn.mean()) == pytest.approx(0.9, abs=0.012)
     assert float((one & two).mean()) == pytest.approx(0.81, abs=0.01)

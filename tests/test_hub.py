@@ -251,7 +251,7 @@ def test_truncated_safetensors(directory):
 def test_a_safetensors_header_that_lies(directory):
     header = json.dumps({"x": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}).encode()
     (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    assert "no safetensors file" in refusal(directory)
+    assert "not a safetensors file" in refusal(directory)
 
 
 def test_another_models_tokenizer(directory):

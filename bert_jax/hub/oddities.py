@@ -7,7 +7,7 @@ from bert_jax.text.wordpiece import share_with_capitals
 
 
 def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
-    """Raises where tokenizer and weights cannot belong together; returns what is merely suspicious, a line each."""
+    """Raise where tokenizer and weights cannot belong together; return a line for each thing that is merely odd."""
     size, vocab_size = tokenizer.size, layout.config.vocab_size
     if size > vocab_size:
         raise BertJaxError(
@@ -18,8 +18,7 @@ def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
     if size < vocab_size:
         notes.append(f"{where}: {vocab_size - size} of {vocab_size} embedding rows have no token")
     # A few capitals do not make a vocabulary cased; in a cased one a third of the entries have some.
-    entries = tokenizer.tokens(range(tokenizer.size))
-    if lower_cases(tokenizer) and share_with_capitals(entries) > 0.01:
+    if lower_cases(tokenizer) and share_with_capitals(tokenizer.tokens(range(size))) > 0.01:
         notes.append(
             f"{where}: the vocabulary is cased, yet its tokenizer lower-cases texts: capitals are lost; "
             'write {"do_lower_case": false} into tokenizer_config.json if the model is cased'

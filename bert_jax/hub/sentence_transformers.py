@@ -27,11 +27,11 @@ class Embedder:
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     pools_prompt: bool = True
-    unknown: str = ""  # what is asked for and not computed here
+    unknown: str = ""  # modules that are not supported here
 
 
 def read(directory) -> Embedder | None:
-    """None where the directory has no modules.json."""
+    """How a directory of sentence-transformers embeds; None where it has no modules.json."""
     directory = Path(directory)
     if not (directory / "modules.json").is_file():
         return None
@@ -46,8 +46,10 @@ def read(directory) -> Embedder | None:
         pooling = read_json(file) if file.is_file() else {}
         mode = pooling_mode(pooling)
     except (KeyError, TypeError, AttributeError) as error:
-        said = f"{directory / 'modules.json'} names no modules that could be read ({error!r})"
-        raise BertJaxError(f"{said}; copy the directory again from its source") from None
+        path = directory / "modules.json"
+        raise BertJaxError(
+            f"{path} names no modules that can be read ({error!r}); copy the directory again from its source"
+        ) from None
     length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
     return Embedder(
         pooling=mode,
@@ -63,7 +65,7 @@ def read(directory) -> Embedder | None:
 
 
 def pooling_mode(config: dict) -> str:
-    """The one mode of a pooling's config under our name, or a name of its own where we have none."""
+    """Our name for the mode of a pooling's config, or its own name where we have none."""
     new = config.get("pooling_mode")
     named = [new] if isinstance(new, str) else new or []
     named += [
@@ -77,7 +79,7 @@ def pooling_mode(config: dict) -> str:
 
 
 def write(directory, embedder: Embedder, width: int) -> None:
-    """The files beside a saved model."""
+    """Write the files beside a saved model."""
     if embedder.unknown:
         raise BertJaxError(
             f"an embedder with {embedder.unknown} cannot be saved here; copy its directory instead"

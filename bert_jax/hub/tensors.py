@@ -83,7 +83,7 @@ def in_safetensors(path: Path) -> Tensors:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise BertJaxError(
-            f"{path} is cut short or no safetensors file ({error}); copy it again from its source"
+            f"{path} is cut short or not a safetensors file ({error}); copy it again from its source"
         ) from error
     return Tensors(shapes, {name: partial(file.get_tensor, name) for name in shapes})
 

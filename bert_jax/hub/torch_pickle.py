@@ -73,7 +73,7 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
         raise BertJaxError(f"{path}: {error}") from None
     except DAMAGE as error:
         raise BertJaxError(
-            f"{path} is damaged or no torch checkpoint ({error}); copy it again from its source"
+            f"{path} is damaged or not a torch checkpoint ({error}); copy it again from its source"
         ) from error
 
 
@@ -83,7 +83,7 @@ def view(tensor: Strided, storages: dict[str, np.ndarray], name: str) -> np.ndar
     if len(shape) != len(strides) or any(
         type(n) is not int or n < 0 for n in (tensor.offset, *shape, *strides)
     ):
-        raise BertJaxError(f"the shape of {name} makes no sense")
+        raise BertJaxError(f"the shape of {name} is invalid")
     last = tensor.offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
     if math.prod(shape) > len(raw) or (0 not in shape and last >= len(raw)):
         raise BertJaxError(f"{name} reaches beyond the end of its data: the file is cut short or was altered")
@@ -95,7 +95,7 @@ def read_zip(path: Path):
     archive = zipfile.ZipFile(path)
     entries = {entry.filename.split("/", 1)[-1]: entry for entry in archive.infolist()}
     if "data.pkl" not in entries:
-        raise BertJaxError("a zip without data.pkl is no torch checkpoint")
+        raise BertJaxError("a zip without data.pkl is not a torch checkpoint")
     whole = map_file(path)
     storages = {}
     for name, entry in entries.items():
@@ -116,7 +116,7 @@ def read_zip(path: Path):
 def read_stream(path: Path):
     with open(path, "rb") as file:
         if Unpickler(file).load() != STREAM_MAGIC:
-            raise BertJaxError("no torch checkpoint")
+            raise BertJaxError("not a torch checkpoint")
         for _ in ("protocol version", "machine"):
             Unpickler(file).load()
         unpickler = Unpickler(file)
@@ -155,13 +155,13 @@ class Unpickler(pickle.Unpickler):
         if module in ("torch", "torch.storage") and name in DTYPES:
             return np.dtype(DTYPES[name])
         raise BertJaxError(
-            f'it asks for "{module}.{name}", which no tensor needs: refused, and nothing of it was run'
+            f'it asks for "{module}.{name}", which no tensor needs; it was refused, and nothing of it was run'
         )
 
     def persistent_load(self, reference):
         kind, dtype, key, *_ = reference
         if kind != "storage" or not isinstance(dtype, np.dtype):
-            raise BertJaxError("it refers to something that is no tensor storage")
+            raise BertJaxError("it refers to something that is not a tensor's storage")
         return self.storages.setdefault(str(key), Storage(str(key), dtype))
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models import short_attention
 from bert_jax.models.context import Context
-from bert_jax.models.dropout import by_row, drop
+from bert_jax.models.dropout import draw_by_row, drop
 from bert_jax.models.elementwise import KEPT, softmax
 from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS
 
@@ -90,7 +90,7 @@ def row_seeds(key, count: int, heads: int, rows):
         return jnp.zeros((count, heads), jnp.uint32)
     if rows is None:
         return jax.random.bits(key, (count, heads), jnp.uint32)
-    return by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
+    return draw_by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
 
 
 def split_parts(qkv, head_size: int):
@@ -228,7 +228,7 @@ def short_refusal(request: Request) -> str | None:
         return f"needs a TPU, and this program is for {request.platform}"
     if request.length % LANES or request.length > short_attention.LONGEST:
         return f"takes lengths that are multiples of {LANES} up to {short_attention.LONGEST}, not {request.length}"
-    if not short_attention.heads_together(request.heads, request.head_size):
+    if not short_attention.heads_per_program(request.heads, request.head_size):
         return (
             f"takes heads that fill {LANES} lanes together, not {request.heads} of {request.head_size} a chip"
         )

@@ -15,33 +15,33 @@ from bert_jax.models.mesh import SHARD_ROWS
 
 
 def drop(x, rate: float, key, rows=None):
-    """x [B, ...] with a share `rate` of its numbers zero and the others scaled up; draws follow `rows` if given."""
-    survives = checkpoint_name(kept(key, 1 - rate, x.shape, rows), KEPT)
+    """Dropout of x [B, ...]; draws follow `rows [B]` if given."""
+    survives = checkpoint_name(keep_mask(key, 1 - rate, x.shape, rows), KEPT)
     return jnp.where(survives, x * (1 / (1 - rate)), 0)
 
 
-def kept(key, share: float, shape, rows):
+def keep_mask(key, share: float, shape, rows):
     if rows is None:
         return draw(key, share, shape)
-    return by_row(lambda key: draw(key, share, shape[1:]), key, rows)
+    return draw_by_row(lambda key: draw(key, share, shape[1:]), key, rows)
 
 
-def by_row(draw_one, key, rows):
-    """`draw_one` with a key for each row, [B, ...]."""
+def draw_by_row(draw_one, key, rows):
+    """`draw_one` with a key for each row: [B, ...]."""
 
     def draw_all(key, rows):
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
         return jax.vmap(draw_one)(keys)
 
     if not jax.sharding.get_abstract_mesh().empty:
-        # Every device draws for its own rows alone; of the hardware's generator the compiler would make each draw all.
+        # Each device draws for its own rows alone; with the hardware's generator the compiler would let all draw all.
         specs = (PartitionSpec(), SHARD_ROWS)
         draw_all = jax.shard_map(draw_all, in_specs=specs, out_specs=SHARD_ROWS, check_vma=False)
     return draw_all(key, rows)
 
 
 def draw(key, share: float, shape):
-    """True with probability `share`, to 16 bits: two draws from each number of the generator, whose time it is."""
+    """True with probability `share`, to 16 bits: two draws from each 32-bit number, to save the generator time."""
     *outer, last = shape
     bits = jax.random.bits(key, (*outer, -(-last // 2)), jnp.uint32)
     halves = jnp.concatenate([bits & 0xFFFF, bits >> 16], axis=-1)[..., :last]

@@ -1,4 +1,4 @@
-"""LayerNorm, softmax and the exact GELU, which keep for the backward pass what it needs and no more.
+"""LayerNorm, softmax and the exact GELU, which keep for the backward pass what it needs and nothing else.
 
 What JAX would keep by itself, several float32 arrays as large as the activations, costs more to store and load than
 all the arithmetic: a step is bound by memory long before it is by such sums.
@@ -10,16 +10,18 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-KEPT = "kept"  # what a layer keeps for its backward pass, unless remat says otherwise; the rest is cheap to make again
+KEPT = (
+    "kept"  # the name of what a layer keeps for its backward pass by default; the rest is cheap to make again
+)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def normalize(x, scale, bias, epsilon: float, dtype: str):
-    """Over the last axis, in float32 whatever comes in; the answer is of `dtype`."""
-    return normalized(x, scale, bias, epsilon, dtype)[0]
+    """LayerNorm over the last axis, computed in float32; the result is of `dtype`."""
+    return normalize_forward(x, scale, bias, epsilon, dtype)[0]
 
 
-def normalized(x, scale, bias, epsilon, dtype):
+def normalize_forward(x, scale, bias, epsilon, dtype):
     wide = x.astype(jnp.float32)
     mean = wide.mean(-1, keepdims=True)
     # The fast variance, E[x^2] - E[x]^2, is off by 1e-3 on inputs with an offset.
@@ -27,8 +29,8 @@ def normalized(x, scale, bias, epsilon, dtype):
     return ((wide - mean) * (spread * scale) + bias).astype(dtype), (x, scale, mean, spread)
 
 
-def normalized_backward(epsilon, dtype, kept, gradient):
-    x, scale, mean, spread = kept
+def normalize_backward(epsilon, dtype, residuals, gradient):
+    x, scale, mean, spread = residuals
     gradient = gradient.astype(jnp.float32)
     unit = (x.astype(jnp.float32) - mean) * spread
     outer = tuple(range(x.ndim - 1))
@@ -37,23 +39,23 @@ def normalized_backward(epsilon, dtype, kept, gradient):
     return (spread * along).astype(x.dtype), (gradient * unit).sum(outer), gradient.sum(outer)
 
 
-normalize.defvjp(normalized, normalized_backward)
+normalize.defvjp(normalize_forward, normalize_backward)
 
 
 @jax.custom_vjp
 def gelu(x):
-    """x times the share of a standard normal below it."""
-    return (x.astype(jnp.float32) * below(x)).astype(x.dtype)
+    """x times the standard normal's distribution function at x."""
+    return (x.astype(jnp.float32) * normal_cdf(x)).astype(x.dtype)
 
 
-def below(x):
+def normal_cdf(x):
     return 0.5 * (1 + jax.lax.erf(x.astype(jnp.float32) * 0.5**0.5))
 
 
 def gelu_backward(x, gradient):
     wide = x.astype(jnp.float32)
     density = jnp.exp(-0.5 * wide**2) * (0.5 / jnp.pi) ** 0.5
-    return ((gradient.astype(jnp.float32) * (below(x) + wide * density)).astype(x.dtype),)
+    return ((gradient.astype(jnp.float32) * (normal_cdf(x) + wide * density)).astype(x.dtype),)
 
 
 gelu.defvjp(lambda x: (gelu(x), x), gelu_backward)
@@ -61,7 +63,7 @@ gelu.defvjp(lambda x: (gelu(x), x), gelu_backward)
 
 @jax.custom_vjp
 def softmax(scores):
-    """Over the last axis. The backward pass takes the weights that the layer keeps, and no scores."""
+    """Over the last axis. The backward pass needs the weights, which the layer keeps, and not the scores."""
     return jax.nn.softmax(scores)
 
 

@@ -11,7 +11,7 @@ def mean_sqrt_length(hidden, weight):
     return (hidden * weight).sum(1) / jnp.sqrt(jnp.maximum(weight.sum(1), 1))
 
 
-def largest(hidden, weight):
+def max_pool(hidden, weight):
     return jnp.where(weight > 0, hidden, jnp.finfo(hidden.dtype).min).max(1)
 
 
@@ -19,11 +19,11 @@ def cls(hidden, weight):
     return hidden[:, 0]
 
 
-POOLINGS = {"mean": mean, "cls": cls, "max": largest, "mean_sqrt_len": mean_sqrt_length}
+POOLINGS = {"mean": mean, "cls": cls, "max": max_pool, "mean_sqrt_len": mean_sqrt_length}
 
 
 def pool(hidden, mask, how: str = "mean", normalize: bool = True):
-    """Hidden states [B, L, D] -> a vector for each row [B, D], of its real tokens alone, of length 1 if asked."""
+    """Hidden states [B, L, D] -> a vector for each row [B, D], from its real tokens; of length 1 if `normalize`."""
     hidden = hidden.astype(jnp.float32)
     vector = POOLINGS[how](hidden, mask[..., None].astype(jnp.float32))
     if not normalize:

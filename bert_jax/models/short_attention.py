@@ -1,6 +1,6 @@
 """Attention on a TPU for rows that fit on the chip whole, with dropout inside: a Pallas kernel.
 
-A row of up to 512 tokens needs no online softmax: its scores are made, normalised, thinned and used without leaving
+A row of up to 512 tokens needs no online softmax: its scores are made, normalised, dropped and used without leaving
 the chip, and made again in the backward pass from the same queries and keys, so nothing is kept but those. Heads lie
 side by side in the last axis, as the projections make them and read them, so nothing is transposed, and no head of 64
 is padded to the 128 lanes.
@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 
 LANES = 128
 LONGEST = 512
-NEVER = -1e30  # the score of what must not be seen
+UNSEEN = -1e30  # the score of a key that a query must not see
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Options:
     interpret: bool = False  # on a CPU
 
 
-def heads_together(heads: int, size: int) -> int:
-    """Heads of one program: as many as fill 256 lanes, or fewer where they do not divide; 0: none fills 128."""
+def heads_per_program(heads: int, size: int) -> int:
+    """As many as fill 256 lanes, or fewer where they do not divide; 0 where none fills 128."""
     for count in (256 // size, LANES // size):
         if count and not heads % count and not count * size % LANES:
             return count
@@ -47,41 +47,41 @@ def attention(qkv, segments, seeds, options: Options):
 
 def forward(qkv, segments, seeds, options: Options):
     B, _, L, width = qkv.shape
-    together = heads_together(width // options.head_size, options.head_size)
-    lanes = together * options.head_size
+    per_program = heads_per_program(width // options.head_size, options.head_size)
+    lanes = per_program * options.head_size
     out = pl.pallas_call(
         partial(forward_kernel, options=options),
         grid=(B, width // lanes),
-        in_specs=blocks(L, lanes),
+        in_specs=input_specs(L, lanes),
         out_specs=pl.BlockSpec((1, L, lanes), lambda b, g: (b, 0, g)),
         out_shape=jax.ShapeDtypeStruct((B, L, width), qkv.dtype),
         interpret=options.interpret,
         name="short_attention",
-    )(qkv, segments[:, None], grouped(seeds, together))
+    )(qkv, segments[:, None], group_seeds(seeds, per_program))
     return out, (qkv, segments, seeds)
 
 
-def backward(options: Options, kept, gradient):
-    qkv, segments, seeds = kept
+def backward(options: Options, residuals, gradient):
+    qkv, segments, seeds = residuals
     B, _, L, width = qkv.shape
-    together = heads_together(width // options.head_size, options.head_size)
-    lanes = together * options.head_size
+    per_program = heads_per_program(width // options.head_size, options.head_size)
+    lanes = per_program * options.head_size
     out = pl.pallas_call(
         partial(backward_kernel, options=options),
         grid=(B, width // lanes),
-        in_specs=[*blocks(L, lanes), pl.BlockSpec((1, L, lanes), lambda b, g: (b, 0, g))],
+        in_specs=[*input_specs(L, lanes), pl.BlockSpec((1, L, lanes), lambda b, g: (b, 0, g))],
         out_specs=pl.BlockSpec((1, 3, L, lanes), lambda b, g: (b, 0, 0, g)),
         out_shape=jax.ShapeDtypeStruct(qkv.shape, qkv.dtype),
         interpret=options.interpret,
         name="short_attention_backward",
-    )(qkv, segments[:, None], grouped(seeds, together), gradient)
+    )(qkv, segments[:, None], group_seeds(seeds, per_program), gradient)
     return out, None, None
 
 
 attention.defvjp(forward, backward)
 
 
-def blocks(L: int, lanes: int) -> list[pl.BlockSpec]:
+def input_specs(L: int, lanes: int) -> list[pl.BlockSpec]:
     return [
         pl.BlockSpec((1, 3, L, lanes), lambda b, g: (b, 0, 0, g)),
         pl.BlockSpec((1, 1, L), lambda b, g: (b, 0, 0)),
@@ -89,10 +89,10 @@ def blocks(L: int, lanes: int) -> list[pl.BlockSpec]:
     ]
 
 
-def grouped(seeds, together: int):
+def group_seeds(seeds, per_program: int):
     """[B, H] -> [B, groups, 1, 128], a group's seeds in its first lanes."""
-    seeds = seeds.reshape(seeds.shape[0], -1, 1, together)
-    return jnp.pad(seeds, ((0, 0), (0, 0), (0, 0), (0, LANES - together)))
+    seeds = seeds.reshape(seeds.shape[0], -1, 1, per_program)
+    return jnp.pad(seeds, ((0, 0), (0, 0), (0, 0), (0, LANES - per_program)))
 
 
 def forward_kernel(qkv, segments, seeds, out, *, options: Options):
@@ -102,7 +102,7 @@ def forward_kernel(qkv, segments, seeds, out, *, options: Options):
         q, k, v = (qkv[0, part, :, head * size : (head + 1) * size] for part in range(3))
         weights, total = softmax(q * size**-0.5, k, allow)
         if rate:
-            weights = thinned(weights, seeds[0, 0, :, head : head + 1], rate)
+            weights = drop(weights, seeds[0, 0, :, head : head + 1], rate)
         mixed = jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
         out[0, :, head * size : (head + 1) * size] = jnp.where(alive, mixed / total, 0).astype(out.dtype)
 
@@ -114,18 +114,18 @@ def backward_kernel(qkv, segments, seeds, gradient, out, *, options: Options):
         here = slice(head * size, (head + 1) * size)
         q, k, v = (qkv[0, part, :, here] for part in range(3))
         q = q * size**-0.5
-        coming = jnp.where(alive, gradient[0, :, here], 0)
+        incoming = jnp.where(alive, gradient[0, :, here], 0)
         weights, total = softmax(q, k, allow)
         weights = weights / total
         seed = seeds[0, 0, :, head : head + 1]
-        used = thinned(weights, seed, rate) if rate else weights
-        to_used = dot(coming, v, 1, 1)
-        to_weights = thinned(to_used, seed, rate) if rate else to_used
+        used = drop(weights, seed, rate) if rate else weights
+        to_used = dot(incoming, v, 1, 1)
+        to_weights = drop(to_used, seed, rate) if rate else to_used
         to_scores = weights * (to_weights - (weights * to_weights).sum(-1, keepdims=True))
         to_scores = to_scores.astype(q.dtype)
         out[0, 0, :, here] = (dot(to_scores, k, 1, 0) * size**-0.5).astype(out.dtype)
         out[0, 1, :, here] = dot(to_scores, q, 0, 0).astype(out.dtype)
-        out[0, 2, :, here] = dot(used.astype(v.dtype), coming, 0, 0).astype(out.dtype)
+        out[0, 2, :, here] = dot(used.astype(v.dtype), incoming, 0, 0).astype(out.dtype)
 
 
 def dot(left, right, left_axis: int, right_axis: int):
@@ -135,14 +135,14 @@ def dot(left, right, left_axis: int, right_axis: int):
 
 
 def softmax(q, k, allow):
-    """Weights [L, L] and what they have to be divided by [L, 1]."""
-    scores = jnp.where(allow, dot(q, k, 1, 1), NEVER)
+    """Unnormalised weights [L, L] and their sums [L, 1]."""
+    scores = jnp.where(allow, dot(q, k, 1, 1), UNSEEN)
     weights = jnp.exp(scores - scores.max(-1, keepdims=True))
     return weights, weights.sum(-1, keepdims=True)
 
 
 def allowed(segments, window):
-    """segments [1, L] -> who may see whom [L, L], and who is no padding [L, 1]."""
+    """segments [1, L] -> which query may see which key [L, L], and which tokens are real [L, 1]."""
     L = segments.shape[1]
     of_key = jnp.broadcast_to(segments, (L, L))
     of_query = of_key.T
@@ -153,22 +153,22 @@ def allowed(segments, window):
     return allow, of_query[:, :1] > 0
 
 
-def thinned(weights, seed, rate: float):
-    """Weights [L, L] with a share `rate` of them zero and the others scaled up."""
-    return jnp.where(kept(weights.shape[0], seed, rate), weights * (1 / (1 - rate)), 0)
+def drop(weights, seed, rate: float):
+    """Dropout of weights [L, L]."""
+    return jnp.where(keep_mask(weights.shape[0], seed, rate), weights * (1 / (1 - rate)), 0)
 
 
-def kept(L: int, seed, rate: float):
+def keep_mask(L: int, seed, rate: float):
     """[L, L] of bool from a seed [1, 1]: the two halves of a 32-bit hash serve the upper and the lower rows."""
     half = L // 2
     query, key = (jax.lax.broadcasted_iota(jnp.int32, (half, L), axis) for axis in (0, 1))
-    bits = scrambled((query * L + key).astype(jnp.uint32) + seed)
+    bits = mix_bits((query * L + key).astype(jnp.uint32) + seed)
     both = jnp.concatenate([bits & jnp.uint32(0xFFFF), bits >> 16], axis=0)
     return both.astype(jnp.int32) < round((1 - rate) * 2**16)
 
 
-def scrambled(x):
-    """A hash of 32 bits into 32 bits: multiplications by odd numbers and shifts, each of which can be undone."""
+def mix_bits(x):
+    """A hash of 32 bits into 32 bits: multiplications by odd numbers and shifts, all invertible."""
     for factor, shift in ((0x9E3779B1, 16), (0x7FEB352D, 15), (0x846CA68B, 16)):
         x = x * jnp.uint32(factor)
         x = x ^ (x >> shift)
