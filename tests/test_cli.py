@@ -85,17 +85,17 @@ def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["vocab", "--input", "x", "--outptu", "v"], 'unknown argument --outptu; did you mean "--output"?'),
         (["train", "--config", "c", "--workdir", "w", "--steps=4"], "set by --config.steps=VALUE"),
         (["bench", "embed", "--model", "x", "--rouns", "3"], 'did you mean "--rounds"?'),
     ],
 )
-def test_a_wrong_flag_is_named_with_the_right_one(words, said, capsys):
+def test_a_wrong_flag_is_named_with_the_right_one(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
-    assert ended.value.code == 2 and said in capsys.readouterr().err
+    assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_ctrl_c_is_quiet(monkeypatch, capsys):

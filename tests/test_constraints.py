@@ -19,17 +19,17 @@ def listed() -> dict[str, str]:
 
 def needed(name: str = "bert-jax", extras: frozenset[str] = frozenset(EXTRAS)) -> set[str]:
     """The packages that a package needs, and what those need."""
-    found, open_ends = set(), [(name, extras)]
+    needed_by_name, open_ends = set(), [(name, extras)]
     while open_ends:
         name, extras = open_ends.pop()
         for requirement in map(Requirement, metadata.requires(name) or ()):
             marker = requirement.marker
             wanted = marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
-            one = (canonicalize_name(requirement.name), frozenset(requirement.extras | {""}))
-            if wanted and one not in found:
-                found.add(one)
-                open_ends.append(one)
-    return {name for name, _ in found}
+            package = (canonicalize_name(requirement.name), frozenset(requirement.extras | {""}))
+            if wanted and package not in needed_by_name:
+                needed_by_name.add(package)
+                open_ends.append(package)
+    return {name for name, _ in needed_by_name}
 
 
 def test_installed_are_the_versions_listed():

@@ -37,7 +37,7 @@ def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.config import DataConfig
     from bert_jax.data.corpus.stream import Stream
 
-    said = show_step(config(corpus), step=3, rows=64, colour=False)
+    text = show_step(config(corpus), step=3, rows=64, colour=False)
     batch = Stream(DataConfig((str(corpus / "corpus"),), batch=64, plans=1), 0, 1_000_000).batch(3)
     masked = replaced = kept = 0
     for i in range(64):
@@ -45,20 +45,20 @@ def test_targets_show_what_became_of_them(corpus):
             *(batch[name][i] for name in ("target_positions", "targets", "target_weight")), strict=True
         ):
             token, old = batch["tokens"][i, position], corpora.ENTRIES[target]
-            masked += bool(weight) and token == 4 and f"[MASK:{old}]" in said
+            masked += bool(weight) and token == 4 and f"[MASK:{old}]" in text
             replaced += (
-                bool(weight) and token not in (4, target) and f"{{{corpora.ENTRIES[token]}<{old}}}" in said
+                bool(weight) and token not in (4, target) and f"{{{corpora.ENTRIES[token]}<{old}}}" in text
             )
-            kept += bool(weight) and token == target and f"={old}=" in said
-    said = re.sub(r"^Targets, here .*$", "", said, flags=re.M)  # which explains the signs
-    found = [len(re.findall(pattern, said)) for pattern in (r"\[MASK:", r"\{\S+<\S+\}", r"=\S+=")]
+            kept += bool(weight) and token == target and f"={old}=" in text
+    text = re.sub(r"^Targets, here .*$", "", text, flags=re.M)  # which explains the signs
+    shown = [len(re.findall(pattern, text)) for pattern in (r"\[MASK:", r"\{\S+<\S+\}", r"=\S+=")]
     assert (
-        found == [masked, replaced, kept] and sum(found) == batch["target_weight"].sum() and min(found) > 20
+        shown == [masked, replaced, kept] and sum(shown) == batch["target_weight"].sum() and min(shown) > 20
     )
-    assert said.count("label 1") == batch["labels"].sum() and said.count("segment B:") == 64
-    share = re.search(r"random pairs\s+([\d.]+)%\s+50.0%", said)
+    assert text.count("label 1") == batch["labels"].sum() and text.count("segment B:") == 64
+    share = re.search(r"random pairs\s+([\d.]+)%\s+50.0%", text)
     assert abs(float(share[1]) / 100 - batch["labels"].mean()) < 1e-3
-    assert re.search(r"masked\s+[78]\d\.\d+%\s+80.0%", said)
+    assert re.search(r"masked\s+[78]\d\.\d+%\s+80.0%", text)
 
 
 def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
@@ -70,9 +70,9 @@ def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
 
 @pytest.mark.parametrize("examples", ["sentence_order", "full_sentences"])
 def test_other_examples(corpus, examples):
-    said = show_step(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
-    assert ("pack 2:" in said and "packs per row" in said) == (examples == "full_sentences")
-    assert ("swapped pairs" in said) == (examples == "sentence_order")
+    text = show_step(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
+    assert ("pack 2:" in text and "packs per row" in text) == (examples == "full_sentences")
+    assert ("swapped pairs" in text) == (examples == "sentence_order")
 
 
 @pytest.mark.slow

@@ -72,13 +72,13 @@ class Cloud:
 
     def deeds(self) -> list[str]:
         """The calls that change something, those of several hosts as one."""
-        found = []
+        deeds = []
         for call in self.calls():
             word = re.search(r"on_host\.sh (\w+)", " ".join(call))
             deed = " ".join(call[2:4]) if call[3] != "ssh" else word[1]
-            if call[3] != "describe" and deed != "look" and found[-1:] != [deed]:
-                found.append(deed)
-        return found
+            if call[3] != "describe" and deed != "look" and deeds[-1:] != [deed]:
+                deeds.append(deed)
+        return deeds
 
     def world(self) -> dict:
         return json.loads((self.folder / "world.json").read_text())
@@ -110,9 +110,9 @@ def test_a_run_from_nothing_to_its_result(cloud):
     looks = {"0": [RUNNING, ["running", "step 20\n"], DONE], "1": [["running", ""], ["ended 0", "bye\n"]]}
     request = ["ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
     cloud.script({"request": request, "looks": looks})
-    said = cloud.run("create")
-    assert re.findall(r"pod: (\w+)", said) == request[:-1]
-    assert "pod is ready: 8 chips on 2 hosts" in said
+    output = cloud.run("create")
+    assert re.findall(r"pod: (\w+)", output) == request[:-1]
+    assert "pod is ready: 8 chips on 2 hosts" in output
     assert "exists already" in cloud.run("create")
     cloud.run("setup")
     cloud.run("corpus")
@@ -120,8 +120,8 @@ def test_a_run_from_nothing_to_its_result(cloud):
     assert "host 1: running" in cloud.run("status")
     here = cloud.folder / "here"
     assert (here / "logs/0.log").read_text() == "", "what is printed is gathered by watch alone"
-    said = cloud.run("watch")
-    assert "the run has ended: the model is in runs/base/model" in said
+    output = cloud.run("watch")
+    assert "the run has ended: the model is in runs/base/model" in output
     assert cloud.deeds() == [*CREATE, *BEGIN, "send", *DELETE]
     assert cloud.nothing_is_left()
     assert (here / "result/model/config.json").exists()
@@ -168,9 +168,9 @@ def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     second = {"looks": {"0": [["running", "going on at step 10\n"], DONE], "1": [["ended 0", ""]]}}
     cloud.script(first, {"taken": True}, second)
     begin(cloud)
-    said = cloud.run("watch")
-    assert "the slice was preempted; its last line: step 10" in said
-    assert "pod is PREEMPTED: deleting it" in said
+    output = cloud.run("watch")
+    assert "the slice was preempted; its last line: step 10" in output
+    assert "pod is PREEMPTED: deleting it" in output
     once_more = [*DELETE, *CREATE, "tpu-vm scp", "setup"]
     assert cloud.deeds() == [*CREATE, *BEGIN, *once_more, *DELETE, *CREATE, *BEGIN, "send", *DELETE]
     starts = [call for call in cloud.calls() if " start " in " ".join(call)]
@@ -195,10 +195,10 @@ def test_no_slice_is_left_when_the_new_one_fails(cloud, second, line):
     first = {"looks": {"0": [RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
     cloud.script(first, second, {})
     begin(cloud)
-    said = cloud.run("watch", code=1)
-    assert line in said
+    output = cloud.run("watch", code=1)
+    assert line in output
     assert cloud.deeds().count(*CREATE) == 2
-    assert "watch.sh: the slice could not be recreated" in said.splitlines()[-1]
+    assert "watch.sh: the slice could not be recreated" in output.splitlines()[-1]
     assert cloud.nothing_is_left()
 
 
@@ -243,10 +243,12 @@ def test_an_interrupted_wait_leaves_no_request(cloud):
 def test_a_host_that_cannot_be_set_up(cloud):
     cloud.script({"setup": {"1": "No space left on device"}})
     cloud.run("create")
-    said = cloud.run("setup", "--keep", code=1)
-    assert re.search(r"host 1 could not be set up: ERROR: .* No space left on device \(.*setup-1.log\)", said)
-    assert "host 0" not in said
-    assert "1 of 2 hosts could not be set up; the slice is kept and goes on costing" in said
+    output = cloud.run("setup", "--keep", code=1)
+    assert re.search(
+        r"host 1 could not be set up: ERROR: .* No space left on device \(.*setup-1.log\)", output
+    )
+    assert "host 0" not in output
+    assert "1 of 2 hosts could not be set up; the slice is kept and goes on costing" in output
     assert cloud.world()["node"]
     assert "1 of 2 hosts could not be set up; the slice is deleted" in cloud.run("setup", code=1)
     assert cloud.nothing_is_left()
@@ -267,10 +269,10 @@ def test_a_lost_process_is_started_again_on_the_same_slice(cloud, lost, line):
     }
     cloud.script({"looks": looks})
     begin(cloud)
-    said = cloud.run("watch", "--keep")
-    assert line in said
+    output = cloud.run("watch", "--keep")
+    assert line in output
     assert cloud.deeds() == [*CREATE, *BEGIN, "stop", "start", "send"]
-    assert cloud.world()["node"] and "pod is kept and goes on costing" in said
+    assert cloud.world()["node"] and "pod is kept and goes on costing" in output
 
 
 @pytest.mark.slow
@@ -345,8 +347,8 @@ def test_dry_run_prints_what_would_be_called_and_calls_nothing(cloud):
     cloud.script({"looks": {"0": [DONE], "1": [["ended 0", ""]]}})
 
     def dry(name, *words):
-        said = cloud.run(name, "--dry-run", *words).splitlines()
-        return [shlex.split(line)[1:] for line in said if line.startswith("gcloud ")]
+        output = cloud.run(name, "--dry-run", *words).splitlines()
+        return [shlex.split(line)[1:] for line in output if line.startswith("gcloud ")]
 
     printed = [*dry("create"), *dry("setup"), *dry("corpus"), *dry("run", *TRAIN.split())]
     assert not cloud.calls()
@@ -391,11 +393,11 @@ def test_the_hosts_of_a_type(cloud, kind, hosts):
 
 @pytest.mark.parametrize("name", [*SCRIPTS, "local_pod", "on_host", "slurm"])
 def test_help(cloud, name):
-    said = subprocess.run(
+    shown = subprocess.run(
         [LAUNCH / f"{name}.sh", "--help"], env=cloud.environment, capture_output=True, text=True
     )
-    assert said.returncode == 0 and f"{name}.sh" in said.stdout and not said.stderr
-    assert "set -" not in said.stdout
+    assert shown.returncode == 0 and f"{name}.sh" in shown.stdout and not shown.stderr
+    assert "set -" not in shown.stdout
 
 
 @pytest.mark.slow
@@ -403,10 +405,10 @@ def test_shellcheck_finds_nothing():
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     scripts = sorted(path.name for path in LAUNCH.glob("*.sh"))
     assert len(scripts) > 12
-    found = subprocess.run(
+    checked = subprocess.run(
         [shellcheck, "-x", "-P", "..", *scripts], cwd=LAUNCH, capture_output=True, text=True
     )
-    assert found.returncode == 0, found.stdout
+    assert checked.returncode == 0, checked.stdout
 
 
 BERT_JAX = """#!/bin/sh
@@ -450,8 +452,8 @@ def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local
     pod = local_pod("train", "--workdir", "a 'b")
     assert "running on 2 hosts" in pod.stdout.readline()
     pod.terminate()
-    said = pod.communicate(timeout=60)[0]
-    assert pod.returncode == 130 and "stopped at step 7; the same command goes on from there" in said
+    output = pod.communicate(timeout=60)[0]
+    assert pod.returncode == 130 and "stopped at step 7; the same command goes on from there" in output
     printed = [(tmp_path / f"pod/logs/{index}.log").read_text() for index in range(2)]
     coordinator = re.search(r"--coordinator=localhost:\d+", printed[0])[0]
     assert printed == [
@@ -466,9 +468,9 @@ def test_a_local_pod_ends_with_its_processes(local_pod, tmp_path):
     assert "the run has ended: info DIR\n" in pod.communicate(timeout=60)[0], "without train's own flags"
     assert pod.returncode == 0
     pod = local_pod("trian")
-    said = pod.communicate(timeout=60)[0]
-    assert pod.returncode == 1 and "started again" not in said
-    assert "local_pod.sh: host 0 failed (ended 2): bert-jax: no verb trian" in said
+    output = pod.communicate(timeout=60)[0]
+    assert pod.returncode == 1 and "started again" not in output
+    assert "local_pod.sh: host 0 failed (ended 2): bert-jax: no verb trian" in output
 
 
 @pytest.mark.parametrize("ends", [True, False])

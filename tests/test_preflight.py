@@ -148,17 +148,17 @@ ENTRY %main (x: f32[12,256,256], y: bf16[12,256,256], z: f32[100,64]) -> f32[100
 
 
 def test_what_a_compiled_text_says():
-    found = program.read(TEXT)
+    result = program.read(TEXT)
     # Each trip reads 256 x 256 of bfloat16 and its number, and writes as many of float32; what lies on the chip costs
     # nothing.
-    loop = next(each for each in found.operations if each.name == "done")
+    loop = next(entry for entry in result.operations if entry.name == "done")
     assert loop.trips == 12
     assert loop.traffic == 256 * 256 * 2 + 4 + 256 * 256 * 4
     assert loop.flops == 2 * 512 * 256 * 256
-    (reduced,) = found.collectives
+    (reduced,) = result.collectives
     padded = 104 * 128 * 4  # 100 x 64 in tiles of 8 x 128
     assert (reduced.kind, reduced.bytes, reduced.members, reduced.trips) == ("all-reduce", 100 * 64 * 4, 8, 1)
-    assert found.traffic == 12 * loop.traffic + 2 * padded
+    assert result.traffic == 12 * loop.traffic + 2 * padded
 
 
 def test_a_sum_crosses_in_the_type_it_is_summed_in():
@@ -220,7 +220,7 @@ def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("v7:4x4", 'no figures of a chip "v7"; known: v4, v5e, v5p, v6e'),
         ("v5e-16", "a v5e slice is named by its 2 sides in chips, as in v5e:4x4"),
@@ -229,10 +229,10 @@ def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(
         ("v6e:3x4", "hosts hold 2x2 chips"),
     ],
 )
-def test_a_slice_that_is_none_is_refused(name, said):
+def test_a_slice_that_is_none_is_refused(name, message):
     with pytest.raises(BertJaxError) as error:
         slice_of(name)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_slices_of_the_four_kinds():
@@ -252,19 +252,19 @@ def test_slices_of_the_four_kinds():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
         (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
         (["data.batch=250"], "a batch of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
         (["task=tag"], "preflight is for pre-training, and the config's task is tag"),
-        (["data.corpora=nowhere"], "nowhere is not a corpus"),
+        (["data.corpora=nowhere"], "nowhere has no manifest.json"),
     ],
 )
-def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, said):
+def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, message):
     with pytest.raises(BertJaxError) as error:
         checks.check_config(settings(*overrides), HERE)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_room_for_checkpoints(tmp_path):
@@ -320,22 +320,22 @@ def compiles(monkeypatch):
 def test_the_verb_prints_what_a_run_takes(compiles, capsys):
     flags = ["--config", f"{CONFIG}:base", "--topology", "v5e:4x4", "--price", "2"]
     assert main(["preflight", *flags]) == 0
-    said = capsys.readouterr().out
-    assert "4.20 of 15.75 GiB a chip (parameters 0.40, optimizer 0.80" in said
-    assert "1 all-reduce over data, 440.0 MB" in said
-    assert "compute binds" in said
+    output = capsys.readouterr().out
+    assert "4.20 of 15.75 GiB a chip (parameters 0.40, optimizer 0.80" in output
+    assert "1 all-reduce over data, 440.0 MB" in output
+    assert "compute binds" in output
     assert main(["preflight", *flags, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     # A million steps of 53 ms one after the other, on 16 chips at 2 an hour.
-    assert found["hours"]["serial"] == pytest.approx(1e6 * 0.053 / 3600)
-    assert found["cost"]["serial"] == pytest.approx(1e6 * 0.053 / 3600 * 16 * 2)
-    assert [phase["length"] for phase in found["phases"]] == [128, 512]
-    assert found["phases"][1]["mfu"]["serial"] == pytest.approx(77e12 / 0.053 / 16 / 197e12)
-    assert found["phases"][1]["tokens_per_second"]["overlapped"] == pytest.approx(256 * 512 / 0.025)
+    assert result["hours"]["serial"] == pytest.approx(1e6 * 0.053 / 3600)
+    assert result["cost"]["serial"] == pytest.approx(1e6 * 0.053 / 3600 * 16 * 2)
+    assert [phase["length"] for phase in result["phases"]] == [128, 512]
+    assert result["phases"][1]["mfu"]["serial"] == pytest.approx(77e12 / 0.053 / 16 / 197e12)
+    assert result["phases"][1]["tokens_per_second"]["overlapped"] == pytest.approx(256 * 512 / 0.025)
 
 
 @pytest.mark.parametrize(
-    ("temporaries", "changes", "flags", "said"),
+    ("temporaries", "changes", "flags", "message"),
     [
         (
             20.0,
@@ -349,19 +349,19 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
         (1.0, {"parameters": 16 * GiB, "optimizer": 4 * GiB}, [], "set --config.mesh.fsdp=16"),
     ],
 )
-def test_what_does_not_fit_ends_with_what_to_change(compiles, capsys, temporaries, changes, flags, said):
+def test_what_does_not_fit_ends_with_what_to_change(compiles, capsys, temporaries, changes, flags, message):
     phase = a_phase(512, temporaries)
     phase["memory"] |= changes
     del phase["seconds"]
     compiles.answer = lambda overrides, length: phase
     overrides = [f"--config.{flag}" for flag in flags]
     assert main(["preflight", "--config", f"{CONFIG}:base", "--topology", "v5e:4x4", *overrides]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):
     def answer(overrides, length):
-        batch = int(next(each for each in overrides if each.startswith("data.batch=")).split("=")[1])
+        batch = int(next(entry for entry in overrides if entry.startswith("data.batch=")).split("=")[1])
         fits = batch < 1024 or "model.remat=full" in overrides
         split = 1.0 if "mesh.fsdp=1" in overrides else 1.5
         again = 1.3 if "model.remat=full" in overrides else 1.0
@@ -373,12 +373,12 @@ def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):
     compiles.answer = answer
     flags = ["--config", f"{CONFIG}:base", "--topology", "v5e:4x4", "--sweep"]
     assert main(["preflight", *flags]) == 0
-    said = capsys.readouterr().out
-    assert "batch 1024, remat none, fsdp 1: does not fit" in said
-    assert "take --config.data.batch=512 --config.model.remat=none --config.mesh.fsdp=1" in said
+    output = capsys.readouterr().out
+    assert "batch 1024, remat none, fsdp 1: does not fit" in output
+    assert "take --config.data.batch=512 --config.model.remat=none --config.mesh.fsdp=1" in output
     assert {length for _, length in compiles.asked} == {512}, "at the longest rows"
     tried = [overrides for overrides, _ in compiles.asked]
-    assert not any("model.remat=full" in each and "data.batch=256" in each for each in tried)
+    assert not any("model.remat=full" in entry and "data.batch=256" in entry for entry in tried)
     compiles.answer = lambda overrides, length: a_phase(length, 40.0)
     assert main(["preflight", *flags]) == 1
     assert "no trial fits on v5e:4x4" in capsys.readouterr().err
@@ -391,6 +391,6 @@ def test_a_trial_that_is_refused_is_told_and_left(compiles, capsys):
         return a_phase(length)
 
     compiles.answer = answer
-    found = json.loads(sweep.sweep(f"{CONFIG}:base", [], "v5e:4x4", True))
-    assert found["best"]["fsdp"] == 1
-    assert any("does not divide" in trial.get("error", "") for trial in found["tried"])
+    result = json.loads(sweep.sweep(f"{CONFIG}:base", [], "v5e:4x4", True))
+    assert result["best"]["fsdp"] == 1
+    assert any("does not divide" in trial.get("error", "") for trial in result["tried"])

@@ -73,8 +73,8 @@ def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys
     )  # fmt: skip
     flags = settings[settings.index("train") + 1 :]
     assert main(["bench", "pretrain", *flags, "--against", "transformers", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    ours, theirs = found["bert_jax"], found["transformers"]
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    ours, theirs = results["bert_jax"], results["transformers"]
     assert [line["step"] for line in ours] == [line["step"] for line in theirs] == [20, 40]
     for mine, other in zip(ours, theirs, strict=True):
         for name in ("mlm_loss", "nsp_loss"):

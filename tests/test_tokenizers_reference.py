@@ -10,8 +10,8 @@ transformers = pytest.importorskip("transformers")
 
 
 def agree(ours, theirs, texts=TEXTS):
-    found = compare(ours, theirs, texts)
-    assert (found["ids"], found["offsets"]) == (0, 0), found["first"]
+    counts = compare(ours, theirs, texts)
+    assert (counts["ids"], counts["offsets"]) == (0, 0), counts["first"]
 
 
 @pytest.fixture(scope="module", params=["uncased", "cased", "no accents stripped", "no spaces around CJK"])

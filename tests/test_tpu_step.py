@@ -38,13 +38,15 @@ def test_base_runs_on_16_chips_with_the_kernel_and_packed_rows(base):
 
 @pytest.mark.slow
 def test_gradients_cross_once_a_step_and_nothing_else_does(base):
-    large = [each for each in base["collectives"] if each["bytes"] > 4000]
-    assert {each["kind"] for each in large} == {"all-reduce"}
-    assert {each["axes"] for each in base["collectives"]} == {"data"}
+    large = [collective for collective in base["collectives"] if collective["bytes"] > 4000]
+    assert {collective["kind"] for collective in large} == {"all-reduce"}
+    assert {collective["axes"] for collective in base["collectives"]} == {"data"}
     # With four microbatches of twelve layers, all that crosses makes up the parameters, four bytes each. What is
     # measured, a dozen numbers, goes with them.
-    assert {each["trips"] for each in base["collectives"]} == {1}, "nothing crosses within a microbatch"
-    assert 0 <= sum(each["bytes"] for each in large) - 4 * base["parameters"] < 80
+    assert {collective["trips"] for collective in base["collectives"]} == {1}, (
+        "nothing crosses within a microbatch"
+    )
+    assert 0 <= sum(collective["bytes"] for collective in large) - 4 * base["parameters"] < 80
 
 
 @pytest.mark.slow
@@ -58,21 +60,21 @@ def test_the_compiled_program_has_the_products_that_were_traced(base):
 
 @pytest.mark.long
 def test_large_fits_on_64_chips():
-    found = compiled("large", "v5e:8x8", "data.batch=256")
-    assert found["mesh"]["data"] == 64
-    assert "short_attention" in found["kernels"]
-    assert sum(found["memory"].values()) < slice_of("v5e:8x8").chip.memory
-    large = [each for each in found["collectives"] if each["bytes"] > 4000]
-    assert {each["kind"] for each in large} == {"all-reduce"}
-    assert 0 <= sum(each["bytes"] for each in large) - 4 * found["parameters"] < 80
+    result = compiled("large", "v5e:8x8", "data.batch=256")
+    assert result["mesh"]["data"] == 64
+    assert "short_attention" in result["kernels"]
+    assert sum(result["memory"].values()) < slice_of("v5e:8x8").chip.memory
+    large = [collective for collective in result["collectives"] if collective["bytes"] > 4000]
+    assert {collective["kind"] for collective in large} == {"all-reduce"}
+    assert 0 <= sum(collective["bytes"] for collective in large) - 4 * result["parameters"] < 80
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("topology", ["v4:2x2x4", "v5p:2x2x4", "v6e:4x4"])
 def test_other_chips_compile_too(topology):
-    found = compiled("base", topology)
-    assert found["mesh"]["data"] == 16
-    assert "short_attention" in found["kernels"]
+    result = compiled("base", topology)
+    assert result["mesh"]["data"] == 16
+    assert "short_attention" in result["kernels"]
 
 
 @pytest.mark.long

@@ -1,11 +1,10 @@
-"""`bert-jax bench tokenizers`: ids and offsets against those of `transformers`, text by text.
+"""`bert-jax bench tokenizers`: compares ids and offsets with those of `transformers`, text by text.
 
-A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both
-sides open the same files, with one exception: out of a bare ALBERT `.model`, transformers 5 makes pieces such
-as "-" added tokens, before and after which every text is cut, and so leaves the ids that Google's ALBERT saw in
-training. There both open the directory that transformers saves. Ids out of the bare file are held against
-Google's own recipe on the `sentencepiece` library, for information: between segmentations of equal score, and
-for scripts that NFKD takes apart, the two libraries choose otherwise.
+A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both sides open
+the same files, with one exception: from a bare ALBERT `.model`, transformers 5 makes pieces such as "-" added tokens,
+which split every text, so its ids are not those of Google's training. There both open the directory that transformers
+saves. Ids from the bare file are compared with Google's recipe on the `sentencepiece` library, for information only:
+the two libraries differ between segmentations of equal score, and for scripts that NFKD decomposes.
 """
 
 import json
@@ -62,21 +61,21 @@ def compare_all(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
         for name, ours, theirs in pairs_of(Path(vocabulary)):
             for source, corpus in corpora.items():
                 start = time.perf_counter()
-                found = compare(ours, theirs, corpus)
-                differing += 0 if name.endswith(RECIPE) else found["ids"] + found["offsets"]
+                counts = compare(ours, theirs, corpus)
+                differing += 0 if name.endswith(RECIPE) else counts["ids"] + counts["offsets"]
                 lines.append(
-                    f"{name}  {Path(source).name}: {len(corpus):,} texts, {found['tokens']:,} tokens, {found['ids']} "
-                    f"differ in ids, {found['offsets']} in offsets ({time.perf_counter() - start:.1f} s)"
-                    + "".join(f"\n    {text!r:.300}" for text in found["first"])
+                    f"{name}  {Path(source).name}: {len(corpus):,} texts, {counts['tokens']:,} tokens, {counts['ids']} "
+                    f"differ in ids, {counts['offsets']} in offsets ({time.perf_counter() - start:.1f} s)"
+                    + "".join(f"\n    {text!r:.300}" for text in counts["first"])
                 )
     if differing:
-        raise BertJaxError("\n".join([*lines, f"{differing} differences; the texts that differ stand above"]))
+        raise BertJaxError("\n".join([*lines, f"{differing} differences; the texts are above"]))
     return "\n".join([*lines, "no difference from transformers"])
 
 
 def compare(ours, theirs, texts: Sequence[str]) -> dict:
-    """How many texts get other ids or offsets from `ours` than from `theirs`, a function to lists of both."""
-    found: dict[str, Any] = {"tokens": 0, "ids": 0, "offsets": 0, "first": []}
+    """How many texts have other ids or offsets by `ours` than by `theirs`, a function that returns both."""
+    counts: dict[str, Any] = {"tokens": 0, "ids": 0, "offsets": 0, "first": []}
     for start in range(0, len(texts), BATCH):
         batch = texts[start : start + BATCH]
         encodings = ours.encode(batch)
@@ -85,16 +84,16 @@ def compare(ours, theirs, texts: Sequence[str]) -> dict:
             (span,) = encoding.spans
             wrong_ids = encoding.ids != ids or [encoding.ids[i] for i in span] != plain
             wrong_offsets = offsets is not None and encoding.offsets != offsets
-            found["tokens"] += len(ids)
-            found["ids"] += wrong_ids
-            found["offsets"] += wrong_offsets
-            if (wrong_ids or wrong_offsets) and len(found["first"]) < 3:
-                found["first"].append(text)
-    return found
+            counts["tokens"] += len(ids)
+            counts["ids"] += wrong_ids
+            counts["offsets"] += wrong_offsets
+            if (wrong_ids or wrong_offsets) and len(counts["first"]) < 3:
+                counts["first"].append(text)
+    return counts
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """Every string of a JSON file; of any other file each paragraph."""
+    """The strings of a JSON file; the paragraphs of any other file."""
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -114,10 +113,10 @@ def strings_in(value) -> Iterator[str]:
 
 
 def pairs_of(vocabulary: Path) -> Iterator[tuple]:
-    """(name, our tokenizer, their function) for each way in which a vocabulary can be held against a reference."""
+    """(name, our tokenizer, their function) for each way to compare a vocabulary with a reference."""
     if not vocabulary.exists():
         raise BertJaxError(
-            f"{vocabulary} is not there; name a model directory, vocab.txt, vocab.json or a .model file"
+            f"{vocabulary} does not exist; name a model directory, vocab.txt, vocab.json or a .model file"
         )
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
@@ -126,7 +125,7 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
         elif vocabulary.suffix == ".txt":
             shutil.copy(vocabulary, scratch / "vocab.txt")
             ours = WordPiece.from_vocab_txt(scratch / "vocab.txt")
-            # Alone, transformers lower-cases for every vocabulary; ours asks the vocabulary.
+            # Without this file transformers lower-cases for every vocabulary; ours looks at the vocabulary.
             lower = {"do_lower_case": ours.lower_case, "tokenizer_class": "BertTokenizer"}
             (scratch / "tokenizer_config.json").write_text(json.dumps(lower))
             yield vocabulary.name, ours, transformers_on(scratch)
@@ -144,7 +143,7 @@ def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
 
 def transformers_function(tokenizer):
     def run(texts):
-        # It refuses lone surrogates; both sides get them repaired.
+        # It refuses lone surrogates, so both sides get repaired texts.
         encoded = tokenizer(clean(texts), return_offsets_mapping=True, truncation=False, padding=False)
         return zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
 
@@ -152,7 +151,7 @@ def transformers_function(tokenizer):
 
 
 def roberta(vocabulary: Path, scratch: Path):
-    """Merges stand beside the vocabulary; where they don't, those that its own entries imply."""
+    """With the merges.txt beside the vocabulary, or the merges that its entries imply."""
     import transformers
 
     merges = vocabulary.parent / "merges.txt"
@@ -192,7 +191,7 @@ def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
 
 
 def google_albert(model: Path, ours):
-    """ALBERT's ids as its training data was cut; the recipe gives no offsets, and takes [MASK] for plain text."""
+    """ALBERT's ids by the recipe of its training data, which has no offsets and reads [MASK] as plain text."""
     from sentencepiece import SentencePieceProcessor
 
     library = SentencePieceProcessor(model_file=str(model))

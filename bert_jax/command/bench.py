@@ -18,7 +18,7 @@ def against(*libraries: str, **several):
     "ids and offsets beside those of transformers",
     "bert-jax bench tokenizers --vocab DIR --text book.txt",
     flag("--vocab", nargs="+", required=True, help="directories, vocab.txt, vocab.json, .model files"),
-    flag("--text", nargs="*", default=[], help="JSON or UTF-8 text files"),
+    flag("--text", nargs="*", default=[], help="texts: JSON or UTF-8 files"),
 )
 def tokenizers(args):
     from bert_jax.bench.tokenizers import compare_all
@@ -121,13 +121,11 @@ def finetune(args):
     flag("--length", type=int, default=128, help="tokens of a row (default 128)"),
     flag("--packs", type=int, default=1, help="sequences in a row (default 1)"),
     flag("--dtype", choices=("float32", "bfloat16"), default="float32", help="default float32"),
-    flag("--attention", default="auto", help="auto, xla, cudnn or splash (default auto)"),
+    flag("--attention", default="auto", help="attention kernel: auto, xla, cudnn or splash (default auto)"),
     flag("--dropout", type=float, default=0.1, help="dropout of hidden states (default 0.1)"),
     flag("--attention-dropout", type=float, default=0.1, help="dropout of attention (default 0.1)"),
     flag("--accumulate", type=int, default=1, help="microbatches of a step (default 1)"),
-    flag(
-        "--remat", choices=("none", "dots", "full"), default="none", help="what the backward pass recomputes"
-    ),
+    flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
     flag("--steps", type=int, default=5, help="steps to time (default 5)"),
     against("torch"),
     JSON,

@@ -9,7 +9,7 @@ from bert_jax.errors import BertJaxError
 
 
 @verb(
-    "show what a model directory holds, and what is odd about it",
+    "show what a model directory holds, and what is unusual about it",
     "bert-jax info path/to/model --json",
     flag("directory", help="Hugging Face model directory"),
     JSON,
@@ -21,7 +21,7 @@ def info(args):
 
 
 @verb(
-    "write any model directory as a safetensors one",
+    "convert a model directory of any layout to safetensors",
     "bert-jax import uncased_L-12_H-768_A-12 DIR",
     flag(
         "source",

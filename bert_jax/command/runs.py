@@ -4,10 +4,15 @@ from bert_jax.command.flags import CONFIG, JSON, flag, verb
 
 
 @verb(
-    "check a run for a TPU slice without having one: memory, time, cost",
+    "check a run on a TPU slice without a TPU: memory, time, cost",
     "bert-jax preflight --config configs/pretrain.py:large,tpu --topology v5e:8x8 --price 1.2",
     CONFIG,
-    flag("--topology", required=True, metavar="CHIP:SIDES", help="v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4"),
+    flag(
+        "--topology",
+        required=True,
+        metavar="CHIP:SIDES",
+        help="slice, as in v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4",
+    ),
     flag("--price", type=float, metavar="P", help="price per chip-hour, in any currency"),
     flag("--workdir", metavar="DIR", help="directory of the run, to check the disk space for checkpoints"),
     flag(
@@ -32,7 +37,7 @@ def preflight(args):
     flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
     flag(
         "--coordinator", metavar="HOST:PORT",
-        help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh",
+        help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh"
     ),
     flag("--processes", type=int, help="number of processes"),
     flag("--process", type=int, help="index of this process, from 0"),
