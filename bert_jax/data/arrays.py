@@ -40,10 +40,7 @@ class GrowingArray:
         self.shape = np.shape(rows)[1:]
 
     def write_header(self) -> None:
-        fields = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": (self.rows, *self.shape),
-        }
+        kind, shape = np.lib.format.dtype_to_descr(self.dtype), (self.rows, *self.shape)
+        fields = {"descr": kind, "fortran_order": False, "shape": shape}
         text = repr(fields).encode().ljust(HEADER - 11) + b"\n"
         self.file.write(b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text)

@@ -62,7 +62,5 @@ def read_lines(source: str) -> Iterator[str]:
     for line in reader:
         yield line.rstrip("\r\n")
     if reader.broken:
-        warnings.warn(
-            f"{reader.name}: {reader.broken:,} lines are not UTF-8; their broken bytes were read as \ufffd",
-            stacklevel=2,
-        )
+        message = f"{reader.name}: {reader.broken:,} lines are not UTF-8; broken bytes were read as \ufffd"
+        warnings.warn(message, stacklevel=2)

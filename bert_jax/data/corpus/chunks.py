@@ -90,10 +90,8 @@ def with_progress(source: Source) -> Iterator[str]:
             bar.update(done - bar.n)
             if silent and now - printed > EVERY and done:
                 printed, rate = now, done / (now - begun)
-                print(
-                    f"prepare: {done:,} of {total:,} bytes, {rate / 1e6:.1f} MB/s, {(total - done) / rate:.0f} s left",
-                    file=sys.stderr,
-                )
+                speed, left = f"{rate / 1e6:.1f} MB/s", f"{(total - done) / rate:.0f} s left"
+                print(f"prepare: {done:,} of {total:,} bytes, {speed}, {left}", file=sys.stderr)
 
 
 def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -78,7 +78,5 @@ class DataConfig:
             sizes |= {"packs": (rows, length), "cls_positions": (rows, self.packs)}
         else:
             sizes |= {"labels": (rows,), "weight": (rows,)}
-        return {
-            name: (size, np.dtype(np.float32 if name.endswith("weight") else np.int32))
-            for name, size in sizes.items()
-        }
+        types = {True: np.dtype(np.float32), False: np.dtype(np.int32)}
+        return {name: (size, types[name.endswith("weight")]) for name, size in sizes.items()}

@@ -29,12 +29,10 @@ def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -
             )
         # Two at least, so that a next-sentence pair can be drawn from another document.
         held = lowest(chunks, kept, max(2, round(heldout * documents)))
-    counts: dict = {
-        part: write_part(chunks, chosen, directory / part, dtype)
-        if chosen.any()
-        else dict.fromkeys(ARRAYS, 0)
-        for part, chosen in zip(PARTS, (kept & ~held, held), strict=True)
-    }
+    counts: dict = {part: dict.fromkeys(ARRAYS, 0) for part in PARTS}
+    for part, chosen in zip(PARTS, (kept & ~held, held), strict=True):
+        if chosen.any():
+            counts[part] = write_part(chunks, chosen, directory / part, dtype)
     lines, repeated = count_repeated(chunks, "lines")
     return counts | {"duplicate_documents": duplicates, "lines": lines, "repeated_lines": repeated}
 

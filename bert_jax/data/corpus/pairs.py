@@ -124,10 +124,8 @@ def excess(length: np.ndarray, room: int) -> np.ndarray:
     longer = np.minimum(over, np.abs(length[:, 0] - length[:, 1]))
     both = over - longer  # once equal they take turns, the second side first
     first_longer = length[:, 0] > length[:, 1]
-    return np.stack(
-        [np.where(first_longer, longer, 0) + both // 2, np.where(first_longer, 0, longer) + both - both // 2],
-        axis=1,
-    )
+    first = np.where(first_longer, longer, 0) + both // 2
+    return np.stack([first, over - first], axis=1)
 
 
 def dropped(sentences, start, length, front, cut) -> int:

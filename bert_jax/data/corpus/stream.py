@@ -209,12 +209,10 @@ class Stream:
             made = assemble(tokens[c], table[here], self.tokenizer.special, length, self.config.packed)
             for name, value in made.items():
                 batch.setdefault(name, np.empty((len(owner), *value.shape[1:]), value.dtype))[here] = value
-        if self.config.packed:
-            return batch
-        return batch | {
-            "labels": table["label"].astype(np.int32),
-            "weight": table["weight"].astype(np.float32),
-        }
+        if not self.config.packed:
+            batch["labels"] = table["label"].astype(np.int32)
+            batch["weight"] = table["weight"].astype(np.float32)
+        return batch
 
     def _locate(self, length: int, examples: np.ndarray):
         """Corpus, plan, pass and index in the plan of examples by their numbers."""

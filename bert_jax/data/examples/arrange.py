@@ -83,11 +83,9 @@ def arrange(
     if config.layout == "padded":
         return Arrangement(rows, packs, placed, [config.longest] * len(steps))
     needed = row_lengths(steps, placed, config.multiple)
-    likely = (
-        needed
-        if like == steps
-        else row_lengths(like, [in_rows(sizes, rows, packs) for sizes in like], config.multiple)
-    )
+    likely = needed
+    if like != steps:
+        likely = row_lengths(like, [in_rows(sizes, rows, packs) for sizes in like], config.multiple)
     usual = few_lengths(likely, config.width)
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
@@ -146,10 +144,7 @@ def few_lengths(needed: Sequence[int], width: int) -> tuple[int, ...]:
     *below, most = distinct.tolist()
     step = cost((most,), distinct, counts, width) / len(needed)
     choices = [(*some, most) for more in range(MOST_LENGTHS) for some in combinations(below, more)]
-    return min(
-        choices,
-        key=lambda lengths: cost(lengths, distinct, counts, width) + len(lengths) * A_PROGRAM * step,
-    )
+    return min(choices, key=lambda some: cost(some, distinct, counts, width) + len(some) * A_PROGRAM * step)
 
 
 def cost(lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray, width: int) -> float:

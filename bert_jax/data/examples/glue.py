@@ -15,12 +15,9 @@ class Task:
     folder: str  # of the .tsv files
     texts: tuple[str, ...]
     labels: tuple[str, ...]  # in GLUE's order; a number has none
-    metrics: tuple[str, ...]
-    label: str = "label"
     # Where the .tsv files have other columns than tfds.
+    tsv_label: str = "label"
     tsv_texts: tuple[str, ...] = ()
-    tsv_label: str = ""
-    heldout: tuple[str, ...] = ("validation",)
 
     @property
     def kind(self) -> str:
@@ -29,18 +26,16 @@ class Task:
 
 SENTENCES = ("sentence1", "sentence2")
 TASKS = {
-    "cola": Task("CoLA", ("sentence",), ("unacceptable", "acceptable"), ("matthews",), tsv_texts=("3",), tsv_label="1"),
-    "sst2": Task("SST-2", ("sentence",), ("negative", "positive"), ("accuracy",)),
-    "mrpc": Task("MRPC", SENTENCES, ("not_equivalent", "equivalent"), ("f1", "accuracy"),
-                 tsv_texts=("#1 String", "#2 String"), tsv_label="Quality"),
-    "stsb": Task("STS-B", SENTENCES, (), ("pearson", "spearman"), tsv_label="score"),
-    "qqp": Task("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), ("f1", "accuracy"),
-                tsv_label="is_duplicate"),
-    "mnli": Task("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"), ("accuracy",),
-                 tsv_texts=SENTENCES, tsv_label="gold_label", heldout=("validation_matched", "validation_mismatched")),
-    "qnli": Task("QNLI", ("question", "sentence"), ("entailment", "not_entailment"), ("accuracy",)),
-    "rte": Task("RTE", SENTENCES, ("entailment", "not_entailment"), ("accuracy",)),
-    "wnli": Task("WNLI", SENTENCES, ("not_entailment", "entailment"), ("accuracy",)),
+    "cola": Task("CoLA", ("sentence",), ("unacceptable", "acceptable"), "1", ("3",)),
+    "sst2": Task("SST-2", ("sentence",), ("negative", "positive")),
+    "mrpc": Task("MRPC", SENTENCES, ("not_equivalent", "equivalent"), "Quality", ("#1 String", "#2 String")),
+    "stsb": Task("STS-B", SENTENCES, (), "score"),
+    "qqp": Task("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), "is_duplicate"),
+    "mnli": Task("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"),
+                 "gold_label", SENTENCES),
+    "qnli": Task("QNLI", ("question", "sentence"), ("entailment", "not_entailment")),
+    "rte": Task("RTE", SENTENCES, ("entailment", "not_entailment")),
+    "wnli": Task("WNLI", SENTENCES, ("not_entailment", "entailment")),
 }  # fmt: skip
 
 
@@ -60,7 +55,7 @@ def task_of(spec: str) -> Task | None:
 def columns_of(spec: str, task: Task) -> tuple[tuple[str, ...], str]:
     """(of the texts, of the label)"""
     if spec.startswith("tfds:"):
-        return task.texts, task.label
+        return task.texts, "label"
     # CoLA alone has no header, but for its test.tsv.
-    headed = Path(spec).name.startswith("test") and task.folder == "CoLA"
-    return (not headed and task.tsv_texts) or task.texts, task.tsv_label or task.label
+    has_header = Path(spec).name.startswith("test") and task.folder == "CoLA"
+    return (not has_header and task.tsv_texts) or task.texts, task.tsv_label

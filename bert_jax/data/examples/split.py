@@ -24,11 +24,8 @@ def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[lis
 
     def order(key):
         group = groups[key]
-        rarest = min(
-            (label for example in group for label in labels_of(example)),
-            key=lambda label: (counts[label], label),
-            default="",
-        )
+        labels = (label for example in group for label in labels_of(example))
+        rarest = min(labels, key=lambda label: (counts[label], label), default="")
         number = group[0].label if isinstance(group[0].label, float) else bool(group[0].label)
         return rarest, number, len(group).bit_length()
 
