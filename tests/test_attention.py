@@ -100,20 +100,20 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
         return jnp.where(attention.segments_of(context)[..., None] > 0, out, 0)
 
-    (found, backward), (expected, plain_backward) = (jax.vjp(jax.jit(run), QKV) for run in (ours, plain))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    target = TARGET.reshape(found.shape)
+    (result, backward), (expected, plain_backward) = (jax.vjp(jax.jit(run), QKV) for run in (ours, plain))
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    target = TARGET.reshape(result.shape)
     np.testing.assert_allclose(backward(target)[0], plain_backward(target)[0], atol=1e-4)
-    assert (found[2] == 0).all(), "a row with no real token yields exact zeros"
+    assert (result[2] == 0).all(), "a row with no real token yields exact zeros"
 
 
 def test_short_s_draws_are_fair_and_of_each_seed_its_own():
-    one, two = (short_attention.keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
-    for drawn in (one, two, one.reshape(2, -1)[0], one[:, :8], one[:8]):
+    first, second = (short_attention.keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
+    for drawn in (first, second, first.reshape(2, -1)[0], first[:, :8], first[:8]):
         assert float(drawn.mean()) == pytest.approx(0.9, abs=0.012)
-    assert float((one & two).mean()) == pytest.approx(0.81, abs=0.01)
-    assert float((one[: L // 2] & one[L // 2 :]).mean()) == pytest.approx(0.81, abs=0.01)
-    assert float((one[:, 1:] & one[:, :-1]).mean()) == pytest.approx(0.81, abs=0.01)
+    assert float((first & second).mean()) == pytest.approx(0.81, abs=0.01)
+    assert float((first[: L // 2] & first[L // 2 :]).mean()) == pytest.approx(0.81, abs=0.01)
+    assert float((first[:, 1:] & first[:, :-1]).mean()) == pytest.approx(0.81, abs=0.01)
 
 
 @pytest.mark.slow
@@ -166,11 +166,11 @@ def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     dropped = drop(x, 0.3, jax.random.key(0))
     assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
-    one, two = (
+    first, second = (
         attend(QKV, Context(MASK), heads=H, dropout=0.5, dropout_key=jax.random.key(seed), kernel="xla")
         for seed in (0, 1)
     )
-    assert (one != two).any()
+    assert (first != second).any()
 
 
 TPU = Request("tpu", 512, 12, 64, "bfloat16", packed=True, window=None, dropout=0.0)
@@ -178,7 +178,7 @@ GPU = replace(TPU, platform="gpu")
 
 
 @pytest.mark.parametrize(
-    ("kernel", "request_", "said"),
+    ("kernel", "request_", "message"),
     [
         ("short", replace(TPU, platform="cpu"), "needs a TPU, and this program is for cpu"),
         ("short", replace(TPU, length=640), "multiples of 128 up to 512, not 640"),
@@ -194,10 +194,10 @@ GPU = replace(TPU, platform="gpu")
         ("flash", TPU, 'did you mean "splash"?'),
     ],
 )
-def test_what_a_kernel_cannot_do_it_refuses_and_auto_falls_back(kernel, request_, said):
+def test_what_a_kernel_cannot_do_it_refuses_and_auto_falls_back(kernel, request_, message):
     with pytest.raises(BertJaxError) as error:
         choose(kernel, request_)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert choose("auto", request_) != kernel
 
 

@@ -32,16 +32,16 @@ def test_layer_norm_and_its_gradients_are_flax_s(inputs):
         return module.apply({"params": {"scale": scale, "bias": bias}}, x)
 
     expected, backward = jax.vjp(theirs, *arguments)
-    found, own_backward = jax.vjp(lambda *a: normalize(*a, 1e-12, "float32"), *arguments)
-    assert difference([found], [expected]) < 1e-5
+    result, own_backward = jax.vjp(lambda *a: normalize(*a, 1e-12, "float32"), *arguments)
+    assert difference([result], [expected]) < 1e-5
     assert difference(own_backward(gradient), backward(gradient)) < 2e-5
 
 
 def test_gelu_and_its_gradient_are_jax_s():
     x = jnp.linspace(-6, 6, 1001)
     expected, backward = jax.vjp(lambda x: jax.nn.gelu(x, approximate=False), x)
-    found, own_backward = jax.vjp(gelu, x)
-    assert difference([found], [expected]) < 1e-6
+    result, own_backward = jax.vjp(gelu, x)
+    assert difference([result], [expected]) < 1e-6
     assert difference(own_backward(jnp.ones_like(x)), backward(jnp.ones_like(x))) < 1e-6
 
 
@@ -52,8 +52,8 @@ def test_softmax_and_its_gradient_are_jax_s():
     )
     gradient = jax.random.normal(keys[1], scores.shape)
     expected, backward = jax.vjp(jax.nn.softmax, scores)
-    found, own_backward = jax.vjp(softmax, scores)
-    assert difference([found], [expected]) == 0
+    result, own_backward = jax.vjp(softmax, scores)
+    assert difference([result], [expected]) == 0
     assert difference(own_backward(gradient), backward(gradient)) < 1e-6
 
 
@@ -66,9 +66,9 @@ def test_what_is_kept_for_the_backward_pass_is_the_input_and_little_else(functio
 
 @pytest.mark.parametrize("last", [7, 64])
 def test_a_draw_is_true_with_its_probability_and_halves_of_a_number_are_independent(last):
-    found = draw(jax.random.key(3), 0.9, (4000, last))
-    assert found.shape == (4000, last)
-    assert float(found.mean()) == pytest.approx(0.9, abs=0.005)
+    result = draw(jax.random.key(3), 0.9, (4000, last))
+    assert result.shape == (4000, last)
+    assert float(result.mean()) == pytest.approx(0.9, abs=0.005)
     half = -(-last // 2)
-    both = (found[:, : last - half] & found[:, half:]).mean()
+    both = (result[:, : last - half] & result[:, half:]).mean()
     assert float(both) == pytest.approx(0.81, abs=0.01)

@@ -201,12 +201,12 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
         tensors["something.else"] = np.zeros(1, np.float32)
 
     edit_tensors(directory, spoil)
-    said = refusal(directory)
-    assert "missing: bert.encoder.layer.0.intermediate.dense.bias" in said
-    assert "left over: something.else" in said
+    message = refusal(directory)
+    assert "missing: bert.encoder.layer.0.intermediate.dense.bias" in message
+    assert "left over: something.else" in message
     assert (
         "of the wrong shape: bert.encoder.layer.1.output.dense.bias is [9] where the config asks for [8]"
-        in said
+        in message
     )
     assert "missing" in refusal(directory, head="classify", labels=["a", "b"]), (
         "a new head excuses no encoder"
@@ -214,7 +214,7 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"hidden_size": 10**15}, "hidden_size = 1000000000000000 is not a size that a model can have"),
         ({"num_hidden_layers": 2_000_000_000}, "the config says 2000000000 layers, the weights hold 2"),
@@ -229,9 +229,9 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
         ({"architectures": ["BertForTokenClassification"], "id2label": {"1": "a"}}, "does not number the labels"),
     ],
 )  # fmt: skip
-def test_absurd_configs(directory, changes, said):
+def test_absurd_configs(directory, changes, message):
     edit_config(directory, **changes)
-    assert said in refusal(directory, tokenizer=False)
+    assert message in refusal(directory, tokenizer=False)
 
 
 def test_the_directory_of_a_run_names_its_model(directory, tmp_path):
@@ -317,11 +317,11 @@ def test_info(directory, capsys):
         and "odd" not in text
     )
     assert main(["info", str(directory), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["parameters"]["all"] == sum(
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["parameters"]["all"] == sum(
         x.size for x in flatten_dict(load(directory).params, sep="/").values()
     )
-    assert said["heads"] == ["mlm", "nsp"]
+    assert facts["heads"] == ["mlm", "nsp"]
     edit_tensors(directory, lambda tensors: tensors.pop("cls.predictions.bias"))
     assert main(["info", str(directory)]) == 0
     assert "odd         the weights in" in capsys.readouterr().out
