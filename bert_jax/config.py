@@ -136,11 +136,11 @@ def _meant(name: str, names: list[str], hints: dict[str, type], where: str) -> s
         if dataclasses.is_dataclass(hints[section]):
             keys += [f"{section}.{field.name}" for field in dataclasses.fields(hints[section])]
     last = {key: key.rpartition(".")[2] for key in keys}
-    found = [key for key in keys if last[key] == name]
-    found = found or [key for key in keys if set(last[key].split("_")) <= set(name.split("_"))]
-    if not found:
+    meant = [key for key in keys if last[key] == name]
+    meant = meant or [key for key in keys if set(last[key].split("_")) <= set(name.split("_"))]
+    if not meant:
         return nearest(name, names)
-    return "did you mean " + " or ".join(f'"{where}{key}"' for key in found) + "?"
+    return "did you mean " + " or ".join(f'"{where}{key}"' for key in meant) + "?"
 
 
 def _parse(text: str, kind: type, where: str):

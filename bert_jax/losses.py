@@ -25,17 +25,17 @@ def cross_entropy(logits, labels, weight, smoothing: float = 0.0) -> Loss:
     normalizer = jax.nn.logsumexp(logits, axis=-1)
     # A weight of 0 marks a label that is nobody's; it may be any number.
     picked = jnp.take_along_axis(logits, jnp.where(weight > 0, labels, 0)[..., None], axis=-1)[..., 0]
-    each = normalizer - (1 - smoothing) * picked
+    losses = normalizer - (1 - smoothing) * picked
     if smoothing:
-        each -= smoothing * logits.mean(-1)
-    return weigh(each, weight)
+        losses -= smoothing * logits.mean(-1)
+    return weigh(losses, weight)
 
 
 def binary_cross_entropy(logits, labels, weight) -> Loss:
     """Logits [..., C] against 0 or 1 for each of C labels; an example's loss is the mean over its labels."""
     logits = logits.astype(jnp.float32)
-    each = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
-    return weigh(each.mean(-1), weight)
+    losses = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+    return weigh(losses.mean(-1), weight)
 
 
 def squared_error(predictions, labels, weight) -> Loss:
@@ -53,7 +53,7 @@ def span_cross_entropy(logits, starts, ends, weight, mask=None) -> Loss:
     return Loss((start.total + end.total) / 2, start.weight)
 
 
-def weigh(each, weight) -> Loss:
+def weigh(losses, weight) -> Loss:
     weight = weight.astype(jnp.float32)
     # where() rather than a product alone: 0 x inf is NaN, and a padding example must not be able to say anything.
-    return Loss(jnp.where(weight > 0, each * weight, 0).sum(), weight.sum())
+    return Loss(jnp.where(weight > 0, losses * weight, 0).sum(), weight.sum())

@@ -18,13 +18,13 @@ import pytest
 
 import bert_jax
 import corpora
+from bert_jax import tasks
 from bert_jax.command import main as cli
 from bert_jax.hub import directory as hub
 from bert_jax.hub import families
 from bert_jax.hub.layout import Layout
 from bert_jax.models import blocks
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks import TASKS
 from bert_jax.text.wordpiece import WordPiece
 from runs import ROOT
 from seeded import seeded_tensors
@@ -61,14 +61,15 @@ def place(tmp_path_factory):
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     checkpoint(folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3))
     labelled(folder, [" ".join(words) for document in texts for words in document])
-    before = Path.cwd(), dict(TASKS), list(sys.path), list(blocks.__path__), list(families.__path__)
+    found_by_file = (blocks, families, tasks)
+    before = Path.cwd(), list(sys.path), [list(package.__path__) for package in found_by_file]
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     yield folder
     os.chdir(before[0])
-    TASKS.clear()
-    TASKS.update(before[1])
-    sys.path[:], blocks.__path__, families.__path__ = before[2:]
+    sys.path[:] = before[1]
+    for package, paths in zip(found_by_file, before[2], strict=True):
+        package.__path__ = paths
 
 
 def labelled(folder: Path, texts: list[str]) -> None:
@@ -135,13 +136,7 @@ def take_up(module: str, code: str) -> None:
     path = Path(module)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(code)
-    if path.parent.name == "tasks":
-        sys.path.append(str(path.parent))
-        TASKS[path.stem] = importlib.import_module(path.stem)
-    else:
-        importlib.import_module(str(path.parent).replace("/", ".")).__path__.append(
-            str(path.parent.absolute())
-        )
+    importlib.import_module(str(path.parent).replace("/", ".")).__path__.append(str(path.parent.absolute()))
 
 
 @pytest.mark.slow

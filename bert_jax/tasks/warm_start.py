@@ -1,4 +1,4 @@
-"""Going on from a model directory."""
+"""Beginning from the parameters of a model directory."""
 
 from dataclasses import replace
 
@@ -16,12 +16,12 @@ SIZES = ("vocab_size", "hidden_size", "layers", "heads", "feed_forward", "max_po
 
 
 def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
-    """The layout, published as the directory is; refuses one of other sizes or with another tokenizer."""
+    """The layout, published as the directory is; a directory of other sizes or with another tokenizer is refused."""
     theirs, _ = hub.survey(directory)
     differing = [name for name in SIZES if getattr(theirs.config, name) != getattr(layout.config, name)]
     if differing:
-        said = ", ".join(f"--config.model.{name}={getattr(theirs.config, name)}" for name in differing)
-        raise BertJaxError(f"the model in {directory} has other sizes than the config; set {said}")
+        sizes = ", ".join(f"--config.model.{name}={getattr(theirs.config, name)}" for name in differing)
+        raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
     if open_tokenizer(hub.existing(directory)).fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
             f"the corpus was prepared with another tokenizer than that of {directory}; "

@@ -2,10 +2,11 @@
 
 DIR/1000/            what orbax wrote after step 1000
 DIR/1000/manifest.json
-DIR/2000.damaged     one that was found damaged, set aside
+DIR/2000.damaged     a damaged checkpoint, set aside
 """
 
 import copy
+import math
 import shutil
 import threading
 from collections.abc import Callable
@@ -32,7 +33,7 @@ class Checkpoints:
         self._failure: Exception | None = None
 
     def steps(self) -> list[int]:
-        """Steps whose checkpoints were committed, oldest first; whether they are good is not looked at."""
+        """Steps whose checkpoints were committed, oldest first; their files are not checked."""
         return [step for step in self._directories() if (self._path(step) / manifest.NAME).is_file()]
 
     def save(self, step: int, state: State, position: dict) -> None:
@@ -65,17 +66,15 @@ class Checkpoints:
             ) from self._failure
 
     def newest(self) -> int | None:
-        """The newest good checkpoint; what is newer and damaged is said and set aside."""
-        found = None
-        if jax.process_index() == 0:
-            found = self._newest_good()
+        """The newest good checkpoint; newer ones that are damaged are reported and set aside."""
+        newest = self._newest_good() if jax.process_index() == 0 else None
         if jax.process_count() > 1:
-            found = int(multihost_utils.broadcast_one_to_all(-1 if found is None else found))
-            found = None if found < 0 else found
-        return found
+            agreed = int(multihost_utils.broadcast_one_to_all(-1 if newest is None else newest))
+            newest = None if agreed < 0 else agreed
+        return newest
 
     def check(self, step: int) -> None:
-        """Refuses a step that has no good checkpoint."""
+        """Refuse a step that has no good checkpoint."""
         if step not in self._directories():
             raise BertJaxError(
                 f"{self.directory} has no checkpoint of step {step}; {nearest(step, self.steps())}"
@@ -140,15 +139,15 @@ class Checkpoints:
         )
 
     def _tidy(self) -> None:
-        """Deletes the checkpoints that nothing asks to keep."""
+        """Delete the checkpoints that nothing asks to keep."""
         steps = self.steps()
-        kept = set(steps[-self.config.keep :])
+        kept: set[int | None] = set(steps[-self.config.keep :])
         if self.config.keep_every:
             kept |= {step for step in steps if step % self.config.keep_every == 0}
         if self.config.best:
-            kept |= {step for step in [self.best()] if step is not None}
+            kept |= {self.best()}
         for step in set(steps) - kept:
-            # The manifest goes first, so that one half deleted is not taken for a damaged one.
+            # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
             (self._path(step) / manifest.NAME).unlink()
             shutil.rmtree(self._path(step))
 
@@ -157,11 +156,11 @@ class Checkpoints:
         values = {}
         for step in self.steps():
             measured = (manifest.read(self._path(step)) or {"position": {}})["position"].get("heldout", {})
-            if self.config.best in measured:
-                values[step] = measured[self.config.best]
-        if not values:
-            return None
-        return (min if lower_is_better(self.config.best) else max)(values, key=values.__getitem__)
+            value = measured.get(self.config.best, math.nan)
+            if math.isfinite(value):  # runs begun earlier may have others
+                values[step] = value
+        best = min if lower_is_better(self.config.best) else max
+        return best(values, key=values.__getitem__, default=None)
 
     def _directories(self) -> list[int]:
         if not self.directory.is_dir():

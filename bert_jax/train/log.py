@@ -1,4 +1,4 @@
-"""What a run says of itself: metrics.jsonl, TensorBoard events, a line or a bar for whoever looks on."""
+"""What a run reports as it goes: metrics.jsonl, TensorBoard events, a line or a progress bar."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from bert_jax.files import replacing
 
 
 class Window:
-    """Sums over the steps since the last line; they travel in checkpoints, so a restart does not lose half a line."""
+    """Sums over the steps since the last line; checkpoints hold them, so a restart does not lose half a line."""
 
     def __init__(self, sums: dict | None = None):
         self.sums = sums or {"steps": 0, "tokens": 0, "pairs": {}}
@@ -70,7 +70,7 @@ class Log:
         tqdm.write(text, file=sys.stderr)
 
     def sync(self) -> None:
-        """All lines are on the disk when a checkpoint says that they were written."""
+        """Put all lines on the disk, before a checkpoint says that they were written."""
         if not self.quiet:
             os.fsync(self._file.fileno())
             self._events.flush()
@@ -83,9 +83,9 @@ class Log:
 
 
 def event_writer(directory: Path, purge_step: int):
-    """A writer of TensorBoard events, whose viewer forgets what a run before wrote from `purge_step` on."""
-    # tensorboardX imports torch where it finds it: seconds and hundreds of megabytes that no event needs.
-    modules: dict[str, Any] = sys.modules  # None there keeps a module from being found
+    """A writer of TensorBoard events; the viewer drops what an earlier run wrote from `purge_step` on."""
+    # tensorboardX imports torch where it is installed: seconds and hundreds of megabytes that no event needs.
+    modules: dict[str, Any] = sys.modules  # None keeps a module from being imported
     hidden = "torch" not in modules
     if hidden:
         modules["torch"] = None
@@ -98,7 +98,7 @@ def event_writer(directory: Path, purge_step: int):
 
 
 BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait", "hours_left")
-IN_THE_FILE = ("gradient_norm", "tokens", "seconds")  # alone; nobody reads them as they pass
+FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
 
 
 def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
@@ -106,12 +106,12 @@ def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
     >>> shown({"loss": 2.34567, "tokens": 1234, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4})
     'loss 2.346, 17,432 tokens/s, 3% waiting for input, 24 min left'
     """
-    said = (
+    parts = (
         in_words(name, value)
         for name, value in values.items()
-        if isinstance(value, int | float) and name not in IN_THE_FILE and (names is None or name in names)
+        if isinstance(value, int | float) and name not in FILE_ONLY and (names is None or name in names)
     )
-    return ", ".join(part for part in said if part)
+    return ", ".join(part for part in parts if part)
 
 
 def in_words(name: str, value: float) -> str:
@@ -146,7 +146,7 @@ def heldout(path: Path) -> list[dict]:
 
 
 def read(path: Path) -> list[dict]:
-    """The lines of a metrics.jsonl; one that a kill cut short is left out."""
+    """The lines of a metrics.jsonl, without one that a kill cut short."""
     lines = []
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -158,7 +158,7 @@ def read(path: Path) -> list[dict]:
 
 
 def forget(path: Path, step: int) -> None:
-    """Drops the lines past a step: the run comes by there again."""
+    """Drop the lines past a step: the run repeats those steps."""
     kept = [line for line in read(path) if line["step"] <= step]
     with replacing(path) as new:
         new.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")

@@ -1,7 +1,7 @@
 """The loop: evaluate, save, next batch, step.
 
-A run goes on by itself from the newest good checkpoint of its directory. Where there is none it begins, from
-`config.init` if that names a model directory, or else from initial values.
+A run resumes from the newest good checkpoint of its directory. Without one it begins from the model directory
+`config.init`, if that is set, or from initial values.
 """
 
 import math
@@ -12,6 +12,7 @@ from contextlib import closing
 import jax
 
 from bert_jax.errors import BertJaxError, NotFinite, nearest
+from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
@@ -105,15 +106,15 @@ class Run:
         self.resumed = True
 
     def description(self) -> str:
-        """What runs where; the batch of a step, and what a device takes of it at once."""
+        """The size of the model, the mesh, and how it splits a batch."""
         params = abstract_state(self.task, self.config, self.mesh).params
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
-        shares = self.mesh.shape["data"] * self.mesh.shape["fsdp"]
-        accumulate = self.config.mesh.accumulate
+        shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
+        rows = self.data.batch // shards // microbatches
         return (
             f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {self.mesh.size} "
-            f"{self.mesh.devices.flat[0].device_kind} ({axes}); global batch {self.data.batch} = {shares} shares x "
-            f"{accumulate} microbatches x {self.data.batch // shares // accumulate} rows"
+            f"{self.mesh.devices.flat[0].device_kind} ({axes}); global batch {self.data.batch} = "
+            f"{counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {counted(rows, 'row')}"
         )
 
     def go(self, stop: Stop) -> bool:
@@ -133,20 +134,20 @@ class Run:
                 best = bool(self.history) and self.step == self.history[-1][0] == self.best_step()
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
-                self.heldout = {}  # was of this step
+                self.heldout = {}  # it was of this step
                 if due or asked:
                     self.trace(ends=True)
                     return due
                 self.trace()
                 batch = self.next(feed)
-                # Nothing may cross to or from the devices unseen: each crossing would wait for the step.
+                # No implicit transfers to or from the devices: each would wait for the step.
                 with jax.transfer_guard("disallow"):
                     self.state, measured = self.take_step(self.state, batch, self.constants)
                 self.step += 1
-                # Only now, with the next step under way, is the one before looked at.
+                # Only now, with the next step under way, are the metrics of the one before fetched.
                 before, self.pending = self.pending, measured
                 if before is not None:
-                    self.look_at(before, self.step - 1)
+                    self.record(before, self.step - 1)
 
     def next(self, feed: Iterator[dict]) -> dict:
         begun = time.perf_counter()
@@ -154,8 +155,8 @@ class Run:
         self.pace.wait(time.perf_counter() - begun)
         return batch
 
-    def look_at(self, measured: dict, step: int) -> None:
-        """What the step measured that ended at `step`."""
+    def record(self, measured: dict, step: int) -> None:
+        """Record what was measured by the step that ended at `step`."""
         measured = jax.device_get(measured)
         self.pace.add(int(measured["tokens"]))
         self.log.advance()
@@ -187,19 +188,19 @@ class Run:
         self.window = Window()
 
     def timings(self, step: int) -> dict:
-        found = self.pace.line(self.config.steps - step)
-        if self.peak and "tokens_per_second" in found:
+        timings = self.pace.line(self.config.steps - step)
+        if self.peak and "tokens_per_second" in timings:
             length = self.data.length(step - 1)
             # The published formula, for the share of the rows that is not padding.
             flops = self.task.flops(self.data.batch, length) / (self.data.batch * length)
-            found["mfu"] = flops * found["tokens_per_second"] / (self.peak * self.mesh.size)
-        return found
+            timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak * self.mesh.size)
+        return timings
 
     def flush(self) -> None:
-        """Looks at the last step without waiting for another."""
+        """Record the last step without waiting for another."""
         if self.pending is not None:
             before, self.pending = self.pending, None
-            self.look_at(before, self.step)
+            self.record(before, self.step)
 
     def evaluate(self) -> None:
         self.flush()
@@ -232,7 +233,7 @@ class Run:
                 )
 
     def remember(self) -> None:
-        """Keeps the metric by which checkpoints are the best."""
+        """Keep the metric by which checkpoints are the best."""
         best = self.config.checkpoints.best
         if best and best not in self.heldout:
             raise BertJaxError(
@@ -246,7 +247,7 @@ class Run:
         return max(self.history, key=lambda pair: (sign * pair[1], -pair[0]))[0]
 
     def gave_up(self) -> bool:
-        """Whether the metric has been no better for as long as the config waits for it."""
+        """Whether the metric has not improved for as long as the config waits for it."""
         patience = self.config.patience
         later = [step for step, _ in self.history if step > self.best_step()] if patience else []
         return bool(patience) and len(later) >= patience
@@ -260,7 +261,7 @@ class Run:
         self.checkpoints.save(self.step, self.state, position)
 
     def trace(self, ends: bool = False) -> None:
-        """Begins the profile that the config asks for, and ends it some steps later or when the run ends."""
+        """Begin the profile that the config asks for, and end it some steps later or when the run ends."""
         first = self.config.log.profile
         if not self.tracing and self.step == first:
             jax.profiler.start_trace(str(self.workdir.profile))
@@ -290,3 +291,8 @@ class Run:
     def close(self) -> None:
         if self.resumed:
             self.log.close()
+
+
+def counted(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("h") else "s")
+    return f"{number} {noun if number == 1 else plural}"

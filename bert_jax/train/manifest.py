@@ -1,4 +1,4 @@
-"""What a checkpoint directory must hold, file by file, written when all of it is there.
+"""The files that a checkpoint directory must hold, with their hashes, written when all of them are there.
 
 orbax restores a flipped bit in silence, and takes a directory for a checkpoint that lacks its commit marker; so a
 checkpoint counts when its manifest is there, and is good when every file is what the manifest says.
@@ -25,8 +25,8 @@ def read(directory: Path) -> dict | None:
     """The position that a manifest holds; None where there is no manifest or it is not what was written."""
     try:
         content = json.loads((directory / NAME).read_text(encoding="utf-8"))
-        said = content.pop("self")
-        return content if said == digest(content) else None
+        expected = content.pop("self")
+        return content if expected == digest(content) else None
     except (FileNotFoundError, ValueError, KeyError, AttributeError):
         return None
 
@@ -41,8 +41,8 @@ def damage(directory: Path) -> str | None:
     missing = [name for name in content["files"] if not (directory / name).is_file()]
     if missing:
         return f"it lacks {missing[0]}"
-    for name, found in hash_files(directory, content["files"]).items():
-        if found != content["files"][name]:
+    for name, actual in hash_files(directory, content["files"]).items():
+        if actual != content["files"][name]:
             return f"{name} is not what was written"
     return None
 

@@ -4,8 +4,8 @@ import time
 
 
 class Pace:
-    """The seconds since the last line, and the speed of its steps: the first of a process is not among them, as it
-    compiles, and neither is what `pause` is told of."""
+    """The seconds since the last line, and the speed of its steps, without the first of a process, which compiles,
+    and without pauses."""
 
     def __init__(self):
         self.mark = self.begun = time.perf_counter()
@@ -18,11 +18,11 @@ class Pace:
         self.begun += seconds
 
     def wait(self, seconds: float) -> None:
-        """For batches."""
+        """Count seconds spent waiting for a batch."""
         self.waited += seconds
 
     def add(self, tokens: int) -> None:
-        """A step has ended."""
+        """Count a step."""
         if self.compiled:
             self.steps += 1
             self.tokens += tokens
@@ -33,11 +33,11 @@ class Pace:
     def line(self, left: int) -> dict[str, float]:
         """The timings of a line that ends here, `left` steps before the run does."""
         now = time.perf_counter()
-        found = {"seconds": now - self.mark, "input_wait": self.waited / (now - self.mark)}
+        timings = {"seconds": now - self.mark, "input_wait": self.waited / (now - self.mark)}
         if self.steps:
-            found["tokens_per_second"] = self.tokens / (now - self.begun)
-            found["hours_left"] = left * (now - self.begun) / self.steps / 3600
+            timings["tokens_per_second"] = self.tokens / (now - self.begun)
+            timings["hours_left"] = left * (now - self.begun) / self.steps / 3600
         self.mark = self.begun = now
         self.steps = self.tokens = 0
         self.waited = 0.0
-        return found
+        return timings

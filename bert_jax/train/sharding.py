@@ -9,7 +9,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
-from bert_jax.models.mesh import AXES, TENSOR
+from bert_jax.models.mesh import AXES, DATA, FSDP, TENSOR
 from bert_jax.train.config import MeshConfig
 from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule
 
@@ -19,27 +19,27 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
     sizes = {axis: getattr(config, axis) for axis in AXES}
     free = [axis for axis, size in sizes.items() if size == -1]
     fixed = math.prod(size for size in sizes.values() if size != -1)
-    said = ", ".join(f"mesh.{axis}={size}" for axis, size in sizes.items())
+    text = ", ".join(f"mesh.{axis}={size}" for axis, size in sizes.items())
     if len(free) > 1 or fixed < 1 or len(devices) % fixed:
-        raise BertJaxError(f"{said} does not divide {len(devices)} devices; at most one axis may be -1")
+        raise BertJaxError(f"{text} does not divide {len(devices)} devices; at most one axis may be -1")
     if free:
         sizes[free[0]] = len(devices) // fixed
     if math.prod(sizes.values()) != len(devices):
         raise BertJaxError(
-            f"{said} takes {math.prod(sizes.values())} devices, and there are {len(devices)}; set one to -1"
+            f"{text} takes {math.prod(sizes.values())} devices, and there are {len(devices)}; set one to -1"
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
 def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
-    """Refuses a batch whose rows cannot be shared out evenly."""
-    shares = mesh.shape["data"] * mesh.shape["fsdp"]
-    parts = shares * accumulate
+    """Refuse a batch whose rows cannot be divided evenly."""
+    shards = mesh.shape[DATA] * mesh.shape[FSDP]
+    parts = shards * accumulate
     if batch % parts:
         below, above = batch // parts * parts, -(-batch // parts) * parts
         sizes = " or ".join(str(size) for size in (below, above) if size)
         raise BertJaxError(
-            f"a batch of {batch} rows does not divide over {shares} devices in {accumulate} microbatches; "
+            f"a batch of {batch} rows does not divide over {shards} devices in {accumulate} microbatches; "
             f"set --config.data.batch={sizes}"
         )
 
@@ -79,11 +79,11 @@ def optimizer_shardings(
 
 
 def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh) -> NamedSharding:
-    """The axis with the largest parts is split over data, too, if one divides; where none does, none is."""
+    """Split the axis with the largest parts over data, too, if it divides."""
     held = [part if isinstance(part, tuple) else (part,) * bool(part) for part in sharding.spec]
     held += [()] * (leaf.ndim - len(held))
     parts = [math.prod(mesh.shape[axis] for axis in axes) for axes in held]
-    fitting = [i for i in range(leaf.ndim) if leaf.shape[i] % (parts[i] * mesh.shape["data"]) == 0]
+    fitting = [i for i in range(leaf.ndim) if leaf.shape[i] % (parts[i] * mesh.shape[DATA]) == 0]
     if fitting:
-        held[max(fitting, key=lambda i: leaf.shape[i] // parts[i])] += ("data",)
+        held[max(fitting, key=lambda i: leaf.shape[i] // parts[i])] += (DATA,)
     return NamedSharding(mesh, P(*held))
