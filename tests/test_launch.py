@@ -165,7 +165,7 @@ def test_a_slice_made_at_once_on_reserved_chips(cloud):
 @pytest.mark.slow
 def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     first = {"looks": {"0": [RUNNING, RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
-    second = {"looks": {"0": [["running", "going on at step 10\n"], DONE], "1": [["ended 0", ""]]}}
+    second = {"looks": {"0": [["running", "resuming at step 10\n"], DONE], "1": [["ended 0", ""]]}}
     cloud.script(first, {"taken": True}, second)
     begin(cloud)
     output = cloud.run("watch")
@@ -177,7 +177,7 @@ def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     assert sorted(starts[:2]) == sorted(starts[2:]), "the same command goes on from the newest checkpoint"
     assert cloud.nothing_is_left()
     assert (cloud.folder / "here/logs/before/0.log").read_text() == "step 10\n" * 2
-    assert (cloud.folder / "here/logs/0.log").read_text().startswith("going on at step 10\n")
+    assert (cloud.folder / "here/logs/0.log").read_text().startswith("resuming at step 10\n")
 
 
 @pytest.mark.slow
@@ -316,7 +316,7 @@ def test_an_error_in_the_command_is_not_tried_again(cloud):
 
 @pytest.mark.slow
 def test_processes_told_to_stop_go_on_if_the_slice_stays(cloud):
-    stopped = ["stopped", "stopped at step 30; the same command goes on from there\n"]
+    stopped = ["stopped", "stopped at step 30; run the same command to resume\n"]
     cloud.script({"looks": {"0": [stopped, DONE], "1": [["ended 0", ""]]}})
     begin(cloud)
     assert "stopped at step 30" in cloud.run("watch")
@@ -412,7 +412,7 @@ def test_shellcheck_finds_nothing():
 
 
 BERT_JAX = """#!/bin/sh
-trap 'echo "stopped at step 7; the same command goes on from there"; exit 0' TERM
+trap 'echo "stopped at step 7; run the same command to resume"; exit 0' TERM
 echo "$@"
 [ "$1" != info ] || exit 0
 [ "$1" = train ] || { echo "bert-jax: no verb $1"; exit 2; }
@@ -453,12 +453,12 @@ def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local
     assert "running on 2 hosts" in pod.stdout.readline()
     pod.terminate()
     output = pod.communicate(timeout=60)[0]
-    assert pod.returncode == 130 and "stopped at step 7; the same command goes on from there" in output
+    assert pod.returncode == 130 and "stopped at step 7; run the same command to resume" in output
     printed = [(tmp_path / f"pod/logs/{index}.log").read_text() for index in range(2)]
     coordinator = re.search(r"--coordinator=localhost:\d+", printed[0])[0]
     assert printed == [
         f"train --workdir a 'b {coordinator} --processes=2 --process={index}\n"
-        "stopped at step 7; the same command goes on from there\n"
+        "stopped at step 7; run the same command to resume\n"
         for index in range(2)
     ]
 

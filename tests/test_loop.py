@@ -95,7 +95,7 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, whole
     damage(copied / "checkpoints/20")
     output = again(copied, capsys)
     assert f"the checkpoint of step 20 cannot be used: {said}" in output or said in output
-    assert "going on at step 15\n" in output
+    assert "resuming at step 15\n" in output
     assert_same(whole, copied)
     assert (copied / "checkpoints/20.damaged").is_dir(), "nothing is thrown away"
 
@@ -208,7 +208,7 @@ def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
         "was begun with other settings: optimizer.rate was 0.003 and is 0.005; optimizer.warmup was 5 and is 6"
         in str(error.value)
     )
-    assert "going on at step 20" in again(copied, capsys, log_every=7, accumulate=2), "these may change"
+    assert "resuming at step 20" in again(copied, capsys, log_every=7, accumulate=2), "these may change"
 
 
 def test_a_setting_that_came_after_a_run_was_begun_counts_as_its_default(copied, capsys):
@@ -216,7 +216,7 @@ def test_a_setting_that_came_after_a_run_was_begun_counts_as_its_default(copied,
     said = json.loads(path.read_text())
     del said["config"]["optimizer.clip"]
     path.write_text(json.dumps(said))
-    assert "going on at step 20" in again(copied, capsys)
+    assert "resuming at step 20" in again(copied, capsys)
     with pytest.raises(BertJaxError, match="other settings: optimizer.clip was 1.0 and is 0.5"):
         again(copied, capsys, clip=0.5)
 
@@ -312,7 +312,7 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, t
     said = capsys.readouterr().err
     assert "the checkpoint of step 15 could not be written" in said
     assert "the run goes on and tries again in 5 steps, older checkpoints stay" in said
-    assert "going on at step 10\n" in again(tmp_path, capsys)
+    assert "resuming at step 10\n" in again(tmp_path, capsys)
     assert_same(whole, tmp_path)
 
 

@@ -78,7 +78,7 @@ def pod(place, corpus):
 def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lost(place, corpus, whole, pod):
     one, two = whole, pod.workdir
     pod.send(signal.SIGTERM, 1, step=12)
-    said = pod.wait_for("the same command goes on from there")
+    said = pod.wait_for("run the same command to resume")
     # A checkpoint is put together from what both have of a step, so both stopped at that one.
     step = max(int(path.name) for path in (two / "checkpoints").iterdir())
     assert f"stopped at step {step};" in said
@@ -96,9 +96,9 @@ def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lo
     printed = pod.printed(0)
     assert "process 0 lost another of the 2 processes" in printed
     assert "start all of them again: they go on from the newest checkpoint" in printed
-    assert f"going on at step {step}\n" in printed
-    assert printed.count("going on at step") == 2
-    assert "going on at step" not in pod.printed(1), "one process speaks for all"
+    assert f"resuming at step {step}\n" in printed
+    assert printed.count("resuming at step") == 2
+    assert "resuming at step" not in pod.printed(1), "one process speaks for all"
 
     assert [(line["step"], line["kind"]) for line in lines(one)] == [
         (line["step"], line["kind"]) for line in lines(two)

@@ -62,10 +62,10 @@ def test_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0, output
     step = max(int(path.name) for path in (workdir / "checkpoints").iterdir())
-    assert f"stopped at step {step}; the same command goes on from there" in output
+    assert f"stopped at step {step}; run the same command to resume" in output
     assert step < STEPS
     assert not (workdir / "model").exists()
-    assert f"going on at step {step}\n" in finished(command(corpus, workdir))
+    assert f"resuming at step {step}\n" in finished(command(corpus, workdir))
     assert_same_end(uninterrupted, workdir)
 
 

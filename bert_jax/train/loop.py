@@ -97,7 +97,7 @@ class Run:
             self.step, self.window = newest, Window(position["window"])
             # A run begun earlier has no history, or one with values that are not finite.
             self.history = [pair for pair in position.get("history", []) if math.isfinite(pair[1])]
-            self.say(f"going on at step {newest:,}")
+            self.say(f"resuming at step {newest:,}")
         self.constants = constants_of(self.task, self.config, self.mesh)
         # A run of no steps measures and keeps what it begins with.
         self.begun_at = self.step if newest is not None or self.config.steps else -1
@@ -278,7 +278,7 @@ class Run:
             self.checkpoints.check(best)
             abstract = abstract_state(self.task, self.config, self.mesh)
             self.state, _ = self.checkpoints.restore(best, abstract)
-            self.say(f"step {best:,} was the best by {self.config.checkpoints.best}")
+            self.say(f"step {best:,} is the best by {self.config.checkpoints.best}")
         params = gathered(self.state.params, self.mesh)
         if jax.process_index() > 0:
             return
@@ -286,7 +286,7 @@ class Run:
             save_models(self.workdir.model, self.task, params, self.data.tokenizer)
             self.say(f"the model is in {self.workdir.model}")
         else:
-            self.say(f"stopped at step {self.step:,}; the same command goes on from there")
+            self.say(f"stopped at step {self.step:,}; run the same command to resume")
 
     def close(self) -> None:
         if self.resumed:
