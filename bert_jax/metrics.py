@@ -168,7 +168,7 @@ def counts(
     known: Iterable[str] = (),
     name: Callable[[Any], str] = str,
 ) -> dict[str, tuple[int, int, int]]:
-    """Name -> how many are right, predicted, true, of what stands for each example; `known` names first.
+    """Name -> how many are right, predicted, true, of the items of each example; `known` names first.
 
     >>> counts([{"a", "b"}, {"a"}], [{"b"}, {"a", "c"}], ["c"])
     {'c': (0, 0, 1), 'a': (1, 2, 1), 'b': (1, 1, 1)}

@@ -1,4 +1,4 @@
-"""What a person types in a notebook: `model = bert_jax.load(path)`."""
+"""The entry for notebooks and scripts: `model = bert_jax.load(path)`."""
 
 import warnings
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def load(
     tokenizer: bool = True,
     **computed,
 ) -> "Model":
-    """Opens a Hugging Face model directory of BERT, RoBERTa or XLM-R.
+    """Open a Hugging Face model directory of BERT, RoBERTa or XLM-R.
 
     `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them, its
     values made from `seed`. `computed` are EncoderConfig's fields on how to compute:
@@ -104,7 +104,7 @@ class Model(Runner):
         return np.stack(vectors) if vectors else np.zeros((0, self.config.hidden_size), np.float32)
 
     def save(self, path) -> None:
-        """Writes a Hugging Face directory, which `transformers` and `load` open.
+        """Write a Hugging Face directory that `transformers` and `load` open.
 
         An embedder also gets the files by which `sentence-transformers` opens it.
         """

@@ -1,1 +1,1 @@
-"""Predictions: what a model says of a text, one file for each kind."""
+"""Predictions: what a model gives for a text, one file for each kind."""

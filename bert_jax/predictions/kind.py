@@ -1,8 +1,8 @@
 """A kind of prediction: all that the package must know of it, from the file of labels to the report.
 
 Each kind stands in a file of its own in kinds/, or is registered from outside of the package. Nothing else asks which
-kind it is: training, evaluation, calibration, reports and `predict` call what stands here. A kind never runs a
-model: it is given tokenizers, texts, and the logits of their windows.
+kind it is: training, evaluation, calibration, reports and `predict` call its methods. A kind never runs a model: it
+is given tokenizers, texts, and the logits of their windows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class Kind:
 
     @property
     def published(self) -> dict[str, Any]:
-        """What config.json must say besides the labels."""
+        """Keys of config.json besides the labels."""
         return {NAMED: self.name}
 
     @property
@@ -102,11 +102,11 @@ class Kind:
         return kind
 
     def advice(self, columns: Columns) -> str:
-        """A line for people whose labels look wrong."""
+        """A hint where the labels look wrong; "" where they do not."""
         return ""
 
     def check(self, examples: Sequence[Example]) -> None:
-        """Raises where the labels of the examples are not the model's."""
+        """Refuse examples whose labels are not the model's."""
         check_labels(examples, self.labels)
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[Self, list[str]]:
@@ -156,7 +156,7 @@ class Kind:
         raise NotImplementedError
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
-        """What else is measured on each batch."""
+        """Further measures of each batch."""
         return {}
 
     # Predictions
@@ -176,7 +176,7 @@ class Kind:
         return predicted == truth
 
     def calibrate(self, given: "Outcomes") -> Calibration:
-        """What these examples, used for nothing else, tell of the model."""
+        """Learn from examples that are used for nothing else how far the model can be trusted."""
         return NONE
 
     def text(self, example: Example) -> str:
@@ -200,7 +200,7 @@ class Kind:
         raise NotImplementedError
 
     def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
-        """What the Python API returns, and the probability that it is right as a whole."""
+        """The value that the Python API returns, and the probability that it is right as a whole."""
         raise NotImplementedError
 
     def probabilities(self, raw, calibration: Calibration) -> Any:

@@ -232,7 +232,7 @@ def open_data(
 
 
 def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
-    """The encoder of `config.init` under the head of the predictions, with what config.json must say of them."""
+    """The encoder of `config.init` under the head of the predictions, with their keys of config.json."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
     theirs, _ = hub.survey(config.init, **computed)
     layout = theirs.with_head(kind.head, kind.labels)

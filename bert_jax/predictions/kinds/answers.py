@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,9 +42,10 @@ class Answers(Kind):
     answer's text, "" for none; a truth is the texts of all right answers, () for none."""
 
     name = "answers"
-    head = "answer"
+    head = title = "answer"
     best = "f1"
     units = sure_units = "answers"
+    targets: ClassVar = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
 
     may_be_missing: bool = False
     longest: int = LONGEST
@@ -60,10 +61,6 @@ class Answers(Kind):
     @property
     def published(self) -> dict[str, Any]:
         return {MAY_BE_MISSING: self.may_be_missing}
-
-    @property
-    def title(self) -> str:
-        return self.head
 
     @classmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
@@ -123,7 +120,7 @@ class Answers(Kind):
         best, missing = None, 1.0
         for n, window in enumerate(windows.encodings):
             p, q = start_likely[edges[n] : edges[n + 1]], end_likely[edges[n] : edges[n + 1]]
-            # As in BERT's SQuAD runs: all other windows than the answer's say, rightly, that it is not in them.
+            # As in BERT's SQuAD runs: all windows but the answer's predict, rightly, that it is not in them.
             missing = min(missing, p[0] * q[0])
             span = window.spans[1]
             if not len(span):
@@ -140,10 +137,6 @@ class Answers(Kind):
             return Answer("", 0, 0, 0.0), np.inf
         gap = np.log(max(missing, NOTHING)) - np.log(max(best.score, NOTHING))
         return best, float(gap) if self.may_be_missing else -np.inf
-
-    @property
-    def targets(self) -> dict[str, Target]:
-        return {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
 
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
         return [{**span_in(example, encoding), "weight": 1.0} for encoding in windows.encodings]
@@ -249,7 +242,7 @@ def fit(
     scores: np.ndarray, f1: np.ndarray, exact: np.ndarray, gaps: np.ndarray, none: np.ndarray
 ) -> Calibration:
     """Of the best answer of each question its score, word F1 and whether it is right; the log odds of no answer
-    against it (-inf where there must be one); whether none is right."""
+    against it (-inf where there must be one); whether there is no right answer."""
     missing = best_gap(gaps[HALVES[0]], f1[HALVES[0]], none[HALVES[0]])
     # Of the answers that are given.
     (x, y), (before, right) = ((scores[h][gaps[h] <= missing], exact[h][gaps[h] <= missing]) for h in HALVES)

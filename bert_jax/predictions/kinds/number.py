@@ -25,6 +25,7 @@ class Number(WholeTexts):
     best = "spearman"
     problem = "regression"
     calibrates = False
+    target = Target("float32")
     cells = LabelCells("number", lambda separator: number_in)
 
     @classmethod
@@ -54,10 +55,6 @@ class Number(WholeTexts):
         return example.label
 
     value = truth
-
-    @property
-    def target(self) -> Target:
-        return Target("float32")
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}", {}

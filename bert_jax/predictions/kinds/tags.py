@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,22 +49,19 @@ class Tags(Kind):
     """A text is a tuple of words, and `raw` their logits [words, labels]; or it is whole, and `raw` its Pieces."""
 
     name = "tags"
-    head = "tag"
+    head = title = "tag"
     best = "f1"
     units, sure_units = "words", "spans"
     one_label = True
+    published: ClassVar[dict[str, Any]] = {}
+    targets: ClassVar = {
+        "labels": Target("int32", each_token=True),
+        "weight": Target("float32", each_token=True),
+    }
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
         return True
-
-    @property
-    def published(self) -> dict[str, Any]:
-        return {}
-
-    @property
-    def title(self) -> str:
-        return self.head
 
     @classmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
@@ -106,10 +103,6 @@ class Tags(Kind):
             for position, word in words:
                 tags[word] = scores[position]
         return tags
-
-    @property
-    def targets(self) -> dict[str, Target]:
-        return {"labels": Target("int32", each_token=True), "weight": Target("float32", each_token=True)}
 
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
         """A word is learnt at its first token."""
