@@ -7,6 +7,7 @@ grow when other programs want the cores; the CPU seconds of those tell a busy ma
 import multiprocessing
 import os
 import resource
+import signal
 import tempfile
 import threading
 import time
@@ -109,6 +110,7 @@ class Contender:
         self.process = context.Process(target=serve, args=work, daemon=True)
         self.process.start()
         theirs.close()
+        self.works = True
         try:
             self._answer()  # that it is ready
         except BaseException:
@@ -117,6 +119,7 @@ class Contender:
 
     def __call__(self, *arguments, pause: float = PAUSE) -> tuple[Any, Turn]:
         time.sleep(pause)
+        self.works = True
         self.pipe.send(arguments)
         return self._answer()
 
@@ -125,14 +128,20 @@ class Contender:
             answer = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             raise BertJaxError("a contender's process ended; its last message is above") from None
+        self.works = False
         if isinstance(answer, BertJaxError):
             raise answer
         return answer
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.join()
+        """Ends the process, at once if it works."""
         self.pipe.close()
+        self.process.join(timeout=0 if self.works else 10)
+        if self.process.is_alive() and self.process.pid:
+            with suppress(ProcessLookupError):  # before it has a group of its own
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+        self.process.join()
         self.scratch.cleanup()
 
 
@@ -144,7 +153,7 @@ def serve(pipe, scratch: str, make: Callable, arguments: tuple) -> None:
 
     def end_with_parent():
         parent.join()
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     tempfile.tempdir = scratch  # deleted by the parent, however we end
@@ -156,3 +165,5 @@ def serve(pipe, scratch: str, make: Callable, arguments: tuple) -> None:
             pipe.send(timed(function, *pipe.recv()))
     except BertJaxError as error:
         pipe.send(error)
+    except EOFError:
+        pass  # nothing more is asked
