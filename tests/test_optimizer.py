@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
@@ -13,10 +14,11 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.mesh import AXES
 from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.optimizer import direction, trust
-from bert_jax.train.rules import PARAMETERS, decide, named
+from bert_jax.train.rules import PARAMETERS, Parameter, decide, named
 from bert_jax.train.schedule import share_at
 from bert_jax.train.sharding import check_batch, make_mesh, parameter_shardings
-from bert_jax.train.state import abstract_state, fresh_params
+from bert_jax.train.state import abstract_state, fresh_params, optimizer_of
+from bert_jax.train.task import Task
 from tiny_training import tiny
 
 
@@ -181,6 +183,41 @@ def test_rules_that_leave_a_parameter_out_are_an_error():
     for name in ("encoder/new/thing", "encoder/layers/new/kernel", "temperature", "encoder/new/dense/kernel"):
         with pytest.raises(BertJaxError, match=f"no rule matches the parameter {name}; add one to `rules`"):
             decide(PARAMETERS, name)
+
+
+class Projected(Task):
+    """A head with a parameter of the task's own."""
+
+    def init(self, key):
+        return self.layout.init(key) | {"projection": {"matrix": jnp.ones((32, 8))}}
+
+
+class Known(Projected):
+    rules = (("^projection/matrix$", Parameter(P("fsdp", None), decays=False)),)
+    frozen = (("^encoder/", True), ("", False))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
+    task, config = tiny(name="lamb", layer_decay=0.5)
+    layout = Layout(task.layout.config, heads=(head,), labels=("a", "b"))
+    mesh = jax.sharding.AbstractMesh((1, 2, 1), AXES)
+    abstract_state(Task(layout), config, mesh)
+    with pytest.raises(
+        BertJaxError, match="no rule matches the parameter projection/matrix; add one to `rules`"
+    ):
+        abstract_state(Projected(layout), config, mesh)
+    state = abstract_state(Known(layout), config, mesh)
+    assert state.params["projection"]["matrix"].sharding.spec == P("fsdp", None)
+
+
+def test_what_a_task_freezes_keeps_its_value():
+    task = Known(tiny()[0].layout)
+    params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), jax.eval_shape(task.init, jax.random.key(0)))
+    optimizer = optimizer_of(task, tiny()[1])
+    updates, _ = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params))(params)
+    moved = {name for name, update in named(updates).items() if np.any(update)}
+    assert moved == {name for name in named(params) if not name.startswith("encoder/")}
 
 
 def test_meshes_and_batches_that_do_not_divide_name_what_does():
