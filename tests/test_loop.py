@@ -1,5 +1,6 @@
 """The loop and its checkpoints, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
 
+import dataclasses
 import json
 import resource
 import shutil
@@ -13,12 +14,13 @@ from bert_jax.command.train import export
 from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
 from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.log import read
+from bert_jax.train.log import Log, read
 from bert_jax.train.loop import train
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import constants_of, initial_state
 from bert_jax.train.step import make_step
+from bert_jax.train.workdir import Workdir
 from runs import leaves
 from tiny_training import HELDOUT, Batches, tiny
 
@@ -238,6 +240,31 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path):
         BertJaxError, match=r"--workdir .*/file/run cannot be written to \(Not a directory\); name one that"
     ):
         train(task, Batches(), config, tmp_path / "file/run")
+
+
+def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
+    close, refused = Log.close, []
+
+    def close_and_look(log):
+        close(log)
+        try:
+            Workdir(tmp_path).claim()
+        except BertJaxError as error:
+            refused.append(str(error))
+
+    monkeypatch.setattr(Log, "close", close_and_look)
+    task, config = tiny(steps=1)
+    train(task, Batches(), config, tmp_path)
+    assert len(refused) == 1 and "another run is writing" in refused[0]
+
+
+def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():
+    task, config = tiny()
+    mesh = make_mesh(config.mesh)
+    for seed in (3_000_000_000, 2**40 + 7, -1):
+        constants = constants_of(task, dataclasses.replace(config, seed=seed), mesh)
+        expected = jax.random.key_data(jax.random.key(seed))
+        np.testing.assert_array_equal(jax.random.key_data(jax.random.key(constants.seed)), expected)
 
 
 def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):

@@ -29,8 +29,6 @@ class Batches:
 
     def whole(self, step):
         batch = seeded_batch(self.batch, LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
-        batch["rows_seen"] = None
-        del batch["rows_seen"]
         batch = {k: v.astype(np.float32 if k.endswith("weight") else np.int32) for k, v in batch.items()}
         batch["targets"] = 5 + batch["targets"] % 7  # so that there is something to learn
         return self.plant(step, batch) if self.plant else batch

@@ -42,8 +42,9 @@ def train(
     `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
     `cache` holds the compiled steps of other runs, which it may share.
     """
+    # The last to close is the directory, so that no other run begins to write while this one still does.
     workdir = Workdir(path)
-    with closing(Run(task, data, config, workdir, peak, cache)) as run, closing(workdir), Stop() as stop:
+    with closing(workdir), Stop() as stop, closing(Run(task, data, config, workdir, peak, cache)) as run:
         if jax.process_index() == 0:
             workdir.claim()
             workdir.begin(config, data, task)

@@ -106,7 +106,9 @@ def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> Sta
 
 
 def constants_of(task: Task, config: RunConfig, mesh: Mesh) -> Constants:
-    values = Constants(np.int32(config.seed), np.float32(config.optimizer.rate), task.constants())
+    # jax.random.key() takes the low 32 bits of a Python integer, too.
+    seed = np.int64(config.seed).astype(np.int32)
+    values = Constants(seed, np.float32(config.optimizer.rate), task.constants())
     return place(values, shardings_of(abstract_constants(task, mesh)))
 
 
