@@ -56,7 +56,7 @@ def read_file(spec: str) -> dict:
         path = str(installed)
     module_spec = importlib.util.spec_from_file_location("bert_jax_config", path)
     if module_spec is None or module_spec.loader is None:
-        raise BertJaxError(f"{path} is no Python file; give FILE.py or FILE.py:NAME")
+        raise BertJaxError(f"{path} is not a Python file; give FILE.py or FILE.py:NAME")
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)

@@ -31,7 +31,8 @@ class Registry(dict[str, Any]):
 
     def check(self, name: str) -> None:
         """Raise unless the name is known or a dotted path; nothing is imported."""
-        if "." not in name and name.replace("-", "_") not in self.names() and name not in self:
+        dotted = "." in name and not name.startswith(".")
+        if not dotted and name.replace("-", "_") not in self.names() and name not in self:
             raise BertJaxError(f'no {self.noun} "{name}"; {nearest(name, self.names())}')
 
     def __missing__(self, name: str):

@@ -84,7 +84,7 @@ def test_wrong_files_and_names(tmp_path):
         (f"{PRETRAIN}:bsae", 'no size "bsae"; did you mean "base"?'),
         (f"{PRETRAIN}:base,robert", 'did you mean "roberta"?'),
         ("nowhere.py:base", "no config file nowhere.py"),
-        (str(ROOT / "README.md"), "is no Python file; give FILE.py or FILE.py:NAME"),
+        (str(ROOT / "README.md"), "is not a Python file; give FILE.py or FILE.py:NAME"),
     ):
         with pytest.raises(BertJaxError, match=complaint.replace("?", r"\?")):
             load(spec, [], Settings, whole=False)

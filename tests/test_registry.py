@@ -34,6 +34,7 @@ def test_by_file_by_registration_and_by_path(shapes):
         ("round_two", 'no shape "round_two"; did you mean "round_one"?'),
         ("nowhere.at.all", 'no shape "nowhere.at.all": Python finds no module nowhere'),
         ("shapes.none", 'no shape "shapes.none": Python finds no module shapes.none'),
+        (".at.all", 'no shape ".at.all"; known: broken, empty, round_one'),
         ("empty", 'no shape "empty": shapes.empty has no "Shape"'),
     ],
 )

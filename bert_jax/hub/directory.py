@@ -34,8 +34,8 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     tensors = Tensors.in_directory(directory).renamed(todays_name)
     heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
     labels = labels_in(published, where) if any(HEADS[head].labels for head in heads) else ()
-    pooler = family.pooler_names(is_prefixed(tensors, family)) <= set(tensors)
-    pooler |= any(HEADS[head].pooled for head in heads)
+    pooler = any(HEADS[head].pooled for head in heads)
+    pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
     return Layout(config, family, heads, labels, pooler, published), tensors
 
 
