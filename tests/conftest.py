@@ -21,6 +21,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config, items):
+    """Tests marked long run when asked for by that mark alone, whatever else `-m` selects."""
+    if "long" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 @pytest.fixture
 def quick_to_compile():
     """Programs that run a few steps need no optimization."""

@@ -1,0 +1,54 @@
+"""What a reader may count on: files of a page or a few, short signatures, names that say what they hold."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "bert_jax"
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{path.relative_to(PACKAGE)}: {node.name}", node
+
+
+def test_no_file_is_longer_than_400_lines():
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_a_function_takes_at_most_seven_parameters():
+    counts = {}
+    for name, node in functions():
+        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        counts[name] = sum(parameter.arg not in ("self", "cls") for parameter in parameters)
+    assert {name: count for name, count in counts.items() if count > 7} == {}
+
+
+def test_names_say_what_they_hold():
+    empty = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        for name in [bound_name(node)]
+        if name in EMPTY_NAMES
+    ]
+    assert empty == []
+
+
+def bound_name(node: ast.AST) -> str | None:
+    """The name that a node gives to a value, a parameter or a field."""
+    match node:
+        case (
+            ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name)
+        ):
+            return name
+    return None
+
+
+def test_functions_say_what_they_do():
+    assert [name for name, node in functions() if node.name == "report"] == []
