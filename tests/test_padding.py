@@ -16,10 +16,9 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert
-from bert_jax.tasks.answer import Answering
-from bert_jax.tasks.classify import Classification
+from bert_jax.predictions.kind import kind_of
+from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.pretrain import Pretraining
-from bert_jax.tasks.tag import Tagging
 
 LABELS = ("a", "b", "c")
 CONFIG = EncoderConfig(
@@ -92,14 +91,15 @@ def arranged(rows: list[list[tuple[int, dict]]], length: int, packed: bool, rand
 
 @functools.cache
 def program(packed: bool):
-    def layout(head, labels=()):
-        return Layout(CONFIG, heads=head, labels=labels)
+    def finetuning(head, labels=()):
+        layout = Layout(CONFIG, heads=(head,), labels=labels)
+        return Finetuning(layout, kind_of(layout))
 
     tasks = {
-        "pretrain": Pretraining(layout(("mlm", "nsp")), DataConfig()),
-        "classify": Classification(layout(("classify",), LABELS)),
-        "tag": Tagging(layout(("tag",), LABELS)),
-        "answer": Answering(layout(("answer",))),
+        "pretrain": Pretraining(Layout(CONFIG, heads=("mlm", "nsp")), DataConfig()),
+        "classify": finetuning("classify", LABELS),
+        "tag": finetuning("tag", LABELS),
+        "answer": finetuning("answer"),
     }
 
     def run(params, batch):
