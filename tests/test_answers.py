@@ -134,7 +134,9 @@ def test_a_mask_far_into_a_long_text_is_read_where_it_stands(model):
 
 
 def test_what_fill_mask_refuses(model):
-    with pytest.raises(BertJaxError, match=r'no \[MASK\] in "the cat"'):
+    with pytest.raises(
+        BertJaxError, match=r'no \[MASK\] in "the cat"; write one where a word is to be predicted'
+    ):
         model("mlm").fill_mask(["the [MASK]", "the cat"])
     with pytest.raises(BertJaxError, match=r"top must lie in 1..12"):
         model("mlm").fill_mask("[MASK]", top=13)
@@ -319,6 +321,20 @@ def test_not_texts(model):
         model("").embed(3)
     with pytest.raises(BertJaxError, match="text 1 is a int"):
         model("").embed(["cat", 3])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("the", "cat"), "tag reads single texts, not pairs or lists of words; call tag_words for words"),
+        ([["the", "cat"]], "tag reads single texts"),
+        (["the cat", ("the", "cat")], "sequence 0 is 'the cat', not a list of words"),
+        ([3], "sequence 0 is 3, not a list of words"),
+    ],
+)
+def test_tag_refuses_what_is_not_a_text(model, texts, message):
+    with pytest.raises(BertJaxError, match=message):
+        model("tag").tag(texts)
 
 
 def test_config_positions_bound_the_windows():

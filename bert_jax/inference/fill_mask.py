@@ -51,17 +51,17 @@ def fill_mask(model: Runner, texts, *, top: int = 5):
             columns[-1].append(position)
         positions = np.array([row + [0] * (width - len(row)) for row in columns], np.int32)
         outputs = model.run(rows, program, {"target_positions": positions})
-        fillings = [[] for _ in chunk]
+        by_text: list[list] = [[] for _ in chunk]
         for (i, window, position), (row, column) in zip(masks, slots, strict=True):
             scores, ids = outputs[row]
             start, end = window.offsets[position]
-            fillings[i].append(
+            by_text[i].append(
                 [
                     filled(model, chunk[i], start, end, int(token), float(score))
                     for score, token in zip(scores[column], ids[column], strict=True)
                 ]
             )
-        return [masks[0] if len(masks) == 1 else masks for masks in fillings]
+        return [fillings[0] if len(fillings) == 1 else fillings for fillings in by_text]
 
     return results(texts, of_chunk)
 
@@ -86,7 +86,7 @@ def find(model: Runner, i: int, text: str, windows: list[Encoding]) -> list[tupl
     masks = [(i, windows[n], position) for _, n, position in most_central(windows, places, itself=True)]
     if not masks:
         name = model.tokenizer.tokens([mask])[0]
-        raise BertJaxError(f'no {name} in "{text[:60]}"; write one where a word is to be fillings')
+        raise BertJaxError(f'no {name} in "{text[:60]}"; write one where a word is to be predicted')
     return masks
 
 

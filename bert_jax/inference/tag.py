@@ -17,7 +17,15 @@ def tag(model: Runner, texts):
     [('CAT', 'the'), ('CAT', 'cat')]
     """
     kind = model.kind_for("tag", "tag")
-    return model.outcomes(kind, texts, lambda raw: kind.result(raw, model.calibration)[0])
+
+    def read(raw):
+        if not isinstance(raw, Pieces):
+            raise BertJaxError(
+                "tag reads single texts, not pairs or lists of words; call tag_words for words"
+            )
+        return kind.result(raw, model.calibration)[0]
+
+    return model.outcomes(kind, texts, read)
 
 
 def tag_words(model: Runner, word_lists):

@@ -39,7 +39,8 @@ def encode_words(
 
 
 def joined(words: Sequence[str], number: int) -> str:
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+    listed = isinstance(words, Iterable) and not isinstance(words, str)
+    if not (listed and all(isinstance(word, str) for word in words)):
         raise BertJaxError(f"sequence {number} is {words!r:.60}, not a list of words")
     return "".join(f" {word}" for word in words)
 
