@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -176,6 +177,18 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
     write_model(tmp_path / "c", heads=("classify",), labels=("no", "yes", "maybe"))
     with pytest.raises(BertJaxError, match=r"only models of the same labels are compared"):
         compare(a, tmp_path / "c", data)
+
+
+def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_the_same_label(two, tmp_path):
+    a, _, data = two
+    model = bert_jax.load(a)
+    head = jax.tree.map(lambda leaf: leaf[..., ::-1], model.params["classify"])
+    layout = replace(model.layout, labels=("yes", "no"))
+    bert_jax.inference.model.Model(layout, model.params | {"classify": head}, model.tokenizer).save(
+        tmp_path / "c"
+    )
+    compared = json.loads(compare(a, tmp_path / "c", data, as_json=True))
+    assert compared["scores"][0] == compared["scores"][1]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Two models on the same examples: how far their scores lie apart, and which examples changed."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
             f"{a} gives {first.name} ({', '.join(first.labels[:6]) or 'no labels'}) and {b} {second.name} "
             f"({', '.join(second.labels[:6]) or 'no labels'}); only models of the same labels are compared"
         )
+    pair[1].kind = replace(second, order=first.order)  # whose second label f1 is about
     sums = pair[0].sums, pair[1].sums
     scores, apart = [s.scores for s in sums], differences(*sums)
     shown = [given.view.shown for given in pair]
