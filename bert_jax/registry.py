@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from functools import cached_property
 from typing import Any
 
 from bert_jax.errors import BertJaxError, nearest
@@ -26,8 +27,12 @@ class Registry(dict[str, Any]):
 
     def names(self) -> list[str]:
         """Every known name, the registered ones last."""
+        return list(dict.fromkeys([*self.files, *self]))
+
+    @cached_property
+    def files(self) -> list[str]:
         files = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        return list(dict.fromkeys([*(file.name for file in files if file.name not in self.helpers), *self]))
+        return [file.name for file in files if file.name not in self.helpers]
 
     def check(self, name: str) -> None:
         """Raise unless the name is known or a dotted path; nothing is imported."""
