@@ -13,9 +13,10 @@ from bert_jax.command import train as run
 from bert_jax.command.predict import predictions
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import NONE
-from bert_jax.predictions.kind import KINDS, kind_of
+from bert_jax.predictions.kind import KINDS, Kind, kind_of
 from bert_jax.report.compare import compare
 from bert_jax.report.evaluate import evaluate
+from bert_jax.tasks.finetune import ExamplesConfig, split_parts
 from bert_jax.text.truncation import Reading
 from test_evaluate import TEXTS, write_lines
 from test_hub import write as write_model
@@ -124,10 +125,32 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     assert "5 stars: [CLS]" in run.inspect("configs/classify.py", given, 0, 32)
 
 
-def test_a_kind_that_nobody_knows():
-    layout = SimpleNamespace(published={"prediction_kind": "starz"}, heads=("classify",), labels=("x",))
-    with pytest.raises(BertJaxError, match='no kind of prediction "starz"'):
+@pytest.mark.parametrize("name", ["starz", "examples.kinds.stars", "", 3, None, ["number"]])
+def test_a_kind_that_nobody_knows(name):
+    layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
+    with pytest.raises(BertJaxError, match="no kind of prediction "):
         kind_of(layout)
+
+
+def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "downloaded.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("downloaded", "downloaded.kind"):
+        layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
+        with pytest.raises(BertJaxError, match="no kind of prediction"):
+            kind_of(layout)
+
+
+def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path):
+    rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(1200)]
+    data = ExamplesConfig(train=write_lines(tmp_path / "train.jsonl", rows))
+    stars = KINDS["examples.kinds.stars"]
+    plain = type("Plain", (stars,), {"calibrate": Kind.calibrate})
+    parts = [
+        split_parts(SimpleNamespace(data=data, predicts=kind)) for kind in (stars, plain, KINDS["number"])
+    ]
+    assert [len(part.calibration) > 0 for part in parts] == [True, False, False]
+    assert plain().temperature(NONE) == ""
 
 
 @pytest.mark.usefixtures("stars")

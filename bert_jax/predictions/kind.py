@@ -14,7 +14,7 @@ from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
 from bert_jax.data.examples.texts import texts_in_rows
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss
 from bert_jax.metrics import Sums
@@ -50,7 +50,6 @@ class Kind:
     best: ClassVar[str]  # the metric that chooses the best checkpoint
     units: ClassVar[str] = ""  # what is judged one by one, in the plural
     sure_units: ClassVar[str] = ""  # what a model may abstain from
-    calibrates: ClassVar[bool] = True
     one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
@@ -176,7 +175,7 @@ class Kind:
         return predicted == truth
 
     def calibrate(self, given: "Outcomes") -> Calibration:
-        """Learn from examples that are used for nothing else how far the model can be trusted."""
+        """Learn how far the model can be trusted, from examples that are kept for it if a kind has this method."""
         return NONE
 
     def text(self, example: Example) -> str:
@@ -216,10 +215,13 @@ class Kind:
         return calibration.sure(precision)
 
     def temperature(self, calibration: Calibration) -> str:
-        heat = calibration.temperatures
-        if len(heat) == 1:
-            return f"temperature {heat[0]:.3g}"
-        return f"temperatures from {min(heat):.3g} to {max(heat):.3g} by label"
+        """In words; "" where there is none."""
+        values = calibration.temperatures
+        if not values:
+            return ""
+        if len(values) == 1:
+            return f"temperature {values[0]:.3g}"
+        return f"temperatures from {min(values):.3g} to {max(values):.3g} by label"
 
 
 @dataclass
@@ -252,7 +254,10 @@ class Outcomes:
 def kind_of(layout: Layout, head: str = "") -> Kind:
     """The kind of a model's predictions, or of those of one of its heads."""
     if NAMED in layout.published:
-        return KINDS[layout.published[NAMED]].of(layout)
+        name, known = layout.published[NAMED], KINDS.names()
+        if name not in known:  # nor is it imported: a directory does not choose the code that runs
+            raise BertJaxError(f'no kind of prediction "{name}"; {nearest(name, known)}')
+        return KINDS[name].of(layout)
     # The last head is the one that the directory is named after.
     for last in [head] if head else reversed(layout.heads):
         for kind in map(KINDS.__getitem__, KINDS.names()):

@@ -16,10 +16,10 @@ def calibrate(directory, results: Results) -> None:
     given = outcomes(load(directory), results.calibration, long=results.long)
     calibration = given.kind.calibrate(given)
     calibrations.save(directory, calibration)
-    heat = given.kind.temperature(calibration)
+    temperature = given.kind.temperature(calibration)
     print(
-        f"calibrated on {len(results.calibration):,} examples: {heat + ', ' if heat else ''}expected calibration error "
-        f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
+        f"calibrated on {len(results.calibration):,} examples: {temperature}{', ' * bool(temperature)}expected "
+        f"calibration error {calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
         flush=True,
     )
 

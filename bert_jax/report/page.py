@@ -141,9 +141,9 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
         lines = [
             f"Expected calibration error of the {kind.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
-        if heat := kind.temperature(calibration):
+        if temperature := kind.temperature(calibration):
             lines += [
-                f"{heat.capitalize()}, learnt from {calibration.examples:,} examples that are in no other part."
+                f"{temperature.capitalize()}, learnt from {calibration.examples:,} examples that are in no other part."
             ]
     else:
         lines = [

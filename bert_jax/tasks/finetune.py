@@ -254,7 +254,7 @@ def split_parts(config: FinetuneConfig) -> Parts:
         heldout = kind.read(data.heldout, data.columns)
     else:
         train, heldout = split(train, data.heldout_share)
-    if not (kind.calibrates and data.calibration_share):
+    if kind.calibrate is Kind.calibrate or not data.calibration_share:
         return Parts(train, heldout, [])
     documents = len({example.document or example.text for example in train})
     if round(documents * data.calibration_share) * len(train) < FEWEST * documents:

@@ -24,7 +24,6 @@ class Number(WholeTexts):
     name = "number"
     best = "spearman"
     problem = "regression"
-    calibrates = False
     target = Target("float32")
     cells = LabelCells("number", lambda separator: number_in)
 
