@@ -62,8 +62,8 @@ def read_json(
         if key not in value:
             raise BertJaxError(f'{path} has no key "{key}"; {remedy}')
         if not isinstance(value[key], type_):
-            given = type(value[key]).__name__
-            raise BertJaxError(f'{path}: "{key}" is a {given}, not a {type_.__name__}; {remedy}')
+            actual = type(value[key]).__name__
+            raise BertJaxError(f'{path}: "{key}" is a {actual}, not a {type_.__name__}; {remedy}')
     return value
 
 

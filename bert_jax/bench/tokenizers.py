@@ -160,16 +160,11 @@ def roberta(vocabulary: Path, scratch: Path):
     if merges.is_file():
         shutil.copy(merges, scratch / "merges.txt")
     else:
-        rank = dict(sorted(entries.items(), key=lambda item: item[1]))
-        splits = (
-            ((entry[:n], entry[n:]) for n in range(1, len(entry))) for entry in rank if "<" not in entry
-        )
-        pairs = [
-            next((pair for pair in split if pair[0] in rank and pair[1] in rank), None) for split in splits
-        ]
-        (scratch / "merges.txt").write_text(
-            "".join(f"{a} {b}\n" for a, b in filter(None, pairs)), encoding="utf-8"
-        )
+        lines = []
+        for entry in sorted(entries, key=entries.__getitem__):
+            pairs = ((entry[:n], entry[n:]) for n in range(1, len(entry)) if "<" not in entry)
+            lines += [f"{a} {b}\n" for a, b in pairs if a in entries and b in entries][:1]
+        (scratch / "merges.txt").write_text("".join(lines), encoding="utf-8")
     theirs = transformers.RobertaTokenizer(str(scratch / "vocab.json"), str(scratch / "merges.txt"))
     return open_tokenizer(scratch), transformers_function(theirs)
 

@@ -219,10 +219,8 @@ def measure(shape: StepShape, steps: int, against: str | None, as_json: bool) ->
 
 
 def with_rates(facts: dict, shape: StepShape, turns: list[Turn]) -> dict:
-    seconds, flops = (
-        float(np.median([turn.seconds for turn in turns])),
-        facts["flops_per_step"] / facts["devices"],
-    )
+    seconds = float(np.median([turn.seconds for turn in turns]))
+    flops = facts["flops_per_step"] / facts["devices"]
     peak, matmul = facts["peak_flops_per_second"], facts["matmul_flops_per_second"]
     return facts | {
         "seconds": seconds,

@@ -33,13 +33,8 @@ def traced_for(config: Config, where: Slice, length: int, vocabulary: int | None
     task, mesh = Pretraining.of(config), make_mesh(config.mesh, where.devices())
     state = abstract_state(task, config, mesh)
     batch = abstract_batch(task, config, mesh, config.data.batch, length)
-    return (
-        task,
-        mesh,
-        state,
-        batch,
-        make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh)),
-    )
+    traced = make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
+    return task, mesh, state, batch, traced
 
 
 def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | None) -> dict:
@@ -51,12 +46,9 @@ def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | No
         "state": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
         "flops": executed,
         "model_flops": task.flops(config.data.batch, length),
-        "memory": {
-            "parameters": held(state.params),
-            "optimizer": held(state.optimizer),
-            "batch": held(batch),
-        },
     }
+    memory = {"parameters": state.params, "optimizer": state.optimizer, "batch": batch}
+    result["memory"] = {name: held(tree) for name, tree in memory.items()}
     try:
         compiled = traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:

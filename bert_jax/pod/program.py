@@ -22,6 +22,13 @@ FREE = {
 }  # fmt: skip
 READS_A_PART = ("dynamic-slice", "slice", "gather")
 WRITES_A_PART = ("dynamic-update-slice", "scatter")
+WINDOW = {
+    "size": 1,
+    "pad": 0,
+    "stride": 1,
+    "lhs_dilate": 1,
+    "rhs_dilate": 1,
+}  # of a convolution, and defaults
 SAME = ("bitcast", "copy", "convert", "reshape", "transpose")  # each number where it was, under another name
 
 
@@ -315,13 +322,7 @@ def convolution(instruction: Instruction, inner: Computation) -> float:
     for axis in sorted(filter(str.isdigit, out)):
         size, pad, stride, spread, reach = (
             int(settings[name].split("x")[int(axis)].split("_")[0]) if name in settings else default
-            for name, default in (
-                ("size", 1),
-                ("pad", 0),
-                ("stride", 1),
-                ("lhs_dilate", 1),
-                ("rhs_dilate", 1),
-            )
+            for name, default in WINDOW.items()
         )
         total *= pairs(left[axis], size, out[axis], pad, stride, spread, reach)
     return total

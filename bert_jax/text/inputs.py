@@ -15,16 +15,16 @@ from bert_jax.errors import BertJaxError
 def expand(inputs: Sequence[str]) -> list[str]:
     """Files and tfds names, each once, in a fixed order: as given, sorted inside a folder or glob."""
     files: dict[str, None] = {}
-    for given in map(str, inputs):
-        if given.startswith("tfds:") or os.path.isfile(given):
-            names = [given]
-        elif os.path.isdir(given):
-            below = (path for path in Path(given).rglob("*") if path.is_file())
+    for pattern in map(str, inputs):
+        if pattern.startswith("tfds:") or os.path.isfile(pattern):
+            names = [pattern]
+        elif os.path.isdir(pattern):
+            below = (path for path in Path(pattern).rglob("*") if path.is_file())
             names = sorted(str(path) for path in below if not any(part[0] == "." for part in path.parts[1:]))
         else:
-            names = sorted(path for path in glob.glob(given, recursive=True) if os.path.isfile(path))
+            names = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         if not names:
-            raise BertJaxError(f"no file at {given}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
+            raise BertJaxError(f"no file at {pattern}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
         files |= dict.fromkeys(names)
     return list(files)
 

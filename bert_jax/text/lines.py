@@ -15,11 +15,11 @@ class LineReader:
     """The lines of a file, or of standard input (`-`), with their ends, without a byte order mark at its start.
 
     A line that is not UTF-8 is an error, or, with `replace`, has U+FFFD for its broken bytes and is counted. No more
-    than `longest` bytes of a line are read into memory; 0: all of them.
+    than `longest` bytes of a line are read into memory; 0: all of them. `remedy` is for text that is not UTF-8.
     """
 
-    def __init__(self, source: str, replace: bool = False, longest: int = 0):
-        self.source, self.replace, self.longest = source, replace, longest
+    def __init__(self, source: str, replace: bool = False, longest: int = 0, remedy: str = "convert it"):
+        self.source, self.replace, self.longest, self.remedy = source, replace, longest, remedy
         self.name = "standard input" if source == "-" else source
         self.broken = 0
         self.position = lambda: 0  # bytes of the file on disk that were read
@@ -49,7 +49,7 @@ class LineReader:
             except UnicodeDecodeError as error:
                 if not self.replace:
                     where, byte = f"{self.name} line {number}", error.start + 1
-                    raise BertJaxError(f"{where} is not UTF-8 (its byte {byte}); convert it") from error
+                    raise BertJaxError(f"{where} is not UTF-8 (its byte {byte}); {self.remedy}") from error
                 self.broken += 1
                 text = line.decode(encoding, errors="replace")
             yield text

@@ -95,8 +95,9 @@ class Source:
                 yield located
 
     def _lines(self, name: str) -> Iterator[str]:
-        start, reader = self.read_bytes, LineReader(name, not self.strict, LONGEST_LINE)
-        broken = self.broken_lines
+        start, broken = self.read_bytes, self.broken_lines
+        remedy = "convert it, or have broken bytes replaced: leave --strict out"
+        reader = LineReader(name, not self.strict, LONGEST_LINE, remedy)
         for number, line in enumerate(reader, 1):
             if "\0" in line:
                 raise BertJaxError(f"{name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text")

@@ -46,10 +46,8 @@ class Settings:
                 rust.add_tokens([token])
                 given = rust.token_to_id(token.content)
                 if given != i:
-                    where = f"{self.where}: the added token {token.content}"
-                    raise BertJaxError(
-                        f"{where} should have id {i}, not {given}; is it of another vocabulary?"
-                    )
+                    problem = f"the added token {token.content} should have id {i}, not {given}"
+                    raise BertJaxError(f"{self.where}: {problem}; is it of another vocabulary?")
         # Flags such as lstrip: a tokenizer.json that lists the token knows them best.
         listed = {token.content for token in rust.get_added_tokens_decoder().values()}
         tokens = {token.content: token for token in (*self.special.values(), *self.added.values())}

@@ -84,19 +84,21 @@ def separated_rows(
     for number, cells in enumerate(tabbed(lines) if tabs else quoted(name, lines, delimiter), 1):
         if not cells:
             continue
+        where = f"{name} row {number}"
         if not header:
             header = cells
             if len(set(header)) < len(header) and not numbered:
-                raise BertJaxError(f"{name} row {number} names a column twice; name columns by number: 0, 1")
+                remedy = "rename one, or name columns by number (0, 1) if it is not a header"
+                raise BertJaxError(f"{where} names a column twice; {remedy}")
             # pandas writes the numbers as a header where columns have no name.
             if not numbered or header == [str(column) for column in range(len(header))]:
                 continue
         # Without a header and without quotes, columns after those that are asked for need not be alike.
         if len(cells) != len(header) and not (numbered and tabs):
             hint = "is there a tab in a text?" if tabs else "put a text with commas in quotes"
-            raise BertJaxError(f"{name} row {number} has {len(cells)} columns, not {len(header)}; {hint}")
+            raise BertJaxError(f"{where} has {len(cells)} columns, not {len(header)}; {hint}")
         names = map(str, range(len(cells))) if numbered else header
-        yield f"{name} row {number}", dict(zip(names, cells, strict=True))
+        yield where, dict(zip(names, cells, strict=True))
 
 
 def tabbed(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -121,13 +123,15 @@ def json_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        where = f"{name} row {number}"
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise BertJaxError(f"{name} row {number} is not JSON ({getattr(error, 'msg', error)})") from error
+            reason = getattr(error, "msg", error)
+            raise BertJaxError(f"{where} is not JSON ({reason}); write one object per line") from error
         if not isinstance(row, dict):
-            raise BertJaxError(f'{name} row {number} is not a JSON object such as {{"text": "..."}}')
-        yield f"{name} row {number}", row
+            raise BertJaxError(f'{where} is not a JSON object such as {{"text": "..."}}')
+        yield where, row
 
 
 def json_of(name: str):

@@ -5,7 +5,6 @@ The same text gives the same vocabulary, whatever the number of threads.
 
 import hashlib
 import io
-import json
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models, trainers
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import write_json
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.rust import BERT_NAMES
@@ -150,7 +150,7 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
     output.mkdir(parents=True)
     (output / "spiece.model").write_bytes(model.getvalue())
     settings = {"do_lower_case": not cased, "keep_accents": True}
-    (output / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    write_json(output / "tokenizer_config.json", settings)
     tokenizer = open_tokenizer(output)
     tokenizer.save(output)
     return tokenizer

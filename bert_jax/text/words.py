@@ -20,9 +20,7 @@ Place = TypeVar("Place", int, tuple[int, int])
 @dataclass(frozen=True, slots=True)
 class Windowed:
     encoding: Encoding
-    words: list[
-        tuple[int, int]
-    ]  # (position of its first token in `encoding.ids`, which word) of those decided here
+    words: list[tuple[int, int]]  # (position of its first token, which word) of those decided here
 
 
 def encode_words(

@@ -46,7 +46,7 @@ class DataConfig:
                 f"{len(self.weights)} data.weights for {len(self.corpora)} corpora; give each one"
             )
         if min(self.weights, default=1) <= 0 or min(self.shares) <= 0:
-            raise BertJaxError("data.weights and data.shares must be above 0; leave out corpora and lengths")
+            raise BertJaxError("data.weights and data.shares must be above 0; leave unused ones out")
         for name in ("short", "rate", "masked", "replaced"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BertJaxError(f"data.{name} must be between 0 and 1, not {getattr(self, name)}")
