@@ -32,7 +32,7 @@ def side_by_side(question, text):
     sides = [side for side in (question, text) if not isinstance(side, str)]
     listed = all(isinstance(side, Sequence) for side in sides)
     if listed and len(set(map(len, sides))) > 1:
-        raise BertJaxError(f"{len(question)} questions and {len(text)} texts; lists go side by side")
+        raise BertJaxError(f"{len(question)} questions and {len(text)} texts; give lists of the same length")
     both = (repeat(side) if isinstance(side, str) else side for side in (question, text))
     pairs = zip(*both, strict=len(sides) == 2)
     return list(pairs) if listed else pairs

@@ -100,7 +100,7 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
         if self.patience and not self.checkpoints.best:
             raise BertJaxError(
-                "patience needs to know what is better: name a metric, --config.checkpoints.best=..."
+                "patience needs a metric; set --config.checkpoints.best=METRIC"
             )
         for name, value in {"mesh.accumulate": self.mesh.accumulate, "checkpoints.every": self.checkpoints.every,
                             "checkpoints.keep": self.checkpoints.keep, "log.every": self.log.every,
