@@ -99,9 +99,7 @@ class RunConfig:
         if not (max(self.first_step, 0) < self.steps or max(self.first_step, 0) == self.steps == 0):
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
         if self.patience and not self.checkpoints.best:
-            raise BertJaxError(
-                "patience needs a metric; set --config.checkpoints.best=METRIC"
-            )
+            raise BertJaxError("patience needs a metric; set --config.checkpoints.best=METRIC")
         for name, value in {"mesh.accumulate": self.mesh.accumulate, "checkpoints.every": self.checkpoints.every,
                             "checkpoints.keep": self.checkpoints.keep, "log.every": self.log.every,
                             "log.evaluate_every": self.log.evaluate_every,
