@@ -66,8 +66,8 @@ class Tensors(Mapping[str, np.ndarray]):
 
 
 def shards(index: Path) -> list[Path]:
-    names = read_json(index, keys={"weight_map": dict})["weight_map"].values()
-    paths = [index.parent / Path(str(name)).name for name in sorted(set(map(str, names)))]
+    names = set(map(str, read_json(index, keys={"weight_map": dict})["weight_map"].values()))
+    paths = [index.parent / Path(name).name for name in sorted(names)]
     for path in paths:
         if not path.is_file():
             raise BertJaxError(f"{index} names {path.name}, which is not there; copy it into {index.parent}")

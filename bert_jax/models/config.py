@@ -75,11 +75,10 @@ class EncoderConfig:
                 )
         if type(self.tied_decoder) is not bool:
             raise BertJaxError(f"EncoderConfig.tied_decoder must be True or False, not {self.tied_decoder!r}")
-        for part, whole in (("heads", "hidden_size"), ("groups", "layers")):
-            count, size = getattr(self, part), getattr(self, whole)
-            if size % count:
+        parts = {"hidden_size": ("heads", self.heads), "layers": ("layer_groups", self.groups)}
+        for whole, (name, count) in parts.items():
+            if (size := getattr(self, whole)) % count:
                 close = next(n for n in range(min(count, 4096), 0, -1) if size % n == 0)
-                name = {"groups": "layer_groups"}.get(part, part)
                 raise BertJaxError(
                     f"EncoderConfig.{name} = {count} does not divide {whole} = {size}; {close} does"
                 )

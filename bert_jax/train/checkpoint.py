@@ -17,7 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.train import manifest
 from bert_jax.train.config import CheckpointConfig
 from bert_jax.train.state import State
@@ -37,7 +37,7 @@ class Checkpoints:
         return [step for step in self._directories() if (self._path(step) / manifest.NAME).is_file()]
 
     def save(self, step: int, state: State, position: dict) -> None:
-        """Copies the state and returns; writing goes on in the background. `position` must be JSON."""
+        """Copy the state and return; writing goes on in the background. `position` must be JSON."""
         self.wait()
         try:
             self._writer.save(self._path(step), args=ocp.args.StandardSave(state), force=True)
@@ -50,18 +50,18 @@ class Checkpoints:
         self._committing.start()
 
     def wait(self) -> None:
-        """Returns when nothing is being written any more."""
+        """Return when nothing is being written any more."""
         if self._committing is not None:
             self._committing.join()
             self._committing = None
 
     def finish(self) -> None:
-        """Waits, and raises if the last checkpoint could not be written."""
+        """Wait, and raise if the last checkpoint could not be written."""
         self.wait()
         self._writer.close()
         if self._failure is not None:
             raise BertJaxError(
-                f"the last checkpoint could not be written to {self.directory} ({reason(self._failure)}); "
+                f"the last checkpoint could not be written to {self.directory} ({first_line(self._failure)}); "
                 "make room there and start the run again: it goes on from the one before"
             ) from self._failure
 
@@ -134,8 +134,8 @@ class Checkpoints:
     def _failed(self, step: int, error: Exception) -> None:
         self._failure = error
         self.say(
-            f"the checkpoint of step {step} could not be written ({reason(error)}); the run goes on and tries again "
-            f"in {self.config.every} steps, older checkpoints stay"
+            f"the checkpoint of step {step} could not be written ({first_line(error)}); the run goes on and tries "
+            f"again in {self.config.every} steps, older checkpoints stay"
         )
 
     def _tidy(self) -> None:
@@ -175,7 +175,3 @@ class Checkpoints:
 
 def lower_is_better(metric: str) -> bool:
     return metric.endswith(("loss", "perplexity", "error"))
-
-
-def reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -4,13 +4,12 @@ import json
 import math
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from bert_jax.files import replacing
+from bert_jax.files import write_atomically
 
 
 class Window:
@@ -43,22 +42,20 @@ class Log:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
         self._events = event_writer(directory, purge_step=step + 1)
         self._bar = tqdm(total=steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
-        self._since = time.perf_counter()
 
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
             return
         line = {"step": step, "kind": kind, **values} | ({"time": timings} if timings else {})
+        values = {**values, **(timings or {})}
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
-        for name, value in {**values, **(timings or {})}.items():
+        for name, value in values.items():
             if isinstance(value, int | float) and math.isfinite(value):
                 self._events.add_scalar(f"{kind}/{name}", value, step)
-        self.say(
-            f"step {step:,} {kind}: " + shown({**values, **(timings or {})}), only_without_bar=kind == "train"
-        )
+        self.say(f"step {step:,} {kind}: {shown(values)}", only_without_bar=kind == "train")
         if kind == "train":
-            self._bar.set_postfix_str(shown({**values, **(timings or {})}, BAR))
+            self._bar.set_postfix_str(shown(values, BAR))
 
     def advance(self) -> None:
         if not self.quiet:
@@ -160,5 +157,4 @@ def read(path: Path) -> list[dict]:
 def forget(path: Path, step: int) -> None:
     """Drop the lines past a step: the run repeats those steps."""
     kept = [line for line in read(path) if line["step"] <= step]
-    with replacing(path) as new:
-        new.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -20,7 +20,7 @@ from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, make_mesh
 from bert_jax.train.state import Constants, State, abstract_state, constants_of, gathered, initial_state
-from bert_jax.train.step import StepCache, make_evaluation, make_step
+from bert_jax.train.step import StepCache
 from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir, save_models
@@ -74,11 +74,7 @@ class Run:
         self.tracing = False
         self.pace = Pace()
         self.shared = cache is not None
-        if cache is not None:
-            self.take_step, self.evaluation = cache.of(task, config, self.mesh)
-        else:
-            self.take_step = make_step(task, config, self.mesh)
-            self.evaluation = make_evaluation(task, config, self.mesh)
+        self.take_step, self.evaluation = (cache or StepCache()).of(task, config, self.mesh)
 
     def say(self, text: str) -> None:
         if self.resumed:
@@ -119,8 +115,7 @@ class Run:
         )
 
     def go(self, stop: Stop) -> bool:
-        config = self.config
-        rows = self.data.batch
+        config, rows = self.config, self.data.batch
         batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
         if self.step < config.steps and not self.shared:
             self.say(f"compiling the step; then a line every {config.log.every:,} steps")
@@ -250,8 +245,7 @@ class Run:
     def gave_up(self) -> bool:
         """Whether the metric has not improved for as long as the config waits for it."""
         patience = self.config.patience
-        later = [step for step, _ in self.history if step > self.best_step()] if patience else []
-        return bool(patience) and len(later) >= patience
+        return 0 < patience <= sum(step > self.best_step() for step, _ in self.history)
 
     def save(self) -> None:
         self.flush()

@@ -8,17 +8,16 @@ import json
 from hashlib import blake2b
 from pathlib import Path
 
-from bert_jax.files import hash_files, replacing
+from bert_jax.files import hash_files, write_atomically
 
 NAME = "manifest.json"
 
 
 def write(directory: Path, position: dict) -> None:
-    """Hashes what is in the directory; `position` is where the run stood."""
+    """Hash the files of the directory; `position` is where the run stood."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
     content = {"position": position, "files": hash_files(directory, names)}
-    with replacing(directory / NAME) as path:
-        path.write_text(json.dumps(content | {"self": digest(content)}, indent=1), encoding="utf-8")
+    write_atomically(directory / NAME, json.dumps(content | {"self": digest(content)}, indent=1))
 
 
 def read(directory: Path) -> dict | None:

@@ -1,6 +1,6 @@
 """The directory of a run.
 
-run.json        the config it was begun with, what its data was, and how its models are laid out
+run.json        the config it was begun with, the identity of its data, and the layouts of its models
 tokenizer/      the tokenizer of its data
 checkpoints/    its state, see checkpoint.py
 metrics.jsonl   what was measured; events.* the same for TensorBoard; curves.png a picture of it
@@ -45,7 +45,7 @@ class Workdir:
         self._lock = None
 
     def claim(self) -> None:
-        """Makes the directory, and sees to it that no second run on this machine writes to it."""
+        """Make the directory, and lock it against a second run on this machine."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 - held until close()
@@ -92,9 +92,8 @@ class Workdir:
     def layouts(self) -> dict[str, Layout]:
         """Of the models that the run leaves, as `Task.layouts`."""
         content = self.read()
-        return {
-            name: layout_of(of) for name, of in {"": content["layout"], **content.get("layouts", {})}.items()
-        }
+        described = {"": content["layout"], **content.get("layouts", {})}
+        return {name: layout_of(values) for name, values in described.items()}
 
     def read(self) -> dict:
         try:
