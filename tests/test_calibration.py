@@ -76,7 +76,7 @@ def test_a_promised_precision_holds_on_fresh_data():
     broken = 0
     for seed in range(20):
         found = classes.fit(*texts_of(1000, heat=2, seed=seed), "abc")
-        kept = found.likely(fresh).max(-1) >= found.sure(0.75)
+        kept = found.likely(fresh).max(-1) >= found.floor(0.75)
         assert 0.05 < kept.mean() < 0.95
         broken += right[kept].mean() < 0.75
     assert broken <= 2
@@ -123,9 +123,9 @@ def test_what_cannot_be_promised_is_said_in_a_line():
     with pytest.raises(
         BertJaxError, match="0.99 cannot be promised: of 400 examples .* show 0.[0-9]+ at most"
     ):
-        found.sure(0.99)
+        found.floor(0.99)
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
-        Calibration().sure(0.9)
+        Calibration().floor(0.9)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
     for before, after in zip(plain, model.classify(TEXTS, scores=True), strict=True):
         odds = np.log(before["yes"] / before["no"])
         assert after["yes"] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
-    assert model.calibration.sure(0.9) == 0.6
+    assert model.calibration.floor(0.9) == 0.6
     read = (classifier / calibration.FILE).read_text()
     model.save(classifier)
     assert json.loads((classifier / calibration.FILE).read_text()) == json.loads(read)

@@ -13,7 +13,7 @@ def classify(
 
     A model of several labels at once gives the list of those above their thresholds (one half, if it was not
     calibrated); a model of one number gives it. Longer texts are truncated, with a warning, or with long="windows" read
-    in windows whose logits are averaged. With a `precision`, None where a calibrated model is not that sure.
+    in windows whose logits are averaged. With a `precision`, None where a calibrated model is not confident enough.
 
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']

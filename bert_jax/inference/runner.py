@@ -105,12 +105,15 @@ class Runner:
         """`read` of the kind's raw outcome of each text. What is truncated is warned of, or counted in `truncated`."""
         reading = Reading(self.config.max_positions, long)
         program = head_logits(self.config, kind.head, len(self.labels))
-        counted = truncated or Truncated(reading.max_length)
+        warned = Truncated(reading.max_length)
 
         def of_chunk(chunk):
             windows = kind.windows(self.tokenizer, chunk, reading)
             first = (text.encodings[0] for text in windows)
-            counted.count(first) if truncated else counted.warn(first, 'long="windows" reads all of them')
+            if truncated:
+                truncated.count(first)
+            else:
+                warned.warn(first, 'long="windows" reads all of them')
             logits = iter(self.run([encoding for text in windows for encoding in text.encodings], program))
             for text, parts in zip(chunk, windows, strict=True):
                 yield read(kind.raw(text, parts, [next(logits) for _ in parts.encodings]))

@@ -59,7 +59,7 @@ class Calibration:
         """Of several labels at once, the probability above which each is predicted."""
         return np.asarray(self.thresholds or (0.5,) * labels)
 
-    def sure(self, precision: float) -> float:
+    def floor(self, precision: float) -> float:
         """The lowest probability above which predictions are right this often, but for a risk of RISK."""
         if not 0 < precision < 1:
             raise BertJaxError(f"a precision is between 0 and 1, not {precision:g}")

@@ -18,11 +18,11 @@ BINS = 15
 HALVES = slice(0, None, 2), slice(1, None, 2)  # to fit, and to measure
 
 
-def measured(fitted: Calibration, examples: int, before, after, right, sure, sure_right) -> Calibration:
+def measured(fitted: Calibration, examples: int, before, after, right, confidence, correct) -> Calibration:
     return replace(
         fitted,
         examples=examples,
-        levels=levels(sure, sure_right),
+        levels=levels(confidence, correct),
         error_before=error(before, right),
         error_after=error(after, right),
     )
@@ -33,7 +33,7 @@ def temperature(logits: np.ndarray, truth: np.ndarray) -> float:
     logits = np.asarray(logits, np.float64)
     true = logits[np.arange(len(truth)), truth]
     if (logits.argmax(-1) == truth).all():
-        return 1.0  # it would be 0: without an error nothing shows how sure is too sure
+        return 1.0  # it would be 0: without an error nothing shows what is overconfident
 
     def slope(cold):
         return np.mean((softmax(cold * logits) * logits).sum(-1) - true)
@@ -43,9 +43,9 @@ def temperature(logits: np.ndarray, truth: np.ndarray) -> float:
 
 def worthwhile(logits: np.ndarray, truth: np.ndarray) -> float:
     """The temperature, or 1 where it improves the likelihood but not the calibration error."""
-    heat, right = temperature(logits, truth), logits.argmax(-1) == truth
-    before, after = (error(softmax(logits / divisor).max(-1), right) for divisor in (1, heat))
-    return heat if after < before else 1.0
+    fitted, right = temperature(logits, truth), logits.argmax(-1) == truth
+    before, after = (error(softmax(logits / divisor).max(-1), right) for divisor in (1, fitted))
+    return fitted if after < before else 1.0
 
 
 def binary_temperature(logits: np.ndarray, truth: np.ndarray) -> float:
@@ -105,4 +105,4 @@ def levels(likely: np.ndarray, right: np.ndarray) -> tuple[Level, ...]:
     order = np.sort(likely)[::-1]
     counts = {math.ceil(len(order) * n / LEVELS) for n in range(1, LEVELS + 1)} - {0}
     kept = [(threshold, likely >= threshold) for threshold in sorted({float(order[n - 1]) for n in counts})]
-    return tuple(Level(threshold, int(sure.sum()), int(right[sure].sum())) for threshold, sure in kept)
+    return tuple(Level(threshold, int(above.sum()), int(right[above].sum())) for threshold, above in kept)

@@ -49,7 +49,7 @@ class Kind:
     head: ClassVar[str]  # of HEADS, whose logits it reads
     best: ClassVar[str]  # the metric that chooses the best checkpoint
     units: ClassVar[str] = ""  # what is judged one by one, in the plural
-    sure_units: ClassVar[str] = ""  # what a model may abstain from
+    abstention_units: ClassVar[str] = ""  # what a model may abstain from
     one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
@@ -111,12 +111,12 @@ class Kind:
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[Self, list[str]]:
         """The kind with the data's names of its labels, in their `known` order; and notes for people."""
         names, notes = match(examples, self.labels, known)
-        theirs = [names[label] for label in known if label in names]
-        order = theirs if sorted(theirs) == sorted(self.labels) else self.labels
+        in_order = [names[label] for label in known if label in names]
+        order = in_order if sorted(in_order) == sorted(self.labels) else self.labels
         return replace(self, names=names, order=tuple(order)), notes
 
     def with_options(self, **options) -> Self:
-        """With those options that are given and that this kind has."""
+        """With the options that this kind has; None changes nothing."""
         known = {field.name for field in fields(self)}
         return replace(self, **{name: x for name, x in options.items() if name in known and x is not None})
 
@@ -174,7 +174,7 @@ class Kind:
     def is_right(self, predicted, truth) -> bool:
         return predicted == truth
 
-    def calibrate(self, given: "Outcomes") -> Calibration:
+    def calibrate(self, outcomes: "Outcomes") -> Calibration:
         """Learn how far the model can be trusted, from examples that are kept for it if a kind has this method."""
         return NONE
 
@@ -186,15 +186,15 @@ class Kind:
         """A prediction or truth, as a person reads it."""
         return prediction
 
-    def show(self, given: "Outcomes", likely, right) -> list[Shown]:
+    def show(self, outcomes: "Outcomes", likely, right) -> list[Shown]:
         """`likely` is the probability that a prediction is right."""
-        rows = zip(given.examples, given.truth, given.predicted, likely, right, strict=True)
+        rows = zip(outcomes.examples, outcomes.truth, outcomes.predicted, likely, right, strict=True)
         return [
             Shown(e.where, self.text(e), self.words(t, e), self.words(p, e), float(score), bool(r))
             for e, t, p, score, r in rows
         ]
 
-    def view(self, given: "Outcomes") -> View:
+    def view(self, outcomes: "Outcomes") -> View:
         """What a report shows."""
         raise NotImplementedError
 
@@ -212,7 +212,7 @@ class Kind:
 
     def floor(self, calibration: Calibration, precision: float) -> float:
         """The lowest probability at which predictions are right this often."""
-        return calibration.sure(precision)
+        return calibration.floor(precision)
 
     def temperature(self, calibration: Calibration) -> str:
         """In words; "" where there is none."""

@@ -27,9 +27,9 @@ class View:
     before: np.ndarray = nothing()
     after: np.ndarray = nothing()
     right: np.ndarray = nothing()
-    # Of each prediction that could be abstained from, likewise.
-    sure: np.ndarray = nothing()
-    sure_right: np.ndarray = nothing()
+    # Of each prediction that could be abstained from: the probability that it is right, and whether it is.
+    confidence: np.ndarray = nothing()
+    correct: np.ndarray = nothing()
     # Curves of precision by recall: name -> (probability, whether it is right, how many right ones there are).
     curves: dict[str, tuple[np.ndarray, np.ndarray, int]] = field(default_factory=dict)
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true

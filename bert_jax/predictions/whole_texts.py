@@ -27,7 +27,7 @@ class WholeTexts(Kind):
     """`raw` is the mean of the windows' logits, [labels]."""
 
     head = "classify"
-    units = sure_units = "texts"
+    units = abstention_units = "texts"
     cells: ClassVar[LabelCells] = CLASSES
     problem: ClassVar[str] = ""  # Hugging Face's problem_type
 

@@ -47,7 +47,7 @@ def facts(
             float((lengths > longest).mean()),
             len(examples) - len(here),
             sum(len(labels) > 1 for labels in seen.values()),
-            {other: len(here & set(theirs)) for other, theirs in keys.items() if other != name},
+            {other: len(here & set(elsewhere)) for other, elsewhere in keys.items() if other != name},
         )
     return described
 

@@ -134,8 +134,8 @@ def class_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
 
 def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
     calibration, kind = given.calibration, given.kind
-    if not len(view.sure):
-        return [f"No {kind.sure_units} were predicted: there is no confidence to judge."]
+    if not len(view.confidence):
+        return [f"No {kind.abstention_units} were predicted: there is no confidence to judge."]
     before, after = (error(likely, view.right) for likely in (view.before, view.after))
     if calibration.learnt:
         lines = [
@@ -153,7 +153,7 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
     lines += ["", picture("reliability diagram: accuracy by confidence", drawn), ""]
     drawn = pictures.precision_recall(directory / "precision_recall.png", view.curves)
     lines += [picture("precision by recall", drawn), ""]
-    drawn = pictures.coverage(directory / "coverage.png", view, kind.sure_units)
+    drawn = pictures.coverage(directory / "coverage.png", view, kind.abstention_units)
     lines += [picture("accuracy by coverage", drawn)]
     return lines + promise_lines(given, view) if calibration.learnt else lines
 
@@ -162,14 +162,14 @@ def promise_lines(given: Outcomes, view: View) -> list[str]:
     rows = []
     for precision in WANTED:
         try:
-            enough = given.calibration.sure(precision)
+            enough = given.calibration.floor(precision)
         except BertJaxError:
             rows.append((f"{precision:g}", "cannot be promised", "", ""))
             continue
-        kept = view.sure >= enough
-        share = f"{view.sure_right[kept].mean():.4f}" if kept.any() else ""
+        kept = view.confidence >= enough
+        share = f"{view.correct[kept].mean():.4f}" if kept.any() else ""
         rows.append((f"{precision:g}", f"{enough:.4f}", f"{kept.mean():.1%}", share))
-    note = f"`--precision` keeps the {given.kind.sure_units} that are probable enough for the precision promised:"
+    note = f"`--precision` keeps the {given.kind.abstention_units} that are probable enough for the precision promised:"
     header = ("promised precision", "from probability", "kept here", "precision here")
     return ["", note, "", *table(header, rows)]
 

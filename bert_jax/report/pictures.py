@@ -137,9 +137,9 @@ def precision_recall(path: Path, curves: Mapping[str, tuple[np.ndarray, np.ndarr
 
 def coverage(path: Path, view: View, units: str) -> str:
     """Accuracy among the most confident predictions."""
-    order = np.argsort(-view.sure, kind="stable")
+    order = np.argsort(-view.confidence, kind="stable")
     count = np.arange(1, len(order) + 1)
-    share = np.cumsum(view.sure_right[order]) / count
+    share = np.cumsum(view.correct[order]) / count
     # Wilson's interval, which stays below 1 where nothing was wrong.
     middle = (share + 1.92 / count) / (1 + 3.84 / count)
     half = 1.96 * np.sqrt(share * (1 - share) / count + 0.96 / count**2) / (1 + 3.84 / count)

@@ -234,8 +234,8 @@ def open_data(
 def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     """The encoder of `config.init` under the head of the predictions, with their keys of config.json."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
-    theirs, _ = hub.survey(config.init, **computed)
-    layout = theirs.with_head(kind.head, kind.labels)
+    source, _ = hub.survey(config.init, **computed)
+    layout = source.with_head(kind.head, kind.labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
     if encoder.max_positions < config.data.max_length:

@@ -17,23 +17,23 @@ SIZES = ("vocab_size", "hidden_size", "layers", "heads", "feed_forward", "max_po
 
 def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
     """The layout, published as the directory is; a directory of other sizes or with another tokenizer is refused."""
-    theirs, _ = hub.survey(directory)
-    differing = [name for name in SIZES if getattr(theirs.config, name) != getattr(layout.config, name)]
+    source, _ = hub.survey(directory)
+    differing = [name for name in SIZES if getattr(source.config, name) != getattr(layout.config, name)]
     if differing:
-        sizes = ", ".join(f"--config.model.{name}={getattr(theirs.config, name)}" for name in differing)
+        sizes = ", ".join(f"--config.model.{name}={getattr(source.config, name)}" for name in differing)
         raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
     if open_tokenizer(hub.existing(directory)).fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
             f"the corpus was prepared with another tokenizer than that of {directory}; "
             f"prepare it again with --tokenizer {directory}"
         )
-    return replace(layout, family=theirs.family, published=theirs.published)
+    return replace(layout, family=source.family, published=source.published)
 
 
 def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
     """The directory's parameters for the task, and the parts it lacks, which have initial values."""
-    theirs, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
-    params = hub.read_params(theirs, tensors, directory)
+    source, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
+    params = hub.read_params(source, tensors, directory)
     key = jax.random.key(seed, impl="threefry2x32")
     names = list(jax.eval_shape(task.init, key))
     missing = [name for name in names if name not in params]

@@ -44,7 +44,7 @@ class Answers(Kind):
     name = "answers"
     head = title = "answer"
     best = "f1"
-    units = sure_units = "answers"
+    units = abstention_units = "answers"
     targets: ClassVar = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
 
     may_be_missing: bool = False
@@ -68,7 +68,7 @@ class Answers(Kind):
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
-        # Which knows SQuAD's.
+        # SQuAD's JSON is nested: not a table.
         return questions_in(source, columns, need_label=False) if ending == ".json" else None
 
     @classmethod
@@ -165,29 +165,29 @@ class Answers(Kind):
     def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
         return metrics.answer_scores(predicted, truth, second=False)[0] if truth else not predicted
 
-    def calibrate(self, given: Outcomes) -> Calibration:
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
         judged = [
             metrics.answer_scores(answer.text, right, second=False) if right else (False, 0.0)
-            for (answer, _), right in zip(given.raws, given.truth, strict=True)
+            for (answer, _), right in zip(outcomes.raws, outcomes.truth, strict=True)
         ]
         exact, f1 = np.array(judged, float).T
-        scores, gaps = np.array([(answer.score, gap) for answer, gap in given.raws]).T
-        return fit(scores, f1, exact > 0, gaps, np.array([not right for right in given.truth]))
+        scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raws]).T
+        return fit(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
 
-    def view(self, given: Outcomes) -> View:
-        texts, calibration = list(zip(given.truth, given.predicted, strict=True)), given.calibration
-        before = np.array([answer.score for answer, _ in given.raws])
+    def view(self, outcomes: Outcomes) -> View:
+        texts, calibration = list(zip(outcomes.truth, outcomes.predicted, strict=True)), outcomes.calibration
+        before = np.array([answer.score for answer, _ in outcomes.raws])
         after = probability(before, calibration)
-        kept = np.array([gap <= calibration.missing for _, gap in given.raws])
+        kept = np.array([gap <= calibration.missing for _, gap in outcomes.raws])
         right = np.array([self.is_right(p, t) for t, p in texts])
-        sure, sure_right, wanted = after[kept], right[kept], sum(map(bool, given.truth))
+        confidence, correct, wanted = after[kept], right[kept], sum(map(bool, outcomes.truth))
         names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
         pairs = [(str(t), str(p)) for t, p in names]
         return View(
-            before[kept], sure, sure_right, sure, sure_right,
-            curves={self.sure_units: (sure, sure_right, wanted)},
+            before[kept], confidence, correct, confidence, correct,
+            curves={self.abstention_units: (confidence, correct, wanted)},
             pairs=pairs if "none" in names[:, 0] else [],
-            shown=self.show(given, np.where(kept, after, 1 - after), right),
+            shown=self.show(outcomes, np.where(kept, after, 1 - after), right),
         )  # fmt: skip
 
     def words(self, prediction: str | Sequence[str], example: Example) -> str:

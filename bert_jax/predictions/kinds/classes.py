@@ -59,22 +59,22 @@ class Classes(WholeTexts):
     def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.Sums:
         return metrics.classes(predicted, truth, self.order or self.labels)
 
-    def calibrate(self, given: Outcomes) -> Calibration:
-        return fit(np.stack(given.raws), self.numbers(given.truth), self.labels)
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        return fit(np.stack(outcomes.raws), self.numbers(outcomes.truth), self.labels)
 
     def numbers(self, labels: Sequence[str]) -> np.ndarray:
         return np.array([self.labels.index(label) for label in labels])
 
-    def view(self, given: Outcomes) -> View:
-        logits, numbers = np.stack(given.raws), self.numbers(given.truth)
-        before, after = (c.likely(logits) for c in (NONE, given.calibration))
-        right, sure = logits.argmax(-1) == numbers, after.max(-1)
+    def view(self, outcomes: Outcomes) -> View:
+        logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
+        before, after = (c.likely(logits) for c in (NONE, outcomes.calibration))
+        right, confidence = logits.argmax(-1) == numbers, after.max(-1)
         return View(
-            before.max(-1), sure, right, sure, right,
+            before.max(-1), confidence, right, confidence, right,
             curves=label_curves(after, np.eye(len(self.labels))[numbers], self.labels),
-            counts=metrics.counts(([p] for p in given.predicted), ([t] for t in given.truth), self.labels),
-            pairs=list(zip(given.truth, given.predicted, strict=True)),
-            shown=self.show(given, sure, right),
+            counts=metrics.counts(([p] for p in outcomes.predicted), ([t] for t in outcomes.truth), self.labels),
+            pairs=list(zip(outcomes.truth, outcomes.predicted, strict=True)),
+            shown=self.show(outcomes, confidence, right),
         )  # fmt: skip
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:

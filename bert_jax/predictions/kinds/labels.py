@@ -73,20 +73,20 @@ class Labels(WholeTexts):
     def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.Sums:
         return metrics.several(predicted, truth, self.labels)
 
-    def calibrate(self, given: Outcomes) -> Calibration:
-        return fit(np.stack(given.raws), metrics.one_hot(given.truth, self.labels), self.labels)
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        return fit(np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels), self.labels)
 
-    def view(self, given: Outcomes) -> View:
-        logits, truth = np.stack(given.raws), metrics.one_hot(given.truth, self.labels)
-        before, after = (c.likely(logits, several=True) for c in (NONE, given.calibration))
-        chosen = after > given.calibration.above(len(self.labels))
-        sure, right = all_right(after, chosen), (chosen == truth).all(-1)
+    def view(self, outcomes: Outcomes) -> View:
+        logits, truth = np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels)
+        before, after = (c.likely(logits, several=True) for c in (NONE, outcomes.calibration))
+        chosen = after > outcomes.calibration.above(len(self.labels))
+        confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
         return View(
-            before.ravel(), after.ravel(), truth.ravel(), sure, right,
+            before.ravel(), after.ravel(), truth.ravel(), confidence, right,
             curves=label_curves(after, truth, self.labels),
-            counts=metrics.counts(given.predicted, given.truth, self.labels),
-            pairs=[pair for sets in zip(given.predicted, given.truth, strict=True) for pair in confused(*sets)],
-            shown=self.show(given, sure, right),
+            counts=metrics.counts(outcomes.predicted, outcomes.truth, self.labels),
+            pairs=[pair for sets in zip(outcomes.predicted, outcomes.truth, strict=True) for pair in confused(*sets)],
+            shown=self.show(outcomes, confidence, right),
         )  # fmt: skip
 
     def words(self, prediction: set[str], example: Example) -> str:

@@ -67,8 +67,8 @@ class Number(WholeTexts):
     def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.Sums:
         return metrics.numbers(predicted, truth)
 
-    def view(self, given: Outcomes) -> View:
-        return View(numbers=(np.array(given.predicted, float), np.array(given.truth, float)))
+    def view(self, outcomes: Outcomes) -> View:
+        return View(numbers=(np.array(outcomes.predicted, float), np.array(outcomes.truth, float)))
 
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
         return float(raw[0]), 1.0

@@ -51,7 +51,7 @@ class Tags(Kind):
     name = "tags"
     head = title = "tag"
     best = "f1"
-    units, sure_units = "words", "spans"
+    units, abstention_units = "words", "spans"
     one_label = True
     published: ClassVar[dict[str, Any]] = {}
     targets: ClassVar = {
@@ -69,7 +69,7 @@ class Tags(Kind):
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
-        # Which knows CoNLL's columns.
+        # Other files have CoNLL's columns.
         return None if ending in (*tables.ENDINGS, "") else tags_in(source, columns, need_label=False)
 
     @classmethod
@@ -140,44 +140,42 @@ class Tags(Kind):
         number = {label: i for i, label in enumerate(self.labels)}
         return np.array([number[tag] for tag in tags])
 
-    def calibrate(self, given: Outcomes) -> Calibration:
-        numbers = list(map(self.numbers, given.truth))
-        first, rest = ([np.concatenate(side[half]) for side in (given.raws, numbers)] for half in HALVES)
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        numbers = list(map(self.numbers, outcomes.truth))
+        first, rest = ([np.concatenate(side[half]) for side in (outcomes.raws, numbers)] for half in HALVES)
         fitted = Calibration(self.name, self.labels, (worthwhile(*first),))
         before, after = softmax(rest[0]), fitted.likely(rest[0])
         right = before.argmax(-1) == rest[1]
-        likely = [fitted.likely(raw) for raw in given.raws[HALVES[1]]]
-        spans = self.judged_spans(likely, given.truth[HALVES[1]])
+        likely = [fitted.likely(raw) for raw in outcomes.raws[HALVES[1]]]
+        spans = self.judged_spans(likely, outcomes.truth[HALVES[1]])
         return measured(fitted, len(numbers), before.max(-1), after.max(-1), right, *spans)
 
     def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
         """Of each span that is predicted its probability, and whether it is right."""
         judged = []
         for words, tags in zip(likely, truth, strict=True):
-            right, sure = set(metrics.spans_of(tags)), words.max(-1)
+            right, confidence = set(metrics.spans_of(tags)), words.max(-1)
             for span in metrics.spans_of(self.predicted(words, NONE)):
-                judged.append((float(sure[span[1] : span[2]].mean()), span in right))
+                judged.append((float(confidence[span[1] : span[2]].mean()), span in right))
         scores, exact = np.array(judged).reshape(-1, 2).T
         return scores, exact > 0
 
-    def view(self, given: Outcomes) -> View:
-        likely = [given.calibration.likely(raw) for raw in given.raws]
-        logits, numbers = (
-            np.concatenate(given.raws),
-            np.concatenate([self.numbers(tags) for tags in given.truth]),
-        )
-        sure, sure_right = self.judged_spans(likely, given.truth)
-        wanted = sum(len(list(metrics.spans_of(tags))) for tags in given.truth)
-        texts = list(zip(given.truth, given.predicted, strict=True))
+    def view(self, outcomes: Outcomes) -> View:
+        likely = [outcomes.calibration.likely(raw) for raw in outcomes.raws]
+        logits = np.concatenate(outcomes.raws)
+        numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
+        confidence, correct = self.judged_spans(likely, outcomes.truth)
+        wanted = sum(len(list(metrics.spans_of(tags))) for tags in outcomes.truth)
+        tags = list(zip(outcomes.truth, outcomes.predicted, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
         return View(
             NONE.likely(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
-            sure, sure_right,
-            curves={self.sure_units: (sure, sure_right, wanted)},
-            counts=metrics.span_counts(given.predicted, given.truth),
-            pairs=[pair for tags in texts for pair in zip(*tags, strict=True)],
-            shown=self.show(given, least, [t == p for t, p in texts]),
+            confidence, correct,
+            curves={self.abstention_units: (confidence, correct, wanted)},
+            counts=metrics.span_counts(outcomes.predicted, outcomes.truth),
+            pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
+            shown=self.show(outcomes, least, [t == p for t, p in tags]),
         )  # fmt: skip
 
     def text(self, example: Example) -> str:

@@ -63,29 +63,29 @@ class Stars(WholeTexts):
         """The nearer to the middle of a star, the surer."""
         numbers = 3 + np.array([float(raw[0]) for raw in raws])
         odds = 2 - 8 * np.abs(numbers - np.clip(np.round(numbers), 1, 5))
-        heat = calibration.temperatures[0] if calibration.learnt else 1.0
-        return 1 / (1 + np.exp(-(odds / heat + calibration.offset)))
+        temperature = calibration.temperatures[0] if calibration.learnt else 1.0
+        return 1 / (1 + np.exp(-(odds / temperature + calibration.offset)))
 
-    def calibrate(self, given: Outcomes) -> Calibration:
-        right, (first, rest) = np.equal(given.predicted, given.truth), HALVES
-        before = self.confidence(given.raws, NONE)
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        right, (first, rest) = np.equal(outcomes.predicted, outcomes.truth), HALVES
+        before = self.confidence(outcomes.raws, NONE)
         slope, offset = logistic(np.log(before / (1 - before))[first], right[first])
         fitted = Calibration(self.name, (), (1 / slope,), offset=offset)
-        after = self.confidence(given.raws, fitted)[rest]
+        after = self.confidence(outcomes.raws, fitted)[rest]
         return measured(fitted, len(right), before[rest], after, right[rest], after, right[rest])
 
     def words(self, prediction, example) -> str:
         return f"{prediction} stars"
 
-    def view(self, given: Outcomes) -> View:
-        before, after = (self.confidence(given.raws, c) for c in (NONE, given.calibration))
-        right, sides = np.equal(given.predicted, given.truth), (given.predicted, given.truth)
+    def view(self, outcomes: Outcomes) -> View:
+        before, after = (self.confidence(outcomes.raws, c) for c in (NONE, outcomes.calibration))
+        right, sides = np.equal(outcomes.predicted, outcomes.truth), (outcomes.predicted, outcomes.truth)
         return View(
             before, after, right, after, right,
             curves={"texts": (after, right, len(right))},
             counts=counts(*([[star] for star in side] for side in sides)),
             pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
-            shown=self.show(given, after, right),
+            shown=self.show(outcomes, after, right),
         )  # fmt: skip
 
     def result(self, raw, calibration):
