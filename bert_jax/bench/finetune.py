@@ -101,9 +101,9 @@ def their_runs(spec: str, overrides: list[str]) -> Callable:
     def run(seed: int) -> tuple[str, dict[str, float]]:
         with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
             task, data, config = opened(spec, overrides, seed)
-        run = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
-        seconds = run.train(data.train)
-        return config.checkpoints.best, data.judge(run.predict(data.held)) | {"seconds": seconds}
+        torch = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
+        seconds = torch.train(data.train)
+        return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}
 
     return run
 
@@ -114,7 +114,7 @@ def opened(spec: str, overrides: list[str], seed: int) -> tuple:
 
 
 class TorchFinetuning:
-    """From the same directory, pieces, order and recipe; its head has initial values of its own."""
+    """From the same directory, pieces, order and recipe; its head has other initial values."""
 
     def __init__(self, layout, config: FinetuneConfig, pad: int):
         self.torch, transformers = quiet_transformers(config.seed)

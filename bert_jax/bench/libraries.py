@@ -27,12 +27,12 @@ def onnx_session(directory: str, opener: str, output: str):
     runtime, _, torch, transformers = libraries("onnxruntime", "onnx", "torch", "transformers")
     from torch.nn import Module  # not torch.nn.Module: the types want a class that they know as a base
 
-    theirs = getattr(transformers, opener).from_pretrained(directory).eval()
+    model = getattr(transformers, opener).from_pretrained(directory).eval()
 
     class Exported(Module):
         def __init__(self):
             super().__init__()
-            self.model = theirs
+            self.model = model
 
         def forward(self, ids, mask, segments):
             return getattr(self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments), output)

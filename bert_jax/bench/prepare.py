@@ -7,7 +7,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bert_jax.bench.turns import Machine, Turn, describe, in_turn, timed
+from bert_jax.bench.turns import Machine, describe, in_turn, timed
 from bert_jax.data.corpus.chunks import CHUNK, cores
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
@@ -41,8 +41,7 @@ def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout,
         encodings = (rust.encode_batch_fast(batch, add_special_tokens=False) for batch in batches)
         return sum(len(encoding) for batch in encodings for encoding in batch)
 
-    machine, turns = Machine(), list[Turn]()
-    rates: dict[str, list[float]] = {"bare": [], "prepare": []}
+    machine = Machine()
     with tempfile.TemporaryDirectory() as directory:
         text = Path(directory, "text.txt")
         pages = ("\n".join(line for line in document.split("\n") if line.strip()) for document in documents)
@@ -53,11 +52,11 @@ def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout,
             return manifest["counts"]["train"]["tokens"]
 
         contenders = {"bare": lambda turn: timed(bare), "prepare": lambda turn: timed(whole, turn)}
-        for name, tokens, turn in in_turn(contenders, [(n,) for n in range(TURNS)]):
-            rates[name].append(tokens / turn.seconds / 1e6)
-            turns.append(turn)
-    alone, ours = map(statistics.median, rates.values())
-    each_turn = ", ".join(f"{rate:.2f}" for pair in zip(*rates.values(), strict=True) for rate in pair)
+        calls = list(in_turn(contenders, [(n,) for n in range(TURNS)]))
+    turns = [turn for _, _, turn in calls]
+    rates = [tokens / turn.seconds / 1e6 for _, tokens, turn in calls]
+    alone, ours = (statistics.median(rates[n::2]) for n in range(2))
+    each_turn = ", ".join(f"{rate:.2f}" for rate in rates)
     cpu = [sum(turn.cpu for turn in turns[n::2]) / TURNS for n in range(2)]
     return (
         f"{size / 1e6:.0f} MB of text, {len(texts):,} sentences, {cores()} cores\n"

@@ -130,25 +130,25 @@ def our_logits(directory: str) -> Callable:
 
 def sentence_transformers(directory: str) -> Callable:
     (library,) = libraries("sentence_transformers")
-    theirs = library.SentenceTransformer(directory, device="cpu")
-    theirs.max_seq_length = theirs[0].auto_model.config.max_position_embeddings
-    return lambda texts: theirs.encode(texts, show_progress_bar=False)
+    model = library.SentenceTransformer(directory, device="cpu")
+    model.max_seq_length = model[0].auto_model.config.max_position_embeddings
+    return lambda texts: model.encode(texts, show_progress_bar=False)
 
 
 def transformers(directory: str) -> Callable:
     torch, library = libraries("torch", "transformers")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    theirs = library.AutoModelForSequenceClassification.from_pretrained(directory).eval().to(device)
+    model = library.AutoModelForSequenceClassification.from_pretrained(directory).eval().to(device)
     tokenizer = library.AutoTokenizer.from_pretrained(directory)
-    settings = {"padding": True, "truncation": True, "max_length": theirs.config.max_position_embeddings}
+    settings = {"padding": True, "truncation": True, "max_length": model.config.max_position_embeddings}
 
     @torch.inference_mode()
     def run(texts):
-        logits = np.zeros((len(texts), theirs.config.num_labels), np.float32)
+        logits = np.zeros((len(texts), model.config.num_labels), np.float32)
         order = np.argsort([len(text) for text in texts])
         for rows in np.split(order, range(ROWS, len(order), ROWS)):
-            given = tokenizer([texts[i] for i in rows], return_tensors="pt", **settings).to(device)
-            logits[rows] = theirs(**given).logits.cpu().numpy()
+            inputs = tokenizer([texts[i] for i in rows], return_tensors="pt", **settings).to(device)
+            logits[rows] = model(**inputs).logits.cpu().numpy()
         return logits
 
     return run
@@ -160,8 +160,8 @@ def onnxruntime(directory: str, open_model: Callable, opener: str, output: str, 
 
     def run(texts):
         results: list = [None] * len(texts)
-        for rows, given in by_length(model, texts, ROWS):
-            outputs = finish(session.run(None, given)[0], given["mask"])
+        for rows, inputs in by_length(model, texts, ROWS):
+            outputs = finish(session.run(None, inputs)[0], inputs["mask"])
             for row, result in zip(rows, outputs, strict=True):
                 results[row] = result
         return np.stack(results)

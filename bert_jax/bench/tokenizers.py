@@ -152,8 +152,7 @@ def transformers_function(tokenizer):
 
 def roberta(vocabulary: Path, scratch: Path):
     """With the merges.txt beside the vocabulary, or the merges that its entries imply."""
-    import transformers
-
+    (transformers,) = libraries("transformers")
     merges = vocabulary.parent / "merges.txt"
     entries = json.loads(vocabulary.read_text(encoding="utf-8"))
     shutil.copy(vocabulary, scratch / "vocab.json")
@@ -170,8 +169,7 @@ def roberta(vocabulary: Path, scratch: Path):
 
 
 def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
-    import transformers
-
+    (transformers,) = libraries("transformers")
     bare, saved = scratch / "bare", scratch / "saved"
     bare.mkdir()
     shutil.copy(model, bare / "spiece.model")

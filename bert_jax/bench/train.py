@@ -17,6 +17,7 @@ from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import Updates
 from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups, timed
 from bert_jax.data.corpus.config import DataConfig, Examples
+from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod import program
@@ -125,24 +126,13 @@ class TorchStep:
         torch, transformers = libraries("torch", "transformers")
         self.torch, self.autocast, config = torch, autocast, shape.config()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        encoder = config.model
-        self.model = transformers.BertForPreTraining(
-            transformers.BertConfig(
-                vocab_size=encoder.vocab_size,
-                hidden_size=encoder.hidden_size,
-                num_hidden_layers=encoder.layers,
-                num_attention_heads=encoder.heads,
-                intermediate_size=encoder.feed_forward,
-                max_position_embeddings=encoder.max_positions,
-                hidden_dropout_prob=encoder.dropout,
-                attention_probs_dropout_prob=encoder.attention_dropout,
-                attn_implementation="sdpa",
-            )
-        ).to(self.device)
+        published = Layout(config.model, heads=("mlm", "nsp")).published_config()
+        settings = transformers.BertConfig(**published, attn_implementation="sdpa")
+        self.model = transformers.BertForPreTraining(settings).to(self.device)
         self.model.train()
         self.updates = Updates(torch, self.model, config.optimizer, config.steps)
         self.forward = torch.compile(self.model) if compiled else self.model
-        batch = synthetic_batch(shape, encoder.vocab_size)
+        batch = synthetic_batch(shape, config.model.vocab_size)
         labels = np.full(batch["tokens"].shape, -100)
         np.put_along_axis(labels, batch["target_positions"], batch["targets"], axis=1)
         inputs = {

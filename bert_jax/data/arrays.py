@@ -28,7 +28,7 @@ def growing_array(path: Path, dtype) -> "Iterator[GrowingArray]":
 
 
 class GrowingArray:
-    """[N] or, where the pieces that are appended are [n, D], [N, D]."""
+    """An array [N] of pieces [n], or [N, D] of pieces [n, D]."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype):
         self.file, self.dtype, self.rows = file, dtype, 0

@@ -19,7 +19,7 @@ class Chip:
     memory: float  # bytes that a program may use
     memory_speed: float  # bytes a second
     link: float  # bytes a second, one way
-    axes: int  # of the torus that the chips stand in; two ports each
+    axes: int  # of the torus of chips; two ports each
     wraps_at: int  # chips along an axis from which its ends are joined; also at each multiple
 
 

@@ -45,8 +45,8 @@ def roofline(program: Program, flops: float, kernel_flops: dict[str, float], whe
     chip, runs = where.chip, program.kernels
     if runs.keys() != kernel_flops.keys():
         raise BertJaxError(
-            f"the traced step has the kernels {sorted(kernel_flops)} and the compiled one {sorted(runs)}: no time "
-            "can be given; --config.model.attention=xla takes none"
+            f"the traced step has the kernels {sorted(kernel_flops)} and the compiled one {sorted(runs)}: its "
+            "time is unknown; --config.model.attention=xla uses no kernels"
         )
     links = sum(sending_seconds(collective, where) * collective.trips for collective in program.collectives)
     by_operation = links
@@ -69,6 +69,6 @@ def sending_seconds(collective: Collective, where: Slice) -> float:
         "all-to-all": (n - 1) / n,
         "collective-permute": 1.0,
     }
-    # Some of the chips stand along one axis of the torus.
+    # Less than all chips lie along one axis of the torus.
     speed = where.reduce_speed if n == where.chips else where.chip.link
     return shares[collective.kind] * collective.bytes / speed

@@ -47,7 +47,7 @@ class RustTokenizer(Subwords):
         self.special = Special(**ids)
         if rust.post_processor is None:
             rust.post_processor = processor(names, ids)
-        self.template = found_template(rust)
+        self.template = template_of(rust)
         self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
 
     @classmethod
@@ -121,7 +121,7 @@ def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
     return (ROBERTA_NAMES if roberta else BERT_NAMES) | settings.names
 
 
-def found_template(rust: tokenizers.Tokenizer) -> Template:
+def template_of(rust: tokenizers.Tokenizer) -> Template:
     """The template that the post-processor prescribes, read off an encoded pair."""
     pair = rust.encode("a", "a")
     sides, ids, segments = pair.sequence_ids, pair.ids, pair.type_ids

@@ -44,9 +44,9 @@ class Settings:
         for i, token in sorted(self.added.items()):
             if token.content not in names.values():
                 rust.add_tokens([token])
-                given = rust.token_to_id(token.content)
-                if given != i:
-                    problem = f"the added token {token.content} should have id {i}, not {given}"
+                actual = rust.token_to_id(token.content)
+                if actual != i:
+                    problem = f"the added token {token.content} should have id {i}, not {actual}"
                     raise BertJaxError(f"{self.where}: {problem}; is it of another vocabulary?")
         # Flags such as lstrip: a tokenizer.json that lists the token knows them best.
         listed = {token.content for token in rust.get_added_tokens_decoder().values()}

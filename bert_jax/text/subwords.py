@@ -51,10 +51,10 @@ class Template:
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How much of each side of a pair stays when the longer one is cut until both fit.
+    """How much of each side of a pair stays when the longer one is cut until both fit; of one text, `second` is 0.
 
-    >>> longest_first(10, 3, 8), longest_first(10, 9, 7)
-    ((5, 3), (4, 3))
+    >>> longest_first(10, 3, 8), longest_first(10, 9, 7), longest_first(10, 0, 7)
+    ((5, 3), (4, 3), (7, 0))
     """
     if first + second <= room:
         return first, second
@@ -77,8 +77,7 @@ class Subwords(ABC):
             dropped = 0
             if max_length is not None:
                 have = len(first[0]), len(second[0]) if second else 0
-                room = self._room(max_length, second is not None)
-                keep = longest_first(*have, room) if second else (min(have[0], room), 0)
+                keep = longest_first(*have, self._room(max_length, second is not None))
                 dropped = sum(have) - sum(keep)
                 if dropped:
                     first = first[0][: keep[0]], first[1][: keep[0]]

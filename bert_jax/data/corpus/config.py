@@ -78,5 +78,5 @@ class DataConfig:
             sizes |= {"packs": (rows, length), "cls_positions": (rows, self.packs)}
         else:
             sizes |= {"labels": (rows,), "weight": (rows,)}
-        types = {True: np.dtype(np.float32), False: np.dtype(np.int32)}
-        return {name: (size, types[name.endswith("weight")]) for name, size in sizes.items()}
+        integers, floats = np.dtype(np.int32), np.dtype(np.float32)
+        return {name: (size, floats if name.endswith("weight") else integers) for name, size in sizes.items()}

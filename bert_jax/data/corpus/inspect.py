@@ -67,8 +67,8 @@ def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> li
     ]
     count = int(batch["target_weight"][row].sum())
     targets = batch["targets"][row, :count]
-    wanted = stream.tokenizer.tokens(targets.tolist())
-    for position, target, old in zip(batch["target_positions"][row, :count], targets, wanted, strict=True):
+    originals = stream.tokenizer.tokens(targets.tolist())
+    for position, target, old in zip(batch["target_positions"][row, :count], targets, originals, strict=True):
         tint, signs = STYLES[fate(stream, ids[position], target)]
         text = signs.format(new=names[position], old=old)
         pieces[position] = f" {tint}{text}{PLAIN}" if colour else f" {text}"
