@@ -132,6 +132,20 @@ def test_a_kind_that_nobody_knows(name):
         kind_of(layout)
 
 
+def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_before_the_run(tmp_path):
+    write_model(tmp_path / "m", heads=("mlm",))
+    rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(20)]
+    data = write_lines(tmp_path / "train.jsonl", rows)
+    given = [
+        "kind=examples.kinds.stars",
+        f"init={tmp_path / 'm'}",
+        f"data.train={data}",
+        "data.max_length=16",
+    ]
+    with pytest.raises(BertJaxError, match='no kind of prediction "stars"'):
+        run.inspect("configs/classify.py", given, 0, 1)
+
+
 def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatch):
     (tmp_path / "downloaded.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)

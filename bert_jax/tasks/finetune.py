@@ -21,7 +21,7 @@ from bert_jax.losses import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import NONE
-from bert_jax.predictions.kind import Kind, Windows
+from bert_jax.predictions.kind import Kind, Windows, kind_of
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
@@ -243,7 +243,9 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
             f"data.max_length is {config.data.max_length} and {config.init} reads {encoder.max_positions} tokens; "
             f"set --config.data.max_length={encoder.max_positions}"
         )
-    return dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
+    layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
+    kind_of(layout)  # which opens the finished model; a kind that it does not know is refused before the run
+    return layout
 
 
 def split_parts(config: FinetuneConfig) -> Parts:
