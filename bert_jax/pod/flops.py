@@ -28,12 +28,12 @@ def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None
     for equation in reversed(jaxpr.eqns):
         used = [id(v) in needed for v in equation.outvars]
         if any(used) or equation.effects:
-            total += of(equation, times, kernels, used)
+            total += flops_of(equation, times, kernels, used)
             needed |= {id(v) for v in equation.invars}
     return total
 
 
-def of(equation, times: int, kernels: dict[str, float], used: list[bool]) -> float:
+def flops_of(equation, times: int, kernels: dict[str, float], used: list[bool]) -> float:
     name, params = equation.primitive.name, equation.params
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]

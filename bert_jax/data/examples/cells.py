@@ -47,8 +47,8 @@ class Classes:
             raise BertJaxError(f"{where} holds {value if value != value else type_of(value)}, not a class")
         self.first.setdefault(type(value), (where, value))
         if len(self.first) > 1:
-            (there, first), _ = self.first.values()
-            types = f"{value!r} is {type_of(value)} but {first!r} of {there} is {type_of(first)}"
+            (place, first), _ = self.first.values()
+            types = f"{value!r} is {type_of(value)} but {first!r} of {place} is {type_of(first)}"
             raise BertJaxError(f"{where}: mixed label types, {types}; write all of them alike")
         return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
@@ -134,8 +134,8 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
         raise BertJaxError(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not text.strip() or type(start) is not int:
-            given = f"{text!r}, {start!r}"
-            raise BertJaxError(f"{where}: an answer is a text and the character it starts at, not {given}")
+            problem = f"an answer is a text and the character it starts at, not {text!r}, {start!r}"
+            raise BertJaxError(f"{where}: {problem}")
         if start < 0 or not passage.startswith(text, start):
             places = [match.start() for match in re.finditer(re.escape(text), passage)]
             closest = min(places, key=lambda place: abs(place - start), default=None)
