@@ -1,8 +1,9 @@
 """Registries: what a folder offers is found because its file is there, without a list to edit."""
 
 import importlib
+import os
 import pkgutil
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 from bert_jax.errors import BertJaxError, nearest
@@ -27,12 +28,9 @@ class Registry(dict[str, Any]):
 
     def names(self) -> list[str]:
         """Every known name, the registered ones last."""
-        return list(dict.fromkeys([*self.files, *self]))
-
-    @cached_property
-    def files(self) -> list[str]:
-        files = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        return [file.name for file in files if file.name not in self.helpers]
+        folders = tuple(importlib.import_module(self.package).__path__)
+        files = modules_in(folders, tuple(os.stat(folder).st_mtime_ns for folder in folders))
+        return list(dict.fromkeys([*(name for name in files if name not in self.helpers), *self]))
 
     def check(self, name: str) -> None:
         """Raise unless the name is known or a dotted path; nothing is imported."""
@@ -54,3 +52,9 @@ class Registry(dict[str, Any]):
         if not hasattr(module, self.attribute):
             raise BertJaxError(f'no {self.noun} "{name}": {path} has no "{self.attribute}"')
         return getattr(module, self.attribute)
+
+
+@cache
+def modules_in(folders: tuple[str, ...], changed: tuple[int, ...]) -> list[str]:
+    """Listed again only after a folder `changed`: every prediction asks for its kind."""
+    return [module.name for module in pkgutil.iter_modules(folders)]
