@@ -117,12 +117,22 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
     assert model.classify(TEXTS[0]) == model.kind.predicted(model.outcomes(model.kind, TEXTS[0]), NONE)
+    with pytest.raises(BertJaxError, match='kind "stars" has no probability for each label'):
+        model.classify(TEXTS[0], scores=True)
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
     assert "Expected calibration error of the texts" in report and "![confusion matrix]" in report
     apart = json.loads(compare(*directories, data, as_json=True))
     assert apart["differences"].keys() == {"exact", "near"} and apart["better"] + apart["worse"]
     assert "5 stars: [CLS]" in run.inspect("configs/classify.py", given, 0, 32)
+
+
+def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
+    class WithoutReport(KINDS["classes"]):
+        view = Kind.view
+
+    with pytest.raises(TypeError, match="abstract method view"):
+        WithoutReport.learn([], ("no", "yes"))
 
 
 @pytest.mark.parametrize("name", ["starz", "examples.kinds.stars", "", 3, None, ["number"]])

@@ -5,6 +5,7 @@ kind it is: training, evaluation, calibration, reports and `predict` call its me
 is given tokenizers, texts, and the logits of their windows.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -38,7 +39,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(ABC):
     """Bound to the labels and facts of a model, and to the data's names of the labels where it is evaluated.
 
     `raw` is what a model gives for a text before any calibration, in whatever form the kind likes; a prediction and a
@@ -79,9 +80,9 @@ class Kind:
     # Examples
 
     @classmethod
+    @abstractmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
         """Labelled examples of a file, the first `most` of them or all."""
-        raise NotImplementedError
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
@@ -120,8 +121,9 @@ class Kind:
         known = {field.name for field in fields(self)}
         return replace(self, **{name: x for name, x in options.items() if name in known and x is not None})
 
+    @abstractmethod
     def truth(self, example: Example) -> Any:
-        raise NotImplementedError
+        """The label of an example in the model's words."""
 
     def counted(self, example: Example) -> Iterable[str]:
         """What the report counts of an example."""
@@ -132,27 +134,28 @@ class Kind:
     def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
         return [Windows(encodings) for encodings in reading.encode(tokenizer, texts)]
 
+    @abstractmethod
     def raw(self, text, windows: Windows, logits: Sequence) -> Any:
         """The logits of a text's windows, as one outcome."""
-        raise NotImplementedError
 
     # Training
 
     @property
+    @abstractmethod
     def targets(self) -> dict[str, Target]:
         """What is learnt from: further arrays of a batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
         """The targets of each window of an example."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         """The targets of a window as people read them: of the whole, and of tokens by their places."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        raise NotImplementedError
+        """What training minimises."""
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
         """Further measures of each batch."""
@@ -160,12 +163,13 @@ class Kind:
 
     # Predictions
 
+    @abstractmethod
     def predicted(self, raw, calibration: Calibration) -> Any:
-        raise NotImplementedError
+        """The prediction that an outcome stands for, in the same form as the truth."""
 
+    @abstractmethod
     def sums(self, predicted: Sequence, truth: Sequence) -> Sums:
         """The metrics."""
-        raise NotImplementedError
 
     def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
         """Scores of parts, by name, that `evaluate` shows."""
@@ -194,21 +198,21 @@ class Kind:
             for e, t, p, score, r in rows
         ]
 
+    @abstractmethod
     def view(self, outcomes: "Outcomes") -> View:
         """What a report shows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
         """The value that the Python API returns, and the probability that it is right as a whole."""
-        raise NotImplementedError
 
     def probabilities(self, raw, calibration: Calibration) -> Any:
         """Of every label."""
-        raise NotImplementedError
+        raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
 
+    @abstractmethod
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         """An object that `predict` writes; with `enough`, whether the model abstains below that probability."""
-        raise NotImplementedError
 
     def floor(self, calibration: Calibration, precision: float) -> float:
         """The lowest probability at which predictions are right this often."""

@@ -1,5 +1,6 @@
 """What the kinds share that predict of a whole text or a pair, by the head "classify"."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -55,8 +56,9 @@ class WholeTexts(Kind):
         count = len(windows.encodings)
         return [{"labels": self.value(example), "weight": 1 / count}] * count
 
+    @abstractmethod
     def value(self, example: Example) -> Any:
-        raise NotImplementedError
+        """The label as the target of a window."""
 
 
 def problem_of(layout: Layout) -> str:
