@@ -18,7 +18,6 @@ from bert_jax.data.examples.split import split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.losses import Loss
-from bert_jax.models.cost import layer_flops
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind, Windows, kind_of
@@ -149,9 +148,6 @@ class Finetuning(Task):
     @property
     def best(self) -> str:
         return self.kind.best
-
-    def flops(self, rows: int, length: int) -> float:
-        return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         weight = batch["weight"]

@@ -14,6 +14,7 @@ import numpy as np
 from bert_jax.data.examples.example import Example
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss
+from bert_jax.models.cost import layer_flops
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.rules import Rules
 
@@ -78,8 +79,8 @@ class Task:
         raise NotImplementedError
 
     def flops(self, rows: int, length: int) -> float:
-        """Of one step, forward and backward."""
-        raise NotImplementedError
+        """Of one step, forward and backward; those of the layers, for a head costs little beside them."""
+        return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """The step minimises the sum of their means. A weight is a function of the batch, never of the outputs."""
