@@ -95,7 +95,7 @@ def runs_of(*values, **last) -> list[Run]:
         (runs_of(0.9, 0.91, 0.9, 0.905), ""),
         (runs_of(0.53, 0.91, 0.9, 0.905), "far from the others, whose median is 0.9025"),
         (runs_of(0.53, 0.52, 0.9, matthews=0.0), "matthews 0.000: predictions look constant"),
-        (runs_of(0.9, 0.91, 0.9, accuracy=0.6), "its last evaluation, 0.6000, is far below its best"),
+        (runs_of(0.9, 0.91, 0.9, accuracy=0.6), "its last evaluation, 0.6000, is far from its best"),
         (runs_of(0.99, 0.91, 0.9, 0.905), ""),
     ],
 )

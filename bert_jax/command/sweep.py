@@ -126,7 +126,7 @@ def mark_degenerate(runs: Sequence[Run]) -> None:
         elif nothing := nothing_learnt(run.last):
             run.trouble = nothing
         elif abs(run.value - run.last[run.metric]) > max(FAR, 0.1 * abs(run.value)):
-            run.trouble = f"its last evaluation, {run.last[run.metric]:.4f}, is far below its best"
+            run.trouble = f"its last evaluation, {run.last[run.metric]:.4f}, is far from its best"
         elif median - run.score > max(DEVIATIONS * spread, FAR * max(abs(median), 1)):
             run.trouble = f"far from the others, whose median is {shown:.4f}"
 

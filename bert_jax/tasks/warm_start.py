@@ -41,5 +41,10 @@ def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
         raise BertJaxError(
             f"the task takes nothing from a model directory; leave --config.init={directory} out"
         )
-    initial = jax.device_get(jax.jit(lambda: {name: task.init(key)[name] for name in missing})())
-    return {name: (params | initial)[name] for name in names}, missing
+
+    def initial():
+        values = task.init(key)
+        return {name: values[name] for name in missing}
+
+    params |= jax.device_get(jax.jit(initial)())
+    return {name: params[name] for name in names}, missing
