@@ -105,6 +105,9 @@ def test_a_busy_machine_is_marked():
     assert quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 1.9)])["busy"]
     loaded = Machine(cores=2, load=2.4).during([Turn(1.0, 0.9, 0.0)])
     assert loaded["busy"] and "BUSY: measure again" in describe(loaded)
+    unknown = quiet.during([Turn(1.0, 0.9)])
+    assert unknown["others"] is None and not unknown["busy"]
+    assert "other programs used an unknown number of 2 cores" in describe(unknown)
 
 
 def test_the_ratio_is_that_of_neighbouring_turns():

@@ -19,6 +19,7 @@ from bert_jax.models.heads import Bert
 from bert_jax.predictions.kind import kind_of
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.pretrain import Pretraining
+from gradients import assert_gradients_equal
 
 LABELS = ("a", "b", "c")
 CONFIG = EncoderConfig(
@@ -145,8 +146,7 @@ def computed(rows, length: int, packed: bool, random):
 def assert_equal(ours, theirs):
     for kind, a, b in zip(("outputs", "losses"), ours, theirs, strict=False):
         jax.tree.map(lambda x, y, kind=kind: np.testing.assert_allclose(x, y, atol=2e-5, err_msg=kind), a, b)
-    scale = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(theirs[2]))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x / scale, y / scale, atol=1e-5), ours[2], theirs[2])
+    assert_gradients_equal(ours[2], theirs[2])
 
 
 @pytest.mark.slow

@@ -32,15 +32,16 @@ class Turn:
 
     seconds: float
     cpu: float  # seconds of all its threads
-    others: float = 0.0  # CPU seconds that other programs used meanwhile, where the system tells
+    others: float | None = None  # CPU seconds that other programs used meanwhile, where the system tells
 
 
 def timed(function: Callable, *arguments) -> tuple[Any, Turn]:
     """The function's result, and its turn."""
-    machine, own, begun = machine_cpu(), own_cpu(), time.perf_counter()
+    before, own, begun = machine_cpu(), own_cpu(), time.perf_counter()
     result = function(*arguments)
-    seconds, cpu = time.perf_counter() - begun, own_cpu() - own
-    return result, Turn(seconds, cpu, max(machine_cpu() - machine - cpu, 0.0))
+    seconds, cpu, after = time.perf_counter() - begun, own_cpu() - own, machine_cpu()
+    others = None if before is None or after is None else max(after - before - cpu, 0.0)
+    return result, Turn(seconds, cpu, others)
 
 
 def own_cpu() -> float:
@@ -48,12 +49,12 @@ def own_cpu() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def machine_cpu() -> float:
-    """CPU seconds that all programs have used, and what a hypervisor took; 0 where the system does not tell."""
+def machine_cpu() -> float | None:
+    """CPU seconds that all programs have used, and what a hypervisor took; None where the system does not tell."""
     with suppress(OSError, ValueError):
         user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
         return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+    return None
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,19 @@ class Machine:
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
-    def during(self, turns: Iterable[Turn]) -> dict[str, float | bool]:
-        """`others` is the number of cores that other programs used during the turns."""
+    def during(self, turns: Iterable[Turn]) -> dict[str, float | bool | None]:
+        """`others` is the number of cores that other programs used during the turns; None where it is not known."""
         turns = list(turns)
-        others = sum(turn.others for turn in turns) / sum(turn.seconds for turn in turns)
-        busy = self.load > self.cores or others > BUSY * self.cores
+        known = [turn.others for turn in turns if turn.others is not None]
+        others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None
+        busy = self.load > self.cores or (others or 0) > BUSY * self.cores
         return {"cores": self.cores, "load": self.load, "others": others, "busy": busy}
 
 
 def describe(machine: dict) -> str:
-    line = (
-        f"machine: load {machine['load']:.1f} before, other programs used {machine['others']:.2f} of "
-        f"{machine['cores']} cores meanwhile"
-    )
-    return line + (" - BUSY: measure again when it is quiet" if machine["busy"] else "")
+    others = "an unknown number" if machine["others"] is None else f"{machine['others']:.2f}"
+    line = f"machine: load {machine['load']:.1f} before, other programs used {others} of {machine['cores']} cores"
+    return line + " meanwhile" + (" - BUSY: measure again when it is quiet" if machine["busy"] else "")
 
 
 def in_turn(contenders: Mapping[str, Callable], calls: Iterable[tuple]) -> Iterator[tuple[str, Any, Turn]]:
