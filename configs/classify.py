@@ -29,7 +29,7 @@ def get_config(name: str = "") -> ConfigDict:
         task = glue.TASKS[name]
         config.kind = task.kind
         config.data = ConfigDict(
-            {"train": f"tfds:glue/{name}:train", "heldout": f"tfds:glue/{name}:{task.heldout[0]}"}
+            {"train": f"tfds:glue/{name}:train", "heldout": f"tfds:glue/{name}:{task.validation}"}
         )
-        config.checkpoints = ConfigDict({"best": task.metrics[0]})
+        config.checkpoints = ConfigDict({"best": task.metric})
     return config

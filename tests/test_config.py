@@ -13,9 +13,11 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.config import load
 from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError
 from bert_jax.models.config import SIZES, EncoderConfig
 from bert_jax.tasks import TASKS
+from bert_jax.tasks import load as load_task
 from runs import ROOT
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
@@ -94,6 +96,29 @@ def test_wrong_files_and_names(tmp_path):
     (tmp_path / "c.py").write_text("def get_config():\n    return 1 / 0\n")
     with pytest.raises(BertJaxError, match=r"c.py:2: ZeroDivisionError"):
         load(str(tmp_path / "c.py"), [], Settings)
+
+
+RECIPES = ("", ",laptop", ",roberta", ",lamb", ",tpu", ",roberta,tpu", ",lamb,tpu")
+VARIANTS = [f"pretrain.py:{size}{recipe}" for size in SIZES for recipe in RECIPES]
+VARIANTS += ["classify.py", "tag.py", "answer.py", *(f"classify.py:{task}" for task in glue.TASKS)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_every_config_file_is_read(variant):
+    needed = [] if variant.startswith("pretrain") else ["init=model"]
+    needed += ["data.train=train.csv"] if ":" not in variant else []
+    module, config = load_task(str(ROOT / "configs" / variant), needed)
+    assert isinstance(config, module.Config)
+
+
+def test_a_task_of_glue_brings_its_splits_its_kind_and_its_metric():
+    def read(name):
+        _, config = load_task(str(ROOT / f"configs/classify.py:{name}"), ["init=model"])
+        return config.data.train, config.data.heldout, config.kind, config.checkpoints.best
+
+    assert read("mrpc") == ("tfds:glue/mrpc:train", "tfds:glue/mrpc:validation", "classes", "f1")
+    assert read("mnli")[1:] == ("tfds:glue/mnli:validation_matched", "classes", "accuracy")
+    assert read("cola")[3] == "matthews" and read("stsb")[2:] == ("number", "pearson")
 
 
 def test_every_data_key_is_read_somewhere():

@@ -15,9 +15,11 @@ class Task:
     folder: str  # of the .tsv files
     texts: tuple[str, ...]
     labels: tuple[str, ...]  # in GLUE's order; a number has none
+    metric: str  # that GLUE ranks by, the first of them
     # Where the .tsv files have other columns than tfds.
     tsv_label: str = "label"
     tsv_texts: tuple[str, ...] = ()
+    validation: str = "validation"  # split of tfds
 
     @property
     def kind(self) -> str:
@@ -26,16 +28,16 @@ class Task:
 
 SENTENCES = ("sentence1", "sentence2")
 TASKS = {
-    "cola": Task("CoLA", ("sentence",), ("unacceptable", "acceptable"), "1", ("3",)),
-    "sst2": Task("SST-2", ("sentence",), ("negative", "positive")),
-    "mrpc": Task("MRPC", SENTENCES, ("not_equivalent", "equivalent"), "Quality", ("#1 String", "#2 String")),
-    "stsb": Task("STS-B", SENTENCES, (), "score"),
-    "qqp": Task("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), "is_duplicate"),
-    "mnli": Task("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"),
-                 "gold_label", SENTENCES),
-    "qnli": Task("QNLI", ("question", "sentence"), ("entailment", "not_entailment")),
-    "rte": Task("RTE", SENTENCES, ("entailment", "not_entailment")),
-    "wnli": Task("WNLI", SENTENCES, ("not_entailment", "entailment")),
+    "cola": Task("CoLA", ("sentence",), ("unacceptable", "acceptable"), "matthews", "1", ("3",)),
+    "sst2": Task("SST-2", ("sentence",), ("negative", "positive"), "accuracy"),
+    "mrpc": Task("MRPC", SENTENCES, ("not_equivalent", "equivalent"), "f1", "Quality", ("#1 String", "#2 String")),
+    "stsb": Task("STS-B", SENTENCES, (), "pearson", "score"),
+    "qqp": Task("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), "f1", "is_duplicate"),
+    "mnli": Task("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"), "accuracy",
+                 "gold_label", SENTENCES, "validation_matched"),
+    "qnli": Task("QNLI", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
+    "rte": Task("RTE", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
+    "wnli": Task("WNLI", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
 }  # fmt: skip
 
 
