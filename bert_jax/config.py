@@ -64,7 +64,7 @@ def read_file(spec: str) -> dict:
     except BertJaxError:
         raise
     except Exception as error:
-        # The file is a person's own program: whatever it raises is told with its place, not as our traceback.
+        # The file is the user's program: whatever it raises is reported with its line, not as our traceback.
         *_, (_, line) = traceback.walk_tb(error.__traceback__)
         raise BertJaxError(f"{path}:{line}: {type(error).__name__}: {error}") from error
     return config.to_dict() if hasattr(config, "to_dict") else dict(config)

@@ -59,9 +59,7 @@ def existing(directory) -> Path:
     patterns = ["*.json", "*.txt", "*.safetensors", "*.bin", "*.model", "*/config.json"]
     try:
         return Path(huggingface_hub.snapshot_download(str(directory), allow_patterns=patterns))
-    except (
-        Exception
-    ) as error:  # offline, unknown and forbidden names come as a dozen types of three libraries
+    except Exception as error:  # offline, unknown, forbidden: a dozen types of three libraries
         raise BertJaxError(
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
             f"{first_line(error)}); run {download} where there is a network"

@@ -15,6 +15,12 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert
 
+PROBLEM = "problem_type"  # Hugging Face's, of a classifier
+PREDICTION_KIND = "prediction_kind"  # of predictions that Hugging Face's keys do not tell
+MAY_BE_MISSING = "may_be_missing"  # whether the model learnt from questions without an answer
+# Keys of config.json that a new head makes untrue.
+OF_HEAD = ("id2label", "label2id", PROBLEM, PREDICTION_KIND, MAY_BE_MISSING)
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -62,8 +68,7 @@ class Layout:
             raise BertJaxError(f'no head "{head}"; {nearest(head, HEADS)}')
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
-        of_head = ("id2label", "label2id", "problem_type", "prediction_kind", "may_be_missing")
-        published = {key: value for key, value in self.published.items() if key not in of_head}
+        published = {key: value for key, value in self.published.items() if key not in OF_HEAD}
         pooler = HEADS[head].pooled
         return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published)
 

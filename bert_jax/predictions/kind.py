@@ -16,7 +16,7 @@ from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
 from bert_jax.data.examples.texts import texts_in_rows
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses import Loss
 from bert_jax.metrics import Sums
 from bert_jax.predictions.calibration import NONE, Calibration
@@ -27,7 +27,6 @@ from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading
 
 KINDS = Registry("bert_jax.predictions.kinds", "kind of prediction", "KIND")
-NAMED = "prediction_kind"  # in config.json, of a kind that Hugging Face's keys do not tell
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Kind(ABC):
     @property
     def published(self) -> dict[str, Any]:
         """Keys of config.json besides the labels."""
-        return {NAMED: self.name}
+        return {PREDICTION_KIND: self.name}
 
     @property
     def title(self) -> str:
@@ -257,8 +256,8 @@ class Outcomes:
 
 def kind_of(layout: Layout, head: str = "") -> Kind:
     """The kind of a model's predictions, or of those of one of its heads."""
-    if NAMED in layout.published:
-        name, known = layout.published[NAMED], KINDS.names()
+    if PREDICTION_KIND in layout.published:
+        name, known = layout.published[PREDICTION_KIND], KINDS.names()
         if name not in known:  # nor is it imported: a directory does not choose the code that runs
             raise BertJaxError(f'no kind of prediction "{name}"; {nearest(name, known)}')
         return KINDS[name].of(layout)

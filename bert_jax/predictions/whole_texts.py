@@ -12,7 +12,7 @@ from bert_jax.data.examples.cells import CLASSES, LabelCells
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.texts import read_texts
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout import PROBLEM, Layout
 from bert_jax.predictions.kind import Kind, Windows
 
 
@@ -34,7 +34,7 @@ class WholeTexts(Kind):
 
     @property
     def published(self) -> dict[str, Any]:
-        return {"problem_type": self.problem} if self.problem else super().published
+        return {PROBLEM: self.problem} if self.problem else super().published
 
     @classmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
@@ -62,4 +62,4 @@ class WholeTexts(Kind):
 
 
 def problem_of(layout: Layout) -> str:
-    return layout.published.get("problem_type") or ""
+    return layout.published.get(PROBLEM) or ""

@@ -31,9 +31,8 @@ class Config(RunConfig):
 
 
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
-    from bert_jax.data.corpus.stream import (
-        Stream,  # TensorFlow takes seconds: what is misspelt is said before that
-    )
+    # TensorFlow takes seconds to import: a misspelt key is reported before that.
+    from bert_jax.data.corpus.stream import Stream
 
     data = Corpora(Stream(config.data, config.seed, config.steps))
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))

@@ -33,7 +33,7 @@ LOST = (
 def joined(
     coordinator: str | None = None, count: int | None = None, index: int | None = None
 ) -> Iterator[None]:
-    """Within, this process is one of those that train together; if another is lost, it says so and ends."""
+    """Join the processes that train together; if another one is lost, report it and end."""
     several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
     if not (coordinator or several):
         yield

@@ -1,4 +1,4 @@
-"""How a run is told to stop: a signal to one process, agreed upon by all."""
+"""Stopping a run: a signal to one process, agreed upon by all."""
 
 import os
 import signal

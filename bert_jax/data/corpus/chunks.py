@@ -92,6 +92,7 @@ def with_progress(source: Source) -> Iterator[str]:
                 printed, rate = now, done / (now - begun)
                 speed, left = f"{rate / 1e6:.1f} MB/s", f"{(total - done) / rate:.0f} s left"
                 print(f"prepare: {done:,} of {total:,} bytes, {speed}, {left}", file=sys.stderr)
+        bar.update(source.read_bytes - bar.n)
 
 
 def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, answers_of
 from bert_jax.data.examples.questions import questions_in, questions_in_rows, read_questions
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.losses import Loss, span_cross_entropy, weigh
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.fitting import FEW, HALVES, logistic, measured
@@ -24,7 +24,6 @@ from bert_jax.text.truncation import Reading
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
 LONGEST = 30  # tokens of an answer, likewise
 NOTHING = 1e-300  # a probability that has a logarithm
-MAY_BE_MISSING = "may_be_missing"  # in config.json: whether the model learnt from questions without an answer
 
 
 @dataclass(frozen=True)
