@@ -1,11 +1,11 @@
 """What `bert-jax bench` measures, in the order from text to models."""
 
-from bert_jax.command.flags import COLUMN, CONFIG, INPUT, JSON, LAYOUT, TOKENIZER, flag, verb
+from bert_jax.command.flags import COLUMN, CONFIG, INPUT, JSON, LAYOUT, TOKENIZER, count, flag, verb
 
 TEXTS = (
     flag("--input", metavar="FILE", help="file with one text per line (default: random words)"),
-    flag("--texts", type=int, default=500, help="texts to draw from them (default 500)"),
-    flag("--rounds", type=int, default=5, help="turns of each library (default 5)"),
+    flag("--texts", type=count, default=500, help="texts to draw from them (default 500)"),
+    flag("--rounds", type=count, default=5, help="turns of each library (default 5)"),
     JSON,
 )
 
@@ -73,8 +73,8 @@ def prepare(args):
     "throughput from corpus to batches, and how many chips that would feed",
     "bert-jax bench input --corpus corpus --lengths 128 512",
     flag("--corpus", required=True, metavar="DIR", help="corpus directory of `bert-jax prepare`"),
-    flag("--lengths", type=int, nargs="+", default=[128, 512], help="lengths of rows (default 128 512)"),
-    flag("--batch", type=int, default=256, help="rows of a batch (default 256)"),
+    flag("--lengths", type=count, nargs="+", default=[128, 512], help="lengths of rows (default 128 512)"),
+    flag("--batch", type=count, default=256, help="rows of a batch (default 256)"),
     flag("--seconds", type=float, default=10, help="seconds to measure each figure (default 10)"),
 )
 def input_(args):
@@ -103,7 +103,7 @@ def pretrain(args):
     "bert-jax bench finetune --config configs/classify.py --config.init=DIR --config.data.train=train.csv "
     "--against transformers",
     CONFIG,
-    flag("--seeds", type=int, default=3, help="runs of each library, by seed (default 3)"),
+    flag("--seeds", type=count, default=3, help="runs of each library, by seed (default 3)"),
     against("transformers"),
     JSON,
 )
@@ -117,16 +117,16 @@ def finetune(args):
     "seconds of a pre-training step on synthetic batches, beside torch",
     "bert-jax bench train --size base --batch 8 --length 128 --against torch",
     flag("--size", default="base", help="tiny, mini, small, medium, base or large (default base)"),
-    flag("--batch", type=int, default=8, help="rows of a step (default 8)"),
-    flag("--length", type=int, default=128, help="tokens of a row (default 128)"),
-    flag("--packs", type=int, default=1, help="sequences in a row (default 1)"),
+    flag("--batch", type=count, default=8, help="rows of a step (default 8)"),
+    flag("--length", type=count, default=128, help="tokens of a row (default 128)"),
+    flag("--packs", type=count, default=1, help="sequences in a row (default 1)"),
     flag("--dtype", choices=("float32", "bfloat16"), default="float32", help="default float32"),
-    flag("--attention", default="auto", help="attention kernel: auto, xla, cudnn or splash (default auto)"),
+    flag("--attention", default="auto", help="kernel: auto, short, splash, cudnn or xla (default auto)"),
     flag("--dropout", type=float, default=0.1, help="dropout of hidden states (default 0.1)"),
     flag("--attention-dropout", type=float, default=0.1, help="dropout of attention (default 0.1)"),
-    flag("--accumulate", type=int, default=1, help="microbatches of a step (default 1)"),
+    flag("--accumulate", type=count, default=1, help="microbatches of a step (default 1)"),
     flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
-    flag("--steps", type=int, default=5, help="steps to time (default 5)"),
+    flag("--steps", type=count, default=5, help="steps to time (default 5)"),
     against("torch"),
     JSON,
 )

@@ -14,6 +14,13 @@ def flag(*names: str, **settings) -> Flag:
     return lambda parser: parser.add_argument(*names, **settings)
 
 
+def count(text: str) -> int:
+    """The type of a flag that is a number of something."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f'must be a positive whole number, not "{text}"')
+    return int(text)
+
+
 def one_of(*flags: Flag) -> Flag:
     """Exactly one of the flags must be given."""
 

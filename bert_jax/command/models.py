@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from bert_jax.command.flags import JSON, LONG, flag, verb
+from bert_jax.command.flags import JSON, LONG, count, flag, verb
 from bert_jax.errors import BertJaxError
 
 
@@ -46,7 +46,7 @@ def import_(args):
     'bert-jax fill-mask --model DIR "Paris is the [MASK] of France."',
     flag("--model", required=True, metavar="DIR", help="model directory with a masked LM head"),
     flag("texts", nargs="*", metavar="TEXT", help="texts with [MASK] (default: lines of standard input)"),
-    flag("--top", type=int, default=5, help="predictions per mask (default 5)"),
+    flag("--top", type=count, default=5, help="predictions per mask (default 5)"),
     flag("--json", action="store_true", help="print one JSON object per line"),
 )
 def fill_mask(args):

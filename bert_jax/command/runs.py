@@ -1,6 +1,6 @@
 """Verbs on runs: what one would cost, training, and the model of a checkpoint."""
 
-from bert_jax.command.flags import CONFIG, JSON, flag, verb
+from bert_jax.command.flags import CONFIG, JSON, count, flag, verb
 
 
 @verb(
@@ -39,7 +39,7 @@ def preflight(args):
         "--coordinator", metavar="HOST:PORT",
         help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh"
     ),
-    flag("--processes", type=int, help="number of processes"),
+    flag("--processes", type=count, help="number of processes"),
     flag("--process", type=int, help="index of this process, from 0"),
 )  # fmt: skip
 def train(args):
