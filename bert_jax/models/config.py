@@ -63,7 +63,7 @@ class EncoderConfig:
             least = 0 if field.name == "layer_groups" else 1
             if field.type is int and (type(value) is not int or value < least):
                 raise BertJaxError(
-                    f"EncoderConfig.{field.name} must be a positive whole number, not {value!r}"
+                    f"EncoderConfig.{field.name} must be a whole number of at least {least}, not {value!r}"
                 )
             if field.type is float and (not isinstance(value, int | float) or not 0 <= value < 1):
                 raise BertJaxError(f"EncoderConfig.{field.name} must be a number in [0, 1), not {value!r}")

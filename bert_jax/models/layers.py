@@ -22,7 +22,7 @@ ACTIVATIONS: dict[str, Callable] = {
 
 
 def initial(config: EncoderConfig):
-    """BERT's: a normal cut at two deviations, its spread not corrected for the cut (so 0.0176 where stddev is 0.02)."""
+    """BERT's: a normal truncated at two standard deviations, without correction (0.0176 where init_stddev is 0.02)."""
     return nn.initializers.truncated_normal(config.init_stddev)
 
 
@@ -81,7 +81,7 @@ class SelfAttention(nn.Module):
         qkv = checkpoint_name(qkv, KEPT)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
-        # Initial values are made with a row of one token, on whatever is at hand.
+        # Initialization runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
         return Product(c, (c.heads, c.head_size), (c.hidden_size,), name="out")(checkpoint_name(out, KEPT))
