@@ -150,6 +150,14 @@ class Program:
 
 def read(text: str) -> Program:
     """The program that `compiled.as_text()` describes."""
+    computations, entry = computations_of(text)
+    program = Program()
+    Reader(computations, program).walk(entry, 1)
+    return program
+
+
+def computations_of(text: str) -> tuple[dict[str, Computation], str]:
+    """All computations of the text, by name, and the name of the one that is called."""
     computations: dict[str, Computation] = {}
     entry = ""
     for line in text.splitlines():
@@ -158,9 +166,7 @@ def read(text: str) -> Program:
             entry = head[2] if head[1] else entry
         elif match := LINE.match(line):
             current[match[1]] = parse(match[1], match[2], line.lstrip().startswith("ROOT"))
-    program = Program()
-    Reader(computations, program).walk(entry, 1)
-    return program
+    return computations, entry
 
 
 @dataclass
