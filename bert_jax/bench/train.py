@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.bench.libraries import libraries
+from bert_jax.bench.parts import parts_of
+from bert_jax.bench.profile import profile, report
+from bert_jax.bench.speeds import matmul_flops_per_second, memory_bytes_per_second
 from bert_jax.bench.torch_training import Updates
 from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups, timed
 from bert_jax.data.corpus.config import DataConfig, Examples
@@ -55,6 +57,12 @@ class StepShape:
             ),
             mesh=MeshConfig(accumulate=self.accumulate),
             optimizer=OptimizerConfig(warmup=1),
+        )
+
+    def words(self) -> str:
+        return (
+            f"{self.size}, {self.batch} x {self.length}, {self.dtype}, attention {self.attention}, dropout "
+            f"{self.dropout} and {self.attention_dropout}"
         )
 
 
@@ -160,22 +168,17 @@ def methods_of(kind: type, *arguments) -> Callable:
     return lambda name: getattr(step, name)()
 
 
-def matmul_flops_per_second(dtype: str) -> float:
-    """Of a plain matrix product here, the best of a few."""
-    n = 2048 if jax.default_backend() == "cpu" else 8192
-    return 2 * n**3 / best_seconds(lambda a: a @ a, jnp.ones((n, n), dtype))
-
-
-def memory_bytes_per_second() -> float:
-    """Of a plain pass over an array larger than any cache, the best of a few."""
-    array = jnp.ones(2**26, jnp.float32)
-    return 2 * array.nbytes / best_seconds(lambda a: a + 1, array)
-
-
-def best_seconds(function: Callable, array) -> float:
-    compiled = jax.jit(function)
-    compiled(array).block_until_ready()
-    return min(timed(lambda: compiled(array).block_until_ready())[1].seconds for _ in range(8))
+def profile_step(shape: StepShape, steps: int, picture: str, as_json: bool) -> str:
+    """Where the time of a step goes, in words or as JSON, and as a picture."""
+    # Without this a program of the compilation cache may have other names for its operations.
+    jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
+    ours = OurStep(shape)
+    targets = ours.batch["targets"].shape[1]
+    rows = frozenset(shape.batch // shape.accumulate * n for n in (shape.length, targets, shape.packs))
+    parts = parts_of(ours.step.as_text() or "", rows)
+    return report(
+        profile(f"a step of {shape.words()}", ours.take, steps, shape.dtype, parts), picture, as_json
+    )
 
 
 def measure(shape: StepShape, steps: int, against: str | None, as_json: bool) -> str:
@@ -230,8 +233,7 @@ def in_words(results: dict, shape: StepShape) -> str:
     of_peak = "no published peak" if peak is None else f"{peak:.1%} of the peak"
     memory = f", {bytes_ / 2**30:.2f} GiB of temporaries" if bytes_ else ""
     lines = [
-        f"{shape.size}, {shape.batch} x {shape.length}, {shape.dtype}, attention {shape.attention}, dropout "
-        f"{shape.dropout} and {shape.attention_dropout}, on {results['device']}",
+        f"{shape.words()}, on {results['device']}",
         f"compile    {results['compile_seconds']:.1f} s{memory}",
         f"step       {results['seconds']:.4f} s, {results['cpu_seconds']:.4f} s of CPU",
         f"rows       {results['sequences_per_second']:,.1f} sequences/s, {results['tokens_per_second']:,.0f} tokens/s",

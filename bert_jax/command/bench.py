@@ -9,6 +9,11 @@ TEXTS = (
     JSON,
 )
 
+PROFILE = flag(
+    "--profile", metavar="FILE.png",
+    help="instead of a comparison: where the time goes, by part, printed and drawn into this file",
+)  # fmt: skip
+
 
 def against(*libraries: str, **several):
     return flag("--against", choices=libraries, help="libraries to compare with", **several)
@@ -128,10 +133,14 @@ def finetune(args):
     flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
     flag("--steps", type=count, default=5, help="steps to time (default 5)"),
     against("torch"),
+    PROFILE,
     JSON,
 )
 def train(args):
-    from bert_jax.bench.train import StepShape, measure
+    from bert_jax.bench.train import StepShape, measure, profile_step
 
     shape = StepShape(**{name: getattr(args, name) for name in StepShape.__dataclass_fields__})
-    print(measure(shape, args.steps, args.against, args.json))
+    if args.profile:
+        print(profile_step(shape, args.steps, args.profile, args.json))
+    else:
+        print(measure(shape, args.steps, args.against, args.json))

@@ -1,0 +1,181 @@
+"""What each operation of a compiled program is for, and what it should take: its FLOPs and its bytes.
+
+XLA fuses; an operation that holds several things is counted to the one with the most arithmetic, and to a movement of
+data only if it computes nothing. Where an operation comes from stands in its metadata: the modules' names, and whether
+it belongs to the backward pass.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bert_jax.pod.program import Computation, Instruction, Program, Reader, computations_of
+
+COSTLY = {"exponential", "exponential-minus-one", "erf", "tanh", "log", "log-plus-one", "rsqrt", "sqrt", "divide",
+          "power", "logistic", "cosine", "sine"}  # fmt: skip
+COST = 8  # of these, where an addition is 1
+MOVES = {
+    "copy", "transpose", "bitcast", "bitcast-convert", "reshape", "broadcast", "convert", "concatenate", "slice", "pad",
+    "reverse", "iota", "constant", "parameter", "tuple", "get-tuple-element", "dynamic-slice", "dynamic-update-slice",
+    "gather", "reduce-precision", "opt-barrier", "fusion", "custom-call",
+}  # fmt: skip
+BACKWARD = "transpose(jvp("
+AGAIN = "rematted_computation"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a single instruction comes from."""
+
+    kind: str  # of the instruction: dot, add, ...
+    path: str  # of names, as JAX writes it
+    instruction: Instruction
+    trains: bool  # the program has a backward pass
+
+    def names(self, pattern: str) -> bool:
+        return re.search(pattern, self.path) is not None
+
+    @property
+    def backward(self) -> bool:
+        return BACKWARD in self.path and AGAIN not in self.path
+
+
+# The parts of a program, the first that fits: name -> whether an instruction belongs to it.
+PARTS: dict[str, Callable[[Origin], bool]] = {
+    "dropout: random numbers": lambda o: draws(o.instruction),
+    "head and loss": lambda o: o.names(r"/(mlm|nsp|pooler|classify|tag|answer|decoder)/|jvp\(\)"),
+    "attention products": lambda o: o.kind == "dot" and "lhs_batch_dims" in o.instruction.attributes,
+    "dense products": lambda o: o.kind == "dot",
+    "embeddings": lambda o: o.names(r"/embeddings/|\(_take\)") or o.kind == "scatter",
+    "normalisation": lambda o: o.names(r"norm/"),
+    "softmax": lambda o: o.names(r"/attention/"),
+    "GELU and biases": lambda o: o.names(r"/feed_forward/"),
+    "dropout and residuals": lambda o: o.names(r"/(block|layers_\d+)/"),
+    "optimizer": lambda o: o.trains and "jvp(" not in o.path and not o.names(r"/encoder/"),
+    "other arithmetic": lambda o: True,
+}  # fmt: skip
+SLICES = "slices and stacks of the scan"
+COPIES = "copies and casts"
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operation of the program, each time it runs."""
+
+    name: str  # one of PARTS, SLICES, COPIES
+    direction: str  # "forward", "backward", "" outside of both; a dense product's backward: "to inputs", "to weights"
+    flops: float  # of its matrix products
+    bytes: float
+    text: str  # what it makes, and where it comes from
+
+
+def parts_of(text: str, rows: frozenset[int] = frozenset()) -> dict[str, Part]:
+    """By name, the operations of `compiled.as_text()`. `rows` are the numbers of rows that its products have."""
+    computations, _ = computations_of(text)
+    reader, trains = Reader(computations, Program()), BACKWARD in text
+    inner = {called for c in computations.values() for i in c.values() for called in fused(i)}
+    parts: dict[str, Part] = {}
+    for name, computation in computations.items():
+        if name in inner:
+            continue
+        for instruction in computation.values():
+            members = list(within(instruction, computation, computations))
+            weighed = [(weight(i, here), i, here) for i, here in members]
+            amount, chosen, here = max(weighed, key=lambda item: item[0])
+            chosen, here = (chosen, here) if amount else (instruction, computation)
+            origin = Origin(chosen.kind, path_of(chosen) or path_of(instruction), chosen, trains)
+            part = named(origin) if amount else movement(members)
+            parts[instruction.name] = Part(
+                part,
+                direction(origin, part, here, rows),
+                flops=sum(dot_flops(i, at) for i, at in members if i.kind == "dot"),
+                bytes=reader.traffic(instruction, computation),
+                text=f"{described(instruction)} {path_of(instruction)}".strip(),
+            )
+    return parts
+
+
+def fused(instruction: Instruction) -> list[str]:
+    """Computations whose instructions do not run by themselves."""
+    called = instruction.called
+    inner = [called["calls"]] if "calls" in called else []
+    return inner + ([called["to_apply"]] if "to_apply" in called and instruction.kind != "call" else [])
+
+
+def within(
+    instruction: Instruction, here: Computation, computations: dict[str, Computation]
+) -> Iterator[tuple[Instruction, Computation]]:
+    """The instruction, or what it is fused of."""
+    nested = computations.get(instruction.called.get("calls", ""))
+    if not nested:
+        yield instruction, here
+        return
+    for part in nested.values():
+        yield from within(part, nested, computations)
+
+
+def weight(instruction: Instruction, here: Computation) -> float:
+    """Its arithmetic, roughly: numbers made (or read, of a reduction), times the cost of making one."""
+    if instruction.kind == "dot":
+        return dot_flops(instruction, here)
+    if instruction.kind in MOVES:
+        return 0.0
+    reads = [array for name in instruction.operands if name in here for array in here[name].outputs]
+    sizes = [math.prod(array.shape) for array in [*instruction.outputs, *reads]]
+    if instruction.kind == "scatter":
+        sizes = [math.prod(array.shape) for array in reads[-1:]]
+    largest = max(sizes, default=0)
+    if largest <= 1:  # an index
+        return 0.0
+    return largest * (COST if instruction.kind in COSTLY else 1)
+
+
+def dot_flops(dot: Instruction, here: Computation) -> float:
+    """2 x outputs x what each of them sums over."""
+    return 2.0 * math.prod(dot.outputs[0].shape) * contracted(dot, here)
+
+
+def contracted(dot: Instruction, here: Computation) -> int:
+    left = here[dot.operands[0]].outputs[0].shape
+    axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", dot.attributes)
+    return math.prod(left[int(axis)] for axis in axes[1].split(",") if axis) if axes else 1
+
+
+def path_of(instruction: Instruction) -> str:
+    named = re.search(r'op_name="([^"]*)"', instruction.attributes)
+    return named[1] if named else ""
+
+
+def described(instruction: Instruction) -> str:
+    return ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in instruction.outputs)
+
+
+def draws(instruction: Instruction) -> bool:
+    """Whether it makes random numbers, which are the only unsigned ones."""
+    return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.kind.startswith("rng")
+
+
+def named(origin: Origin) -> str:
+    return next(name for name, fits in PARTS.items() if fits(origin))
+
+
+def movement(members: list[tuple[Instruction, Computation]]) -> str:
+    """What an operation is for that computes nothing."""
+    if any(draws(i) for i, _ in members):
+        return "dropout: random numbers"
+    kinds, paths = {i.kind for i, _ in members}, [path_of(i) for i, _ in members]
+    if any(re.search(r"dynamic_(update_)?(index_in_dim|slice)", path) for path in paths):
+        return SLICES
+    if kinds & {"gather"} and any(re.search(r"/embeddings/|\(_take\)", path) for path in paths):
+        return "embeddings"
+    return SLICES if kinds & {"dynamic-slice", "dynamic-update-slice"} else COPIES
+
+
+def direction(origin: Origin, part: str, here: Computation, rows: frozenset[int]) -> str:
+    if not origin.backward:
+        return "forward" if "jvp(" in origin.path or not origin.trains else ""
+    if part != "dense products":
+        return "backward"
+    # Only the gradient of the weights sums over the rows.
+    return "to weights" if contracted(origin.instruction, here) in rows else "to inputs"

@@ -1,0 +1,173 @@
+"""`bert-jax bench train --profile`: where the time of a step goes, and what each part should take.
+
+Of several traced calls the one of median length is shown, whole: its parts add up to its time. An operation should
+take what is longer, its products at the speed of a plain one or its bytes at that of memory; other arithmetic counts
+as nothing, so random numbers, exponentials and the like take longer than that wherever caches hold their operands.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_jax.bench.parts import Part
+from bert_jax.bench.speeds import measured_speeds
+from bert_jax.bench.trace import Call, traced
+from bert_jax.bench.turns import Machine, Turn, describe, timed
+from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
+
+SLOWEST = 12  # operations that are listed
+
+
+@dataclass
+class Row:
+    """Seconds of a part in a call: measured by direction, and what they should be."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    neither: float = 0.0
+    products: float = 0.0  # its FLOPs at the speed of a plain product
+    memory: float = 0.0  # its bytes at the memory's speed
+    expected: float = 0.0  # the longer of the two, operation by operation
+    runs: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.forward + self.backward + self.neither
+
+
+@dataclass
+class Profile:
+    title: str
+    seconds: float  # of the call that is shown
+    untraced: float  # the median without a trace
+    flops_per_second: float
+    bytes_per_second: float
+    machine: dict
+    rows: dict[str, Row] = field(default_factory=dict)
+    slowest: list[dict[str, Any]] = field(default_factory=list)
+
+
+def profile(
+    title: str, function: Callable[[], object], calls: int, dtype: str, parts: Mapping[str, Part]
+) -> Profile:
+    """Of `function()`, which runs programs with these parts and waits for their results."""
+    machine = Machine()
+    before = measured_speeds(dtype)
+    function()
+    untraced = [timed(function)[1] for _ in range(calls)]
+    measured = traced(function, calls)
+    shown = sorted(measured, key=lambda call: call.seconds)[(calls - 1) // 2]
+    speeds = before.best(measured_speeds(dtype))  # a machine's speed changes with its load
+    turns: list[Turn] = untraced + [call.turn for call in measured]
+    result = Profile(
+        title=title,
+        seconds=shown.seconds,
+        untraced=float(np.median([turn.seconds for turn in untraced])),
+        flops_per_second=speeds.flops,
+        bytes_per_second=speeds.bytes,
+        machine=machine.during(turns),
+    )
+    fill(result, shown, parts)
+    return result
+
+
+def fill(result: Profile, call: Call, parts: Mapping[str, Part]) -> None:
+    """Adds the rows and the slowest operations of a call."""
+    rows: defaultdict[str, Row] = defaultdict(Row)
+    operations: list[dict[str, Any]] = []
+    for operation, seconds in call.operations.items():
+        part, runs = parts[operation[1]], call.runs[operation]
+        row = rows[row_name(part)]
+        match part.direction:
+            case "":
+                row.neither += seconds
+            case "forward":
+                row.forward += seconds
+            case _:
+                row.backward += seconds
+        products = runs * part.flops / result.flops_per_second
+        memory = runs * part.bytes / result.bytes_per_second
+        row.products += products
+        row.memory += memory
+        row.expected += max(products, memory)
+        row.runs += runs
+        operations.append(
+            {"name": operation[1], "part": row_name(part), "seconds": seconds, "runs": runs,
+             "expected": max(products, memory), "text": part.text}
+        )  # fmt: skip
+    for name, seconds in call.host.items():
+        rows[name].neither += seconds
+    result.rows = dict(sorted(rows.items(), key=lambda item: -item[1].seconds))
+    result.slowest = sorted(operations, key=lambda operation: -operation["seconds"])[:SLOWEST]
+
+
+def row_name(part: Part) -> str:
+    """The products of the dense layers are shown by direction, because each is another product."""
+    return f"{part.name}, {part.direction}" if part.name == "dense products" else part.name
+
+
+def report(result: Profile, picture: str | None, as_json: bool) -> str:
+    if picture:
+        draw(result, Path(picture))
+    return json.dumps(asdict(result)) if as_json else in_words(result)
+
+
+def in_words(result: Profile) -> str:
+    unit, scale = ("ms", 1e3) if result.seconds < 0.5 else ("s", 1.0)
+    lines = [
+        f"{result.title}",
+        f"one call {scale * result.seconds:.4g} {unit} under the trace, {scale * result.untraced:.4g} {unit} without "
+        f"(medians); products at {result.flops_per_second / 1e9:,.0f} GFLOP/s, memory at "
+        f"{result.bytes_per_second / 1e9:.1f} GB/s",
+        f"{'':36}{unit:>9}{'share':>8}{'forward':>9}{'backward':>9}{'products':>9}{'memory':>9}{'expected':>9}{'runs':>7}",
+    ]
+    for name, row in result.rows.items():
+        columns = (row.forward, row.backward, row.products, row.memory, row.expected)
+        shown = "".join(f"{scale * value:9.3f}" if value else f"{'':9}" for value in columns)
+        share = row.seconds / result.seconds
+        lines.append(f"{name:36}{scale * row.seconds:9.3f}{share:8.1%}{shown}{row.runs or '':>7}")
+    total = sum(row.seconds for row in result.rows.values())
+    expected = sum(row.expected for row in result.rows.values())
+    lines.append(f"{'all':36}{scale * total:9.3f}{total / result.seconds:8.1%}{'':36}{scale * expected:9.3f}")
+    lines.append(f"the slowest operations ({unit}, expected, runs):")
+    for o in result.slowest:
+        figures = f"{scale * o['seconds']:8.3f}{scale * o['expected']:9.3f}{o['runs']:6}"
+        lines.append(f"  {figures}  {o['part']}: {o['name']} {o['text']}")
+    return "\n".join([*lines, describe(result.machine)])
+
+
+def draw(result: Profile, path: Path) -> None:
+    unit, scale = ("milliseconds", 1e3) if result.seconds < 0.5 else ("seconds", 1.0)
+    names = list(result.rows)[::-1]
+    rows = [result.rows[name] for name in names]
+
+    def bars(axes) -> None:
+        left = np.zeros(len(rows))
+        for label, values, colour, hatch in (
+            ("forward", [row.forward for row in rows], ACCENT, ""),
+            ("backward", [row.backward for row in rows], PALE, "////"),
+            ("neither", [row.neither for row in rows], "0.75", "...."),
+        ):
+            width = scale * np.array(values)
+            axes.barh(names, width, left=left, color=colour, hatch=hatch, edgecolor="white", label=label)
+            left += width
+        expected = scale * np.array([row.expected for row in rows])
+        known = expected > 0
+        axes.plot(
+            expected[known], np.arange(len(rows))[known], "D", color="#d95f02", markeredgecolor=INK,
+            markersize=5, label="expected of its FLOPs or bytes", clip_on=False,
+        )  # fmt: skip
+        for place, (row, end) in enumerate(zip(rows, left, strict=True)):
+            axes.annotate(f"{row.seconds / result.seconds:.1%}", (max(end, expected[place]), place),
+                          xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)  # fmt: skip
+        axes.set_xlabel(f"{unit} of {scale * result.seconds:.4g}: {result.title}", fontsize=8)
+        axes.margins(x=0.1)
+        above(axes, 4)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn(path, (9, 0.32 * len(rows) + 1.2), bars)

@@ -1,0 +1,138 @@
+"""When each operation of a compiled program ran, from XLA's own trace, and what the host did meanwhile.
+
+Operations run beside one another on the cores, and an operation that others run within (a loop, a call) is no work of
+its own. So a moment belongs in equal shares to the operations that run at it; if there is none, to the program that is
+executing; else to the host. These shares add up to the time of the call.
+"""
+
+import math
+import tempfile
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+
+from bert_jax.bench.turns import Turn, timed
+from bert_jax.errors import BertJaxError
+
+OUTER = ("while", "call", "conditional")  # what runs within them has times of its own
+END = "end: "  # before the name of an operation that has ended, perhaps in another thread
+HOST = "host: "  # before what the host does, as `on_host` names it
+PYTHON, DISPATCH, IDLE = "host: Python", "host: dispatch", "no operation runs"
+# XLA's names of what is not an operation -> ours.
+SPANS = {"PjitFunction": DISPATCH, "ThunkExecutor::Execute": IDLE}
+
+Operation = tuple[str, str]  # (program, name)
+
+
+def on_host(name: str) -> AbstractContextManager:
+    """Names what the host does within, in a trace."""
+    return jax.profiler.TraceAnnotation(HOST + name)
+
+
+@dataclass
+class Span:
+    """A time in which something happened; seconds since the trace began."""
+
+    start: float
+    end: float
+    label: str
+    operation: Operation | None = None
+
+
+@dataclass
+class Call:
+    """What a call of the traced function took."""
+
+    turn: Turn
+    seconds: float
+    operations: dict[Operation, float] = field(default_factory=dict)  # their shares of the clock
+    host: dict[str, float] = field(default_factory=dict)  # when no operation ran
+    runs: Counter[Operation] = field(default_factory=Counter)
+
+
+def traced(function: Callable, calls: int) -> list[Call]:
+    """`function()` called so many times; it must wait for its results."""
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # a trace of every Python call would slow down what it measures
+
+    def call():
+        with jax.profiler.TraceAnnotation(PYTHON):
+            function()
+
+    measured = []
+    for _ in range(calls):
+        with tempfile.TemporaryDirectory() as directory:
+            with jax.profiler.trace(directory, profiler_options=options):
+                _, turn = timed(call)
+            paths = sorted(Path(directory).rglob("*.xplane.pb"))
+            if not paths:
+                raise BertJaxError("jax.profiler wrote no trace here")
+            spans = list(read(jax.profiler.ProfileData.from_file(str(paths[0]))))
+        measured.append(shares(spans, turn))
+    return measured
+
+
+def read(profile) -> Iterator[Span]:
+    """Operations that others do not run within, and what else has a name here."""
+    begun: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
+    ends: defaultdict[str, list[float]] = defaultdict(list)
+    for plane in profile.planes:
+        for line in plane.lines:
+            for event in line.events:
+                name, start, end = event.name, event.start_ns / 1e9, event.end_ns / 1e9
+                if name.startswith(END):
+                    ends[name.removeprefix(END)].append(end)
+                elif name.startswith(HOST):
+                    yield Span(start, end, name)
+                elif known := [ours for theirs, ours in SPANS.items() if name.startswith(theirs)]:
+                    yield Span(start, end, known[0])
+                elif "hlo_op" in (stats := dict(event.stats)):
+                    operation = str(stats.get("hlo_module", "")), str(stats["hlo_op"])
+                    begun[operation].append((start, end))
+    for (program, name), times in begun.items():
+        if name.split(".")[0] in OUTER:
+            continue
+        times.sort()
+        ended = sorted(ends[name])
+        for (start, end), (following, _) in zip(times, [*times[1:], (math.inf, 0.0)], strict=True):
+            # An operation whose work goes on in other threads ends later than the call that began it.
+            index = bisect(ended, start)
+            if index < len(ended) and ended[index] <= following:
+                end = max(end, ended[index])
+            yield Span(start, end, name, (program, name))
+
+
+def shares(spans: list[Span], turn: Turn) -> Call:
+    """Deals out the time of the call, moment by moment."""
+    whole = next(span for span in spans if span.label == PYTHON)
+    result = Call(turn, whole.end - whole.start)
+    result.runs = Counter(span.operation for span in spans if span.operation)
+    if not result.runs:
+        raise BertJaxError("the trace names no operations: this version of jax or this device gives none")
+    operations, host = defaultdict[Operation, float](float), defaultdict[str, float](float)
+    changes = []
+    for number, span in enumerate(spans):
+        start, end = max(span.start, whole.start), min(span.end, whole.end)
+        if start < end:
+            changes += [(start, 1, number), (end, 0, number)]
+    running: dict[int, Span] = {}
+    last = whole.start
+    for now, begins, number in sorted(changes):
+        computing = [span.operation for span in running.values() if span.operation]
+        for operation in computing:
+            operations[operation] += (now - last) / len(computing)
+        if running and not computing:
+            labels = [span.label for span in sorted(running.values(), key=lambda span: span.start)]
+            host[IDLE if IDLE in labels else labels[-1]] += now - last
+        last = now
+        if begins:
+            running[number] = spans[number]
+        else:
+            del running[number]
+    result.operations, result.host = dict(operations), dict(host)
+    return result
