@@ -52,7 +52,7 @@ def values():
 
 
 def checkpoint(directory: Path, values: dict[str, np.ndarray]) -> Path:
-    import tensorflow as tf
+    from bert_jax.text.host_tensorflow import tf
 
     wordpiece(directory)
     (directory / "bert_config.json").write_text(json.dumps(CONFIG))

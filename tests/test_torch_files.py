@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -120,3 +122,12 @@ def test_what_transformers_saved_long_ago(directory):
     (directory / "model.safetensors").unlink()
     edit_config(directory, model_type=None, architectures=None)
     assert equal(load(directory).params, whole.params)
+
+
+@pytest.mark.slow
+def test_tensorflow_leaves_triton_whole():
+    """torch loads triton when it compiles; after TensorFlow alone that ends the process."""
+    pytest.importorskip("triton")
+    code = "import bert_jax.text.host_tensorflow, triton._C.libtriton"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
