@@ -1,5 +1,6 @@
 """Answers of a loaded model: each against the bare module, whatever the form and length of the texts."""
 
+import dataclasses
 import functools
 import itertools
 import warnings
@@ -262,7 +263,12 @@ def test_answers_side_by_side(model):
     model = model("answer")
     questions, texts = ["the cat ?", "the mat ?"], ["the cat sat", "on the mat"]
     both = model.answer(questions, texts)
-    assert both == [model.answer(q, t) for q, t in zip(questions, texts, strict=True)]
+    alone = [model.answer(q, t) for q, t in zip(questions, texts, strict=True)]
+    assert [dataclasses.replace(answer, score=0) for answer in both] == [
+        dataclasses.replace(answer, score=0) for answer in alone
+    ]
+    # A product of other shapes may add up in another order.
+    np.testing.assert_allclose([a.score for a in both], [a.score for a in alone], atol=1e-6)
     assert model.answer(questions, texts[0])[0] == both[0] and model.answer(questions[0], texts)[0] == both[0]
     assert next(model.answer(iter(questions), iter(texts))) == both[0]
     with pytest.raises(BertJaxError, match="2 questions and 1 texts"):
