@@ -12,9 +12,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 setup() {
-  if ! command -v python3.11 python3.12 >/dev/null; then
-    install python3.11-venv
-  fi
+  # shellcheck source=launch/python.sh
+  source "$here/python.sh"
+  find_python "${tried[@]}" >/dev/null || install_python
   # shellcheck source=launch/environment.sh
   source "$here/environment.sh" tpu
   mkdir -p runs
@@ -38,6 +38,15 @@ setup() {
       ;;
     *) echo "runs=$1 is neither ADDRESS:/SHARE nor gs://BUCKET" >&2 && return 1 ;;
   esac
+}
+
+install_python() { # the newest that this system has
+  local version
+  for version in "${tried[@]}"; do
+    if install "python$version-venv"; then
+      return
+    fi
+  done
 }
 
 install() {
