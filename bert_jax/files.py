@@ -88,5 +88,5 @@ def cache_home() -> Path:
 
 
 def programs_home() -> Path:
-    """Where the command keeps what XLA compiled, unless JAX is told otherwise."""
+    """Where programs that XLA compiled are kept, unless JAX is told otherwise."""
     return cache_home() / "programs"

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import warnings
-from contextlib import suppress
 from glob import glob
 from importlib.util import find_spec
 
@@ -12,8 +11,8 @@ from bert_jax import __version__
 from bert_jax.command import bench, corpora, labels, models, runs
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
+from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.files import programs_home
 
 BENCHES = verbs_of(bench)
 VERBS = verbs_of(corpora) | verbs_of(runs) | verbs_of(models) | verbs_of(labels)
@@ -38,18 +37,6 @@ def hush() -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
-def keep_programs() -> None:
-    """Keeps compiled programs for the next command: compiling takes longer than most of what is asked."""
-    folder = programs_home()
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    with suppress(OSError):  # a read-only home keeps nothing
-        folder.mkdir(parents=True, exist_ok=True)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-        os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**30)
-
-
 def show_verbs() -> None:
     width = max(map(len, VERBS))
     print("usage: bert-jax VERB [...]\n\nBERT in JAX, from raw text to predictions. The verbs:\n")
@@ -72,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     name = f"bert-jax {argv[0]}"
     args = parser_of(argv[0]).parse_args(argv[1:])
     hush()
-    if argv[0] not in ("bench", "preflight"):  # these measure compiling, or compile for another machine
+    if argv[0] in ("bench", "preflight"):  # these measure compiling, or compile for another machine
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
+    else:
         keep_programs()
     try:
         with interruptible(), warnings.catch_warnings():

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
@@ -39,7 +40,10 @@ def load(
     `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them, its
     values made from `seed`. `computed` are EncoderConfig's fields on how to compute:
     dtype, attention, remat, vocab_multiple. With `tokenizer=False` the directory needs none.
+
+    Compiled programs are kept for later processes in the cache directory, unless JAX is told of another one.
     """
+    keep_programs()
     layout, tensors = hub.survey(path, **computed)
     if head is not None:
         layout = layout.with_head(head, labels)
