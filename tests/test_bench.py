@@ -6,13 +6,28 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import bert_jax
 import runs
 from bert_jax.bench import texts
-from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups, timed
+from bert_jax.bench.finetune import TorchFinetuning
+from bert_jax.bench.turns import (
+    Limits,
+    Machine,
+    Ratio,
+    Turn,
+    compared,
+    contending,
+    describe,
+    in_turn,
+    ratio,
+    timed,
+)
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration
@@ -27,9 +42,10 @@ class Clock:
     def __init__(self, run, slow=1.0):
         self.run_texts, self.slow, self.calls = run, slow, 0
 
-    def __call__(self, texts, pause=0.3):
+    def __call__(self, texts, alone):
         self.calls += 1
-        return self.run_texts(texts), Turn(0.01 * self.slow * len(texts), 0.005 * len(texts))
+        turn = Turn(0.01 * self.slow * len(texts), 0.005 * len(texts))
+        return ([0.01 * self.slow] * len(texts) if alone else self.run_texts(texts)), turn
 
 
 @pytest.mark.slow
@@ -42,22 +58,38 @@ def test_everyone_gives_the_same_logits_and_is_timed(tmp_path):
         name: Clock(contender(str(tmp_path)), slow=1 + 9 * (name == "transformers"))
         for name, contender in texts.SUBJECTS["predict"][1].items()
     }
-    results, turns = texts.compare(contenders, TEXTS, rounds=2)
+    results, turns = texts.compare(contenders, TEXTS, np.arange(len(TEXTS)), Limits(least=6, seconds=0))
     assert max(result["apart"] for result in results.values()) < 1e-5
-    assert results["transformers"]["ours_is"] == pytest.approx(10)
+    for measured in ("throughput", "p50", "p99"):
+        assert results["transformers"][measured] == asdict(Ratio(*[pytest.approx(10)] * 3, rounds=6))
     for name, result in results.items():
         milliseconds = 100 if name == "transformers" else 10
-        assert [result[f"p{p}_ms"] for p in (50, 90, 99)] == pytest.approx([milliseconds] * 3)
+        assert [result[f"{p}_ms"] for p in ("p50", "p90", "p99", "short")] == pytest.approx(
+            [milliseconds] * 4
+        )
         assert result["texts_per_second"] == pytest.approx(1000 / milliseconds)
-        assert result["cpu_ms"] == pytest.approx(5) and result["ours_is_by_cpu"] == pytest.approx(1)
-    assert len(turns) == 2 * len(contenders)
-    assert {contender.calls for contender in contenders.values()} == {1 + 2 + 2 * len(TEXTS)}
+        assert result["cpu_ms"] == pytest.approx(5) and result["cpu"] == pytest.approx(1)
+    assert len(turns) == 2 * 6 * len(contenders)
+    assert {contender.calls for contender in contenders.values()} == {2 + 2 * 6}
+
+
+def test_latency_is_of_every_text_that_was_given():
+    """p99 is that of the one slow text among many, wherever it stands; the shortest tenth has a figure of its own."""
+    given = [f"text {n}" for n in range(100)]
+    seconds = {text: 1.0 if text == "text 99" else 0.01 for text in given} | {"text 0": 0.001}
+
+    def contender(texts, alone):
+        return [seconds[text] for text in texts] if alone else np.zeros(len(texts)), Turn(1.0, 1.0)
+
+    results, _ = texts.compare({texts.OURS: contender}, given, np.arange(100), Limits(1, 0))
+    ours = results[texts.OURS]
+    assert ours["p50_ms"] == ours["short_ms"] == 10 and ours["p99_ms"] > 10
 
 
 def test_a_model_that_is_no_classifier(tmp_path):
     write(tmp_path)
     with pytest.raises(BertJaxError, match='bench predict needs the head "classify"'):
-        texts.measure("predict", str(tmp_path), [], None)
+        texts.measure(texts.Subject("predict", str(tmp_path)), [], Limits(1, 0))
     assert bert_jax.load(tmp_path).labels == ()
 
 
@@ -110,9 +142,21 @@ def test_a_busy_machine_is_marked():
     assert "other programs used an unknown number of 2 cores" in describe(unknown)
 
 
-def test_the_ratio_is_that_of_neighbouring_turns():
-    ours, theirs = [Turn(1.0, 0.0), Turn(2.0, 0.0)], [Turn(3.0, 0.0), Turn(4.0, 0.0)]
-    assert speedups(ours, theirs).tolist() == [3.0, 2.0]
+def test_the_ratio_is_that_of_neighbouring_turns_and_has_an_interval():
+    assert ratio([1.0, 2.0, 4.0], [3.0, 4.0, 4.0]) == Ratio(2.0, None, None, 3)
+    assert ratio([1.0] * 6, [6.0, 1.0, 2.0, 5.0, 3.0, 4.0]) == Ratio(3.5, 1.0, 6.0, 6)
+    draws = np.exp(np.random.default_rng(0).normal(size=(2000, 15)))
+    intervals = [ratio(np.ones(15), row) for row in draws]
+    assert 0.95 <= np.mean([r.low <= 1 <= r.high for r in intervals]) < 0.98  # the true median is 1
+
+
+@pytest.mark.parametrize(("spread", "rounds"), [(0.0, 6), (0.5, 40)])
+def test_rounds_go_on_until_the_interval_is_narrow(spread, rounds):
+    random = np.random.default_rng(0)
+    contenders = {"ours": lambda: (1.0, None), "theirs": lambda: (2 + spread * random.normal(), None)}
+    taken = list(compared(contenders, [()] * 40, Limits(2, 60), lambda value, _: value))
+    assert len(taken) == 2 * rounds
+    assert len(list(compared(contenders, [()] * 40, Limits(2, 0), lambda value, _: value))) == 4
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not tell what others use")
@@ -181,19 +225,22 @@ def test_a_bench_ends_when_it_is_told_to(number, tmp_path):
 
 @pytest.mark.slow
 def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
-    pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch, _ = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    for autocast, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        with TorchFinetuning.computing(SimpleNamespace(torch=torch, autocast=autocast)):
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
     write(tmp_path / "model", heads=("mlm",))
     rows = [f"the {('cat', 'mat')[n % 2]} sat {n},{('no', 'yes')[n % 2]}" for n in range(64)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
     flags = ["--config", f"{runs.ROOT}/configs/classify.py", f"--config.init={tmp_path / 'model'}",
              f"--config.data.train={tmp_path / 'train.csv'}", "--config.data.max_length=8",
              "--config.data.calibration_share=0"]  # fmt: skip
-    assert main(["bench", "finetune", *flags, "--seeds", "2", "--against", "transformers", "--json"]) == 0
+    assert main(["bench", "finetune", *flags, "--seeds", "2", "--against", "transformers", "transformers-autocast",
+                 "--json"]) == 0  # fmt: skip
     results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(results["means"]) == {"bert_jax", "transformers"} and set(results["machine"]) >= {
-        "load",
-        "busy",
-    }
+    assert list(results["means"]) == ["bert_jax", "transformers", "transformers-autocast"]
+    assert set(results["machine"]) >= {"load", "busy"}
+    assert results["against"]["transformers"]["speedup"]["rounds"] == 2
     for of_seeds in results["runs"].values():
         assert len(of_seeds) == 2
         assert all(0 <= run["accuracy"] <= 1 and run["seconds"] > 0 for run in of_seeds)

@@ -3,7 +3,7 @@
 Both begin from one directory, learn from the same examples in the same order by the same recipe, take turns seed by
 seed, and are scored by the same metrics on the validation set after the last step. Seconds are those of the steps:
 reading, tokenizing, scoring and writing are left out on both sides; ours hold the compiling, which is given apart, too.
-CPU seconds are of the whole turn on both sides.
+`turn_seconds` and CPU seconds are of the whole turn on both sides, with all of that.
 """
 
 import contextlib
@@ -13,12 +13,14 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from bert_jax.bench.torch_training import Updates, quiet_transformers
-from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn
+from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import shuffled
 from bert_jax.errors import BertJaxError
@@ -33,41 +35,69 @@ AUTO = {
     "answer": "AutoModelForQuestionAnswering",
 }
 IGNORED = -100  # label that torch's cross entropy leaves out
+OURS, AUTOCAST = "bert_jax", "transformers-autocast"
 ROWS = 32  # texts of a batch of torch's evaluation
 
 
-def measure(spec: str, overrides: Sequence[str], seeds: int, against: str | None, as_json: bool) -> str:
+def measure(
+    spec: str, overrides: Sequence[str], limits: Limits, against: Sequence[str] = (), as_json: bool = False
+) -> str:
     _, config = load(spec, overrides)
     if not isinstance(config, FinetuneConfig):
         raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
     if against and config.scratch:
         raise BertJaxError("scratch=True begins with other values than transformers; leave --against out")
-    makers = {"bert_jax": (our_runs, spec, list(overrides))}
-    if against:
-        makers[against] = (their_runs, spec, list(overrides))
+    makers: dict[str, tuple] = {OURS: (our_runs, spec, list(overrides))}
+    for name in against:
+        makers[name] = (their_runs, spec, list(overrides), name == AUTOCAST)
     runs: dict[str, list[dict]] = {name: [] for name in makers}
-    machine, turns = Machine(), list[Turn]()
+    machine, turns, best = Machine(), list[Turn](), ""
     with contending(makers) as contenders:
-        for name, result, turn in in_turn(contenders, [(seed,) for seed in range(seeds)]):
+        calls = ((seed,) for seed in count())
+        for name, result, turn in compared(contenders, calls, limits, lambda result, _: result[1]["seconds"]):
             best, scores = result
-            runs[name].append(scores | {"cpu_seconds": turn.cpu})
+            runs[name].append(scores | {"turn_seconds": turn.seconds, "cpu_seconds": turn.cpu})
             turns.append(turn)
-            print(f"seed {len(runs[name]) - 1} {name}: {in_words(runs[name][-1])}", flush=True)
-    load_during = machine.during(turns)
-    means = {name: mean_of(of_seeds) for name, of_seeds in runs.items()}
-    if as_json:
-        return json.dumps({"runs": runs, "means": means, "machine": load_during})
+            if not as_json:
+                print(f"seed {len(runs[name]) - 1} {name}: {in_words(runs[name][-1])}", flush=True)
+    results = {
+        "dtype": config.model.dtype,
+        "best": best,
+        "runs": runs,
+        "means": {name: mean_of(of_seeds) for name, of_seeds in runs.items()},
+        "against": {name: beside(best, runs[OURS], runs[name]) for name in against},
+        "machine": machine.during(turns),
+    }
+    return json.dumps(results) if as_json else summary(results)
+
+
+def beside(best: str, ours: list[dict], theirs: list[dict]) -> dict:
+    """The ratio of their seconds to ours, and how far the scores are apart."""
+    scores = {
+        name: np.array([run[best] for run in runs]) for name, runs in (("ours", ours), ("theirs", theirs))
+    }
+    return {
+        "speedup": asdict(ratio([run["seconds"] for run in ours], [run["seconds"] for run in theirs])),
+        "score": float(scores["theirs"].mean()),
+        "difference": float(scores["ours"].mean() - scores["theirs"].mean()),
+        # Of the difference of two means.
+        "standard_error": float(sum(s.var(ddof=1) / len(s) for s in scores.values()) ** 0.5)
+        if len(ours) > 1
+        else None,
+    }
+
+
+def summary(results: dict) -> str:
+    seeds, best, means = len(results["runs"][OURS]), results["best"], results["means"]
     lines = [f"{name}: mean of {seeds} seeds: {in_words(mean)}" for name, mean in means.items()]
-    if against:
-        ours, theirs = runs["bert_jax"], runs[against]
-        scores = np.array([run[best] for run in theirs])
-        error = scores.std(ddof=1) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
-        slower = np.median([b["seconds"] / a["seconds"] for a, b in zip(ours, theirs, strict=True)])
+    for name, other in results["against"].items():
+        error = other["standard_error"]
         lines.append(
-            f"{best} {means['bert_jax'][best]:.4f} beside {means[against][best]:.4f} (standard error {error:.4f}); "
-            f"{against} takes {slower:.2f} times as long"
+            f"{best} {means[OURS][best]:.4f} in {results['dtype']} beside {other['score']:.4f} of {name} (standard "
+            f"error of the difference {'unknown' if error is None else f'{error:.4f}'}); {name} takes "
+            f"{Ratio(**other['speedup'])} times as long, compiling counted"
         )
-    return "\n".join([*lines, describe(load_during)])
+    return "\n".join([*lines, describe(results["machine"])])
 
 
 def our_runs(spec: str, overrides: list[str]) -> Callable:
@@ -95,13 +125,13 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
     return run
 
 
-def their_runs(spec: str, overrides: list[str]) -> Callable:
+def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
     """As `our_runs`, by transformers: the usual loop, each batch padded to its longest."""
 
     def run(seed: int) -> tuple[str, dict[str, float]]:
         with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
             task, data, config = opened(spec, overrides, seed)
-        torch = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
+        torch = TorchFinetuning(task.layout, config, data.tokenizer.special.pad, autocast)
         seconds = torch.train(data.train)
         return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}
 
@@ -116,9 +146,9 @@ def opened(spec: str, overrides: list[str], seed: int) -> tuple:
 class TorchFinetuning:
     """From the same directory, pieces, order and recipe; its head has other initial values."""
 
-    def __init__(self, layout, config: FinetuneConfig, pad: int):
+    def __init__(self, layout, config: FinetuneConfig, pad: int, autocast: bool = False):
         self.torch, transformers = quiet_transformers(config.seed)
-        self.config, self.pad = config, pad
+        self.config, self.pad, self.autocast = config, pad, autocast
         problem = layout.published.get("problem_type")
         settings: dict[str, int | str] = {"num_labels": len(layout.labels)} if layout.labels else {}
         settings |= {"problem_type": problem} if problem else {}
@@ -134,15 +164,21 @@ class TorchFinetuning:
         begun = time.perf_counter()
         for numbers in chosen.reshape(config.steps, -1):
             batch = [pieces[i] for i in numbers]
-            updates.apply(self.model(**self.inputs(batch), **self.targets(batch)).loss)
+            with self.computing():
+                loss = self.model(**self.inputs(batch), **self.targets(batch)).loss
+            updates.apply(loss)
         return time.perf_counter() - begun
+
+    def computing(self):
+        """Where torch decides for itself which products it computes in bfloat16, if it may."""
+        return self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.autocast)
 
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """Each piece's logits, in the order of the pieces."""
         logits: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
         self.model.eval()
-        with self.torch.no_grad():
+        with self.torch.no_grad(), self.computing():
             for numbers in np.split(order, range(ROWS, len(order), ROWS)):
                 for i, row in zip(numbers, self.logits([pieces[i] for i in numbers]), strict=True):
                     logits[i] = row[: len(pieces[i])] if row.ndim == 2 else row
@@ -151,8 +187,8 @@ class TorchFinetuning:
     def logits(self, pieces: Sequence[Piece]) -> Iterator[np.ndarray]:
         outputs = self.model(**self.inputs(pieces))
         if "start_logits" in outputs:
-            return self.torch.stack([outputs.start_logits, outputs.end_logits], -1).numpy()
-        return outputs.logits.numpy()
+            return self.torch.stack([outputs.start_logits, outputs.end_logits], -1).float().numpy()
+        return outputs.logits.float().numpy()
 
     def inputs(self, pieces: Sequence[Piece]) -> dict:
         encodings = [piece.encoding for piece in pieces]

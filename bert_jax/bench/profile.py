@@ -7,20 +7,22 @@ as nothing, so random numbers, exponentials and the like take longer than that w
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from bert_jax.bench.parts import Part
+from bert_jax.bench.parts import Part, parts_of
 from bert_jax.bench.speeds import measured_speeds
-from bert_jax.bench.trace import Call, traced
+from bert_jax.bench.trace import Call, Operation, traced
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
 
 SLOWEST = 12  # operations that are listed
+UNKNOWN = Part("operations of unknown programs", "", 0.0, 0.0, "")
 
 
 @dataclass
@@ -52,10 +54,16 @@ class Profile:
     slowest: list[dict[str, Any]] = field(default_factory=list)
 
 
+def name_operations() -> None:
+    """To be called before anything is compiled: a program of the compilation cache may name its operations as
+    another version of the code did."""
+    jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
+
+
 def profile(
-    title: str, function: Callable[[], object], calls: int, dtype: str, parts: Mapping[str, Part]
+    title: str, function: Callable[[], object], calls: int, dtype: str, rows: frozenset[int] = frozenset()
 ) -> Profile:
-    """Of `function()`, which runs programs with these parts and waits for their results."""
+    """Of `function()`, which waits for its results. `rows` are the numbers of rows that a product may sum over."""
     machine = Machine()
     before = measured_speeds(dtype)
     function()
@@ -72,16 +80,31 @@ def profile(
         bytes_per_second=speeds.bytes,
         machine=machine.during(turns),
     )
-    fill(result, shown, parts)
+    fill(result, shown, parts_of_programs(shown.runs, rows))
     return result
 
 
-def fill(result: Profile, call: Call, parts: Mapping[str, Part]) -> None:
+def parts_of_programs(operations: Iterable[Operation], rows: frozenset[int]) -> dict[Operation, Part]:
+    """The parts of the programs that ran; those in memory may have others of the same name beside them."""
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for program, name in operations:
+        names[program].add(name)
+    modules = [m for x in jax.devices()[0].client.live_executables() for m in x.hlo_modules()]
+    parts: dict[Operation, Part] = {}
+    for module in modules:
+        if module.name in names:
+            of_module = parts_of(module.to_string(), rows)
+            if names[module.name] <= of_module.keys():
+                parts |= {(module.name, name): part for name, part in of_module.items()}
+    return parts
+
+
+def fill(result: Profile, call: Call, parts: Mapping[Operation, Part]) -> None:
     """Adds the rows and the slowest operations of a call."""
     rows: defaultdict[str, Row] = defaultdict(Row)
     operations: list[dict[str, Any]] = []
     for operation, seconds in call.operations.items():
-        part, runs = parts[operation[1]], call.runs[operation]
+        part, runs = parts.get(operation, UNKNOWN), call.runs[operation]
         row = rows[row_name(part)]
         match part.direction:
             case "":
@@ -111,7 +134,7 @@ def row_name(part: Part) -> str:
     return f"{part.name}, {part.direction}" if part.name == "dense products" else part.name
 
 
-def report(result: Profile, picture: str | None, as_json: bool) -> str:
+def show(result: Profile, picture: str | None, as_json: bool) -> str:
     if picture:
         draw(result, Path(picture))
     return json.dumps(asdict(result)) if as_json else in_words(result)

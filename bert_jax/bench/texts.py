@@ -1,92 +1,176 @@
 """`bert-jax bench embed` and `bench predict`: throughput and latency of a model on texts, beside other libraries.
 
-All get the same model, texts and threads. Latency is of texts one at a time, short and long ones alike.
+All get the same model, texts and threads. Latency is of the same texts, all of them, one at a time; that of the
+shortest tenth is given apart. The others compute in float32, and we in what is asked for.
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import repeat
 
 import jax
 import numpy as np
 
 import bert_jax
 from bert_jax.bench.libraries import by_length, libraries, onnx_session
-from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups
+from bert_jax.bench.profile import name_operations, profile, show
+from bert_jax.bench.trace import on_host
+from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration
 from bert_jax.text.lines import read_lines
 
-ALONE = 200  # texts that are read one at a time
 ROWS = 32  # texts of a batch of the other libraries
 PERCENTILES = (50, 90, 99)
+OURS = "bert-jax"
 
 
-def measure(
-    verb: str, directory: str, against: Sequence[str], source: str | None, count: int = 500, rounds: int = 5,
-    as_json: bool = False,
-) -> str:  # fmt: skip
-    open_model, makers = SUBJECTS[verb]
-    model = open_model(directory)
-    texts = draw(model, source, count)
-    encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
-    tokens = sum(len(encoding.ids) for encoding in encodings) / len(texts)
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a model on texts."""
+
+    verb: str
+    directory: str
+    source: str | None = None  # file of texts; None: random words
+    count: int = 500
+    dtype: str = "float32"  # of our computation
+
+    def open(self) -> tuple:
+        """(our model, the texts, the number of tokens of each)."""
+        model = SUBJECTS[self.verb][0](self.directory, self.dtype)
+        texts = draw(model, self.source, self.count)
+        encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+        return model, texts, np.array([len(encoding.ids) for encoding in encodings])
+
+    def makers(self, against: Sequence[str]) -> dict[str, tuple]:
+        """Of the contenders, ours first."""
+        makers = SUBJECTS[self.verb][1]
+        ours = (in_both_ways, makers[OURS], self.directory, self.dtype)
+        return {OURS: ours} | {name: (in_both_ways, makers[name], self.directory) for name in against}
+
+
+def in_both_ways(make: Callable, *arguments) -> Callable:
+    """A contender's function: the outputs of all texts, or the seconds of each of them alone."""
+    run = make(*arguments)
+
+    def call(texts: Sequence[str], alone: bool):
+        if not alone:
+            return run(texts)
+        seconds = []
+        for text in texts:
+            begun = time.perf_counter()
+            run([text])
+            seconds.append(time.perf_counter() - begun)
+        return seconds
+
+    return call
+
+
+def measure(subject: Subject, against: Sequence[str], limits: Limits, as_json: bool = False) -> str:
+    _, texts, lengths = subject.open()
     machine = Machine()
-    with contending({name: (makers[name], directory) for name in ("bert-jax", *against)}) as contenders:
-        results, turns = compare(contenders, texts, rounds)
+    with contending(subject.makers(against)) as contenders:
+        results, turns = compare(contenders, texts, lengths, limits)
     load, device = machine.during(turns), jax.devices()[0].device_kind
+    facts = {"texts": len(texts), "tokens": float(lengths.mean()), "dtype": subject.dtype, "device": device}
     if as_json:
-        facts = {"texts": len(texts), "tokens": tokens, "device": device, "machine": load}
-        return json.dumps(facts | {"of": results})
+        return json.dumps(facts | {"machine": load, "of": results})
+    rounds = results[OURS]["throughput"]["rounds"], results[OURS]["p50"]["rounds"]
     return "\n".join(
         [
-            f"{len(texts)} texts of {tokens:.1f} tokens on {device}, {rounds} rounds in turn, median (best); one text "
-            f"at a time, {min(ALONE, len(texts))} of them",
+            f"{len(texts)} texts of {lengths.mean():.1f} tokens on {device}, ours in {subject.dtype}; medians of "
+            f"{rounds[0]} rounds in batches and {rounds[1]} one text at a time",
             *(line for name, result in results.items() for line in describe_contender(name, result)),
             describe(load),
         ]
     )
 
 
-def compare(contenders: Mapping[str, Callable], texts: Sequence[str], rounds: int) -> tuple[dict, list[Turn]]:
-    """What is measured of each contender, and the turns that count."""
-    first = {name: contender(texts) for name, contender in contenders.items()}  # compiles, and warms caches
-    turns: dict[str, list[Turn]] = {name: [] for name in contenders}
-    for name, _, turn in in_turn(contenders, [(texts,)] * rounds):
-        turns[name].append(turn)
+def compare(
+    contenders: Mapping[str, Callable], texts: Sequence[str], lengths: np.ndarray, limits: Limits
+) -> tuple[dict, list[Turn]]:
+    """What is measured of each contender, ours the first, and the turns that count."""
+    first = {name: contender(texts, False) for name, contender in contenders.items()}
+    for contender in contenders.values():
+        contender(texts, True)  # every shape is compiled before it counts
+    together: dict[str, list[Turn]] = {name: [] for name in contenders}
+    alone: dict[str, list] = {name: [] for name in contenders}
+    turns = []
+    for name, _, turn in compared(contenders, repeat((texts, False)), limits, lambda _, turn: turn.seconds):
+        together[name].append(turn)
+        turns.append(turn)
+    for name, latency, turn in compared(contenders, repeat((texts, True)), limits, lambda x, _: np.median(x)):
+        alone[name].append(latency)
+        turns.append(turn)
+    short = np.argsort(lengths, kind="stable")[: max(len(texts) // 10, 1)]
     results = {}
-    for name, contender in contenders.items():
-        alone = [[text] for text in texts[:ALONE]]
-        for text in alone:
-            contender(text, pause=0)  # compiles every shape before it counts
-        latency = 1e3 * np.array([contender(text, pause=0)[1].seconds for text in alone])
-        seconds, cpu = np.array([(turn.seconds, turn.cpu) for turn in turns[name]]).T
+    for name in contenders:
+        seconds, cpu = np.array([(turn.seconds, turn.cpu) for turn in together[name]]).T
+        ours, latency = np.array(alone[OURS]), np.array(alone[name])  # [rounds, texts]
         results[name] = {
             "texts_per_second": len(texts) / float(np.median(seconds)),
             "best_texts_per_second": len(texts) / float(seconds.min()),
             "cpu_ms": 1e3 * float(cpu.min()) / len(texts),
-            **{f"p{p}_ms": float(np.percentile(latency, p)) for p in PERCENTILES},
+            **{f"p{p}_ms": 1e3 * float(np.percentile(latency, p)) for p in PERCENTILES},
+            "short_ms": 1e3 * float(np.median(latency[:, short])),
             "first_seconds": first[name][1].seconds,
-            "ours_is": float(np.median(speedups(turns["bert-jax"], turns[name]))),
-            "ours_is_by_cpu": float(cpu.min()) / min(turn.cpu for turn in turns["bert-jax"]),
-            "apart": float(np.abs(first[name][0] - first["bert-jax"][0]).max()),
+            "throughput": asdict(ratio([turn.seconds for turn in together[OURS]], seconds.tolist())),
+            **{
+                f"p{p}": asdict(ratio(*(np.percentile(x, p, axis=1) for x in (ours, latency))))
+                for p in PERCENTILES
+            },
+            "cpu": float(cpu.min()) / min(turn.cpu for turn in together[OURS]),
+            "apart": float(np.abs(first[name][0] - first[OURS][0]).max()),
         }
-    return results, sum(turns.values(), [])
+    return results, turns
 
 
 def describe_contender(name: str, result: dict) -> list[str]:
     latency = ", ".join(f"p{p} {result[f'p{p}_ms']:.1f}" for p in PERCENTILES)
     lines = [
-        f"{name:<22}{result['texts_per_second']:7.0f} ({result['best_texts_per_second']:.0f}) texts/s   "
-        f"{result['cpu_ms']:6.2f} ms CPU per text   one text: {latency} ms   first call {result['first_seconds']:.1f} s"
+        f"{name:<22}{result['texts_per_second']:7.0f} ({result['best_texts_per_second']:.0f} at best) texts/s   "
+        f"{result['cpu_ms']:6.2f} ms CPU per text   one text: {latency} ms, the shortest tenth "
+        f"{result['short_ms']:.1f}   first call {result['first_seconds']:.1f} s"
     ]
-    if name != "bert-jax":
+    if name != OURS:
         lines.append(
-            f"{'':<22}bert-jax is {result['ours_is']:.2f}x as fast, {result['ours_is_by_cpu']:.2f}x by CPU time; "
-            f"outputs differ by {result['apart']:.1e} at most"
+            f"{'':<22}bert-jax is {Ratio(**result['throughput'])} times as fast in batches, "
+            f"{Ratio(**result['p50'])} at p50 and {Ratio(**result['p99'])} at p99 of one text, {result['cpu']:.2f} by "
+            f"CPU time; outputs differ by {result['apart']:.1e} at most"
         )
     return lines
+
+
+class Named:
+    """A tokenizer whose work has a name in a trace."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __getattr__(self, name: str):
+        value = getattr(self.tokenizer, name)
+        if not callable(value):
+            return value
+
+        def call(*arguments, **settings):
+            with on_host("tokenize"):
+                return value(*arguments, **settings)
+
+        return call
+
+
+def profile_text(subject: Subject, calls: int, picture: str, as_json: bool) -> str:
+    """Where the milliseconds of one text go, the one of median length: in words or as JSON, and as a picture."""
+    name_operations()
+    model, texts, lengths = subject.open()
+    middle = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    text, run = [texts[middle]], SUBJECTS[subject.verb][2](model)
+    model._tokenizer = Named(model.tokenizer)
+    title = f"{subject.verb} of one text of {lengths[middle]} tokens, {subject.dtype}"
+    return show(profile(title, lambda: run(text), calls, subject.dtype), picture, as_json)
 
 
 def draw(model, source: str | None, count: int) -> list[str]:
@@ -105,27 +189,34 @@ def random_texts(model, count: int) -> list[str]:
     return [" ".join(random.choice(entries, n)) for n in lengths]
 
 
-def open_embedder(directory: str):
+def open_embedder(directory: str, dtype: str = "float32"):
     """Truncates texts at the encoder's own length, as the others do here."""
-    model = bert_jax.load(directory)
+    model = bert_jax.load(directory, dtype=dtype)
     model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
     return model
 
 
-def open_classifier(directory: str):
-    model = bert_jax.load(directory)
+def open_classifier(directory: str, dtype: str = "float32"):
+    model = bert_jax.load(directory, dtype=dtype)
     model.need("classify", "bench predict")
     model.calibration = calibration.NONE
     return model
 
 
-def our_vectors(directory: str) -> Callable:
-    return open_embedder(directory).embed
+def embedding(model) -> Callable:
+    return model.embed
 
 
-def our_logits(directory: str) -> Callable:
-    model = open_classifier(directory)
+def logits_of(model) -> Callable:
     return lambda texts: np.stack(model.outcomes(model.kind, texts))
+
+
+def our_vectors(directory: str, dtype: str = "float32") -> Callable:
+    return embedding(open_embedder(directory, dtype))
+
+
+def our_logits(directory: str, dtype: str = "float32") -> Callable:
+    return logits_of(open_classifier(directory, dtype))
 
 
 def sentence_transformers(directory: str) -> Callable:
@@ -178,28 +269,31 @@ def unchanged(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return logits
 
 
-# Verb -> how its model is opened, and its contenders by name: `make(directory)` gives a function of texts.
-SUBJECTS: dict[str, tuple[Callable, dict[str, Callable]]] = {
+# Verb -> how our model is opened, the contenders by name (`make(directory)` gives a function of texts), and that
+# function of our model.
+SUBJECTS: dict[str, tuple[Callable, dict[str, Callable], Callable]] = {
     "embed": (
         open_embedder,
         {
-            "bert-jax": our_vectors,
+            OURS: our_vectors,
             "sentence-transformers": sentence_transformers,
             "onnxruntime": partial(
                 onnxruntime, open_model=open_embedder, opener="AutoModel", output="last_hidden_state",
                 finish=normalized_mean,
             ),
         },
+        embedding,
     ),
     "predict": (
         open_classifier,
         {
-            "bert-jax": our_logits,
+            OURS: our_logits,
             "transformers": transformers,
             "onnxruntime": partial(
                 onnxruntime, open_model=open_classifier, opener="AutoModelForSequenceClassification",
                 output="logits", finish=unchanged,
             ),
         },
+        logits_of,
     ),
 }  # fmt: skip

@@ -1,23 +1,21 @@
 """`bert-jax bench train`: the seconds of a pre-training step here, on synthetic batches, and beside torch's.
 
-FLOPs are those of models/cost.py. Steps are timed one by one, and in turn with torch's; a speedup is the median ratio
-of neighbouring turns.
+FLOPs are those of models/cost.py. Steps are timed one by one, and in turn with torch's.
 """
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import asdict, dataclass
+from itertools import product, repeat
 
 import jax
 import numpy as np
 
 from bert_jax.bench.libraries import libraries
-from bert_jax.bench.parts import parts_of
-from bert_jax.bench.profile import profile, report
+from bert_jax.bench.profile import name_operations, profile, show
 from bert_jax.bench.speeds import matmul_flops_per_second, memory_bytes_per_second
 from bert_jax.bench.torch_training import Updates
-from bert_jax.bench.turns import Machine, Turn, contending, describe, in_turn, speedups, timed
+from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio, timed
 from bert_jax.data.corpus.config import DataConfig, Examples
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
@@ -170,42 +168,38 @@ def methods_of(kind: type, *arguments) -> Callable:
 
 def profile_step(shape: StepShape, steps: int, picture: str, as_json: bool) -> str:
     """Where the time of a step goes, in words or as JSON, and as a picture."""
-    # Without this a program of the compilation cache may have other names for its operations.
-    jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
+    name_operations()
     ours = OurStep(shape)
     targets = ours.batch["targets"].shape[1]
     rows = frozenset(shape.batch // shape.accumulate * n for n in (shape.length, targets, shape.packs))
-    parts = parts_of(ours.step.as_text() or "", rows)
-    return report(
-        profile(f"a step of {shape.words()}", ours.take, steps, shape.dtype, parts), picture, as_json
-    )
+    title = f"a step of {shape.words()}"
+    return show(profile(title, ours.take, steps, shape.dtype, rows), picture, as_json)
 
 
-def measure(shape: StepShape, steps: int, against: str | None, as_json: bool) -> str:
+def measure(shape: StepShape, limits: Limits, against: str | None, as_json: bool) -> str:
     machine, makers = Machine(), {"ours": (methods_of, OurStep, shape)}
     with contending(makers) as contenders:
         ours, every = contenders["ours"], list[Turn]()
         facts = ours("facts")[0]
         ours("take")
-        every += [ours("take", pause=0)[1] for _ in range(steps)]
+        every += [ours("take", pause=0)[1] for _ in range(limits.least)]
         results = with_rates(facts, shape, every)
         variants = product((False, True), (False, True)) if against else ()
         for autocast, compiled in variants:
             with contending({"theirs": (methods_of, TorchStep, shape, autocast, compiled)}) as others:
                 first = others["theirs"]("take")[1]
                 pair: dict[str, list[Turn]] = {"ours": [], "theirs": []}
-                for name, _, turn in in_turn(contenders | others, [("take",)] * steps):
+                calls = compared(contenders | others, repeat(("take",)), limits, lambda _, turn: turn.seconds)
+                for name, _, turn in calls:
                     pair[name].append(turn)
             every += pair["ours"] + pair["theirs"]
-            speedup = speedups(pair["ours"], pair["theirs"])
             name = ("bfloat16 autocast" if autocast else "float32") + (", compiled" if compiled else "")
             results.setdefault("against", {})[name] = {
                 "seconds": float(np.median([turn.seconds for turn in pair["theirs"]])),
                 "cpu_seconds": float(np.median([turn.cpu for turn in pair["theirs"]])),
+                "ours_seconds": float(np.median([turn.seconds for turn in pair["ours"]])),
                 "first_seconds": first.seconds,
-                "speedup": float(np.median(speedup)),
-                "speedup_min": float(speedup.min()),
-                "speedup_max": float(speedup.max()),
+                "speedup": asdict(ratio(*([turn.seconds for turn in turns] for turns in pair.values()))),
             }
     results["machine"] = machine.during(every)
     return json.dumps(results) if as_json else in_words(results, shape)
@@ -244,9 +238,10 @@ def in_words(results: dict, shape: StepShape) -> str:
         f"{results['seconds'] / results['predicted_seconds']:.2f} times that",
     ]
     for name, other in results.get("against", {}).items():
+        speedup = Ratio(**other["speedup"])
         lines.append(
-            f"torch      {name}: {other['seconds']:.4f} s, {other['cpu_seconds']:.4f} s of CPU, the first step "
-            f"{other['first_seconds']:.1f} s; ours is {other['speedup']:.2f}x as fast "
-            f"({other['speedup_min']:.2f} to {other['speedup_max']:.2f})"
+            f"torch      {name}: {other['seconds']:.4f} s beside ours of {other['ours_seconds']:.4f}, "
+            f"{other['cpu_seconds']:.4f} s of CPU, the first step {other['first_seconds']:.1f} s; ours is {speedup} "
+            f"times as fast, {speedup.rounds} rounds"
         )
     return "\n".join([*lines, describe(results["machine"])])

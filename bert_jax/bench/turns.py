@@ -2,8 +2,14 @@
 
 In one process idle threads of one library, which spin for a while, would slow down another's turn. CPU seconds do not
 grow when other programs want the cores; the CPU seconds of those tell a busy machine.
+
+Neighbouring turns met the same machine, so what is compared is their ratio: the median over the rounds, with a 95%
+interval between two of the ratios in order (that of the sign test, which asks nothing of how they are distributed and
+needs six rounds). Rounds go on until the interval is narrow or the time is spent; stopping there makes it a little
+more hopeful than its 95%.
 """
 
+import math
 import multiprocessing
 import os
 import resource
@@ -12,7 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +30,9 @@ from bert_jax.errors import BertJaxError
 
 PAUSE = 0.3  # seconds before a turn: until then OpenMP's threads spin after the turn before
 BUSY = 0.1  # share of the cores that other programs may use
+CONFIDENCE = 0.95  # of an interval
+FEWEST = 6  # rounds for one: all six ratios above the median, or all below, have a chance of 1/32
+NARROW = 1.1  # an interval whose ends are closer than that is narrow
 
 
 @dataclass(frozen=True)
@@ -86,9 +95,76 @@ def in_turn(contenders: Mapping[str, Callable], calls: Iterable[tuple]) -> Itera
             yield name, *contender(*arguments)
 
 
-def speedups(ours: list[Turn], theirs: list[Turn]) -> np.ndarray:
-    """How many times as fast we are in each pair of neighbouring turns, which met the same machine."""
-    return np.array([b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True)])
+@dataclass(frozen=True)
+class Limits:
+    """How often a comparison is repeated."""
+
+    least: int  # rounds that are taken in any case
+    seconds: float  # after which no round begins
+
+    def allow(self, rounds: int, since: float, ratios: Callable[[], Iterable["Ratio"]]) -> bool:
+        """Whether one more round is to be taken, after so many since that time."""
+        if rounds < self.least:
+            return True
+        return time.monotonic() - since < self.seconds and not all(ratio.narrow for ratio in ratios())
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long the others take: the median of neighbouring turns, and its 95% interval."""
+
+    median: float
+    low: float | None  # None: too few rounds
+    high: float | None
+    rounds: int
+
+    @property
+    def narrow(self) -> bool:
+        return self.low is not None and self.high is not None and self.high <= NARROW * self.low
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return f"{self.median:.2f} (no interval: {self.rounds} of {FEWEST} rounds)"
+        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """Of the seconds of each round.
+
+    >>> str(ratio([1] * 8, [3, 1, 2, 5, 4, 8, 7, 6]))
+    '4.50 (1.00 to 8.00)'
+    """
+    ratios = sorted(b / a for a, b in zip(ours, theirs, strict=True))
+    n = len(ratios)
+    # The k lowest and the k highest lie outside: the median does so, too, if less than k coins of n show heads.
+    outside, tail = 0, 0.5**n
+    while 2 * tail <= 1 - CONFIDENCE:
+        outside += 1
+        tail += math.comb(n, outside) * 0.5**n
+    median = float(np.median(ratios))
+    low, high = (ratios[outside - 1], ratios[n - outside]) if outside else (None, None)
+    return Ratio(median, low, high, n)
+
+
+def compared(
+    contenders: Mapping[str, Callable],
+    calls: Iterable[tuple],
+    limits: Limits,
+    value: Callable[[Any, Turn], float],
+) -> Iterator[tuple[str, Any, Turn]]:
+    """As `in_turn`, until the ratios of the values to the first contender's are narrow, or the time is spent."""
+    begun, values = time.monotonic(), {name: list[float]() for name in contenders}
+
+    def ratios() -> list[Ratio]:
+        ours, *others = values.values()
+        return [ratio(ours, theirs) for theirs in others]
+
+    for number, arguments in enumerate(calls):
+        if not limits.allow(number, begun, ratios):
+            return
+        for name, result, turn in in_turn(contenders, [arguments]):
+            values[name].append(value(result, turn))
+            yield name, result, turn
 
 
 @contextmanager

@@ -2,17 +2,36 @@
 
 from bert_jax.command.flags import COLUMN, CONFIG, INPUT, JSON, LAYOUT, TOKENIZER, count, flag, verb
 
-TEXTS = (
-    flag("--input", metavar="FILE", help="file with one text per line (default: random words)"),
-    flag("--texts", type=count, default=500, help="texts to draw from them (default 500)"),
-    flag("--rounds", type=count, default=5, help="turns of each library (default 5)"),
-    JSON,
-)
-
 PROFILE = flag(
     "--profile", metavar="FILE.png",
     help="instead of a comparison: where the time goes, by part, printed and drawn into this file",
 )  # fmt: skip
+
+
+def limits(what: str, least: int, seconds: float):
+    """The flags of bench.turns.Limits: rounds go on from the least until the ratio's interval is narrow."""
+    return (
+        flag(f"--{what}", type=count, default=least,
+             help=f"{what} to take at least; 6 or more give an interval (default {least})"),
+        flag("--seconds", type=float, default=seconds,
+             help=f"no more {what} begin after so many seconds, even if the interval is not narrow "
+             f"(default {seconds})"),
+    )  # fmt: skip
+
+
+TEXTS = (
+    flag("--input", metavar="FILE", help="file with one text per line (default: random words)"),
+    flag("--texts", type=count, default=500, help="texts to draw from them (default 500)"),
+    flag(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of our computation (default float32)",
+    ),
+    *limits("rounds", 6, 60),
+    PROFILE,
+    JSON,
+)
 
 
 def against(*libraries: str, **several):
@@ -32,9 +51,14 @@ def tokenizers(args):
 
 
 def on_texts(args):
-    from bert_jax.bench.texts import measure
+    from bert_jax.bench.texts import Subject, measure, profile_text
+    from bert_jax.bench.turns import Limits
 
-    print(measure(args.choice, args.model, args.against, args.input, args.texts, args.rounds, args.json))
+    subject = Subject(args.choice, args.model, args.input, args.texts, args.dtype)
+    if args.profile:
+        print(profile_text(subject, args.rounds, args.profile, args.json))
+    else:
+        print(measure(subject, args.against, Limits(args.rounds, args.seconds), args.json))
 
 
 @verb(
@@ -108,14 +132,16 @@ def pretrain(args):
     "bert-jax bench finetune --config configs/classify.py --config.init=DIR --config.data.train=train.csv "
     "--against transformers",
     CONFIG,
-    flag("--seeds", type=count, default=3, help="runs of each library, by seed (default 3)"),
-    against("transformers"),
+    *limits("seeds", 3, 0),
+    against("transformers", "transformers-autocast", nargs="+", default=()),
     JSON,
 )
 def finetune(args):
     from bert_jax.bench.finetune import measure
+    from bert_jax.bench.turns import Limits
 
-    print(measure(args.config, args.overrides, args.seeds, args.against, args.json))
+    limits = Limits(args.seeds, args.seconds)
+    print(measure(args.config, args.overrides, limits, args.against, args.json))
 
 
 @verb(
@@ -131,16 +157,17 @@ def finetune(args):
     flag("--attention-dropout", type=float, default=0.1, help="dropout of attention (default 0.1)"),
     flag("--accumulate", type=count, default=1, help="microbatches of a step (default 1)"),
     flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
-    flag("--steps", type=count, default=5, help="steps to time (default 5)"),
+    *limits("steps", 6, 60),
     against("torch"),
     PROFILE,
     JSON,
 )
 def train(args):
     from bert_jax.bench.train import StepShape, measure, profile_step
+    from bert_jax.bench.turns import Limits
 
     shape = StepShape(**{name: getattr(args, name) for name in StepShape.__dataclass_fields__})
     if args.profile:
         print(profile_step(shape, args.steps, args.profile, args.json))
     else:
-        print(measure(shape, args.steps, args.against, args.json))
+        print(measure(shape, Limits(args.steps, args.seconds), args.against, args.json))

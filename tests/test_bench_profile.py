@@ -1,0 +1,96 @@
+"""`--profile`: every moment of a call is dealt out once, to the part that it belongs to."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.bench.parts import parts_of
+from bert_jax.bench.profile import name_operations
+from bert_jax.bench.trace import DISPATCH, IDLE, PYTHON, Span, shares, traced
+from bert_jax.bench.turns import Turn
+from bert_jax.command.main import main
+from bert_jax.models.config import EncoderConfig
+from test_hub import write
+
+
+def test_each_moment_belongs_to_what_runs_at_it():
+    def operation(start, end, name):
+        return Span(start, end, name, ("jit_f", name))
+
+    spans = [
+        Span(0, 20, PYTHON), Span(1, 4, DISPATCH), Span(3, 12, IDLE),
+        operation(4, 8, "a"), operation(6, 10, "b"), operation(11, 12, "a"),
+    ]  # fmt: skip
+    call = shares(spans, Turn(20, 0))
+    assert call.operations == {("jit_f", "a"): 2 + 1 + 1, ("jit_f", "b"): 1 + 2}
+    assert call.host == {PYTHON: 1 + 8, DISPATCH: 2, IDLE: 1 + 1}
+    assert call.runs[("jit_f", "a")] == 2
+    assert sum(call.operations.values()) + sum(call.host.values()) == call.seconds == 20
+
+
+@pytest.fixture
+def named():
+    name_operations()
+    yield
+    jax.config.update("jax_compilation_cache_include_metadata_in_key", False)
+
+
+def test_operations_are_traced_and_known(named):
+    """The products of a layer and its gradients: which is which, their FLOPs, and that they ran."""
+    rows, width, out = 96, 64, 32
+
+    def loss(kernel, states):
+        with jax.named_scope("layer"):
+            return jnp.square(states @ kernel).sum()
+
+    step = jax.jit(jax.grad(loss, (0, 1)))
+    kernel, states = jnp.ones((width, out)), jnp.ones((rows, width))
+    parts = parts_of(step.lower(kernel, states).compile().as_text(), frozenset({rows}))
+    products = {part.direction: part.flops for part in parts.values() if part.flops}
+    assert products == dict.fromkeys(("forward", "to inputs", "to weights"), 2 * rows * width * out)
+    (call,) = traced(lambda: jax.block_until_ready(step(kernel, states)), 1)
+    ran = {name for _, name in call.operations}
+    assert {name for name, part in parts.items() if part.flops} <= ran <= parts.keys()
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
+    picture = tmp_path / "step.png"
+    flags = ["--size", "tiny", "--batch", "2", "--length", "32", "--steps", "3", "--profile", str(picture)]
+    assert main(["bench", "train", *flags, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    rows = result["rows"]
+    seconds = {name: sum(row[d] for d in ("forward", "backward", "neither")) for name, row in rows.items()}
+    assert sum(seconds.values()) == pytest.approx(result["seconds"], rel=0.01)
+    assert set(seconds) >= {
+        "dense products, forward", "dense products, to inputs", "dense products, to weights", "attention products",
+        "softmax", "normalisation", "GELU and biases", "dropout: random numbers", "optimizer", "embeddings",
+        "head and loss", "host: dispatch",
+    }  # fmt: skip
+    assert "operations of unknown programs" not in seconds
+    # All dense products of the layers, and nothing else, at their FLOPs.
+    c = EncoderConfig.named("tiny")
+    flops = c.layers * 2 * 64 * (4 * c.hidden_size**2 + 2 * c.hidden_size * c.feed_forward)
+    for direction in ("forward", "to inputs", "to weights"):
+        products = rows[f"dense products, {direction}"]["products"] * result["flops_per_second"]
+        assert products == pytest.approx(flops)
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_text_add_up_to_it(named, tmp_path, capsys):
+    write(tmp_path / "model", heads=("mlm",))
+    flags = ["--model", str(tmp_path / "model"), "--texts", "20", "--rounds", "3"]
+    assert main(["bench", "embed", *flags, "--profile", str(tmp_path / "text.png"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    seconds = [row["forward"] + row["backward"] + row["neither"] for row in result["rows"].values()]
+    assert sum(seconds) == pytest.approx(result["seconds"], rel=0.01)
+    assert set(result["rows"]) >= {
+        "dense products, forward",
+        "host: tokenize",
+        "host: Python",
+        "host: dispatch",
+    }
+    assert "operations of unknown programs" not in result["rows"]
