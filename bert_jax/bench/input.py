@@ -1,5 +1,7 @@
 """`bert-jax bench input`: from a prepared corpus to NumPy batches, and how many chips that would feed."""
 
+import json
+
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.corpus.config import DataConfig
@@ -18,34 +20,51 @@ KINDS: tuple[tuple[str, dict[str, str]], ...] = (
 )
 
 
-def measure(corpus: str, lengths: list[int], batch: int, seconds: float) -> str:
+def measure(corpus: str, lengths: list[int], batch: int, seconds: float, as_json: bool = False) -> str:
     machine, turns = Machine(), list[Turn]()
-    lines = [f"{corpus}, batches of {batch}, {cores()} cores"]
-    lines.append(f"{'':<28}" + "".join(f"{f'rows/s at {length}':>20}" for length in lengths))
     for length in lengths:  # a corpus with too little for a length is refused at once
         next(stream(corpus, length, batch).batches())
-    fastest: list[float] = []
+    rates: dict[str, list[float]] = {}
     for name, changes in KINDS:
-        rates = []
+        rates[name] = []
         for length in lengths:
             rate, turn = timed(rows_per_second, narrowed(corpus, length, batch, changes), 0, seconds)
-            rates.append(rate)
+            rates[name].append(rate)
             turns.append(turn)
-        fastest = fastest or rates
-        lines.append(f"{name:<28}" + "".join(f"{rate:>20,.0f}" for rate in rates))
+    starts = {}
     for state in ("plans to be made", "plans cached"):
         _, turn = timed(lambda: stream(corpus, lengths[-1], batch).batch(1_000_000))
-        lines.append(f"step 1,000,000 from a cold start, {state}: {turn.seconds:.2f} s")
+        starts[state] = turn.seconds
+    results = {
+        "lengths": lengths,
+        "rows_per_second": rates,
+        "cold_start": starts,
+        "machine": machine.during(turns),
+    }
+    return (
+        json.dumps(results)
+        if as_json
+        else in_words(results, f"{corpus}, batches of {batch}, {cores()} cores")
+    )
+
+
+def in_words(results: dict, title: str) -> str:
+    lengths, rates = results["lengths"], results["rows_per_second"]
+    lines = [title, f"{'':<28}" + "".join(f"{f'rows/s at {length}':>20}" for length in lengths)]
+    for name, of_kind in rates.items():
+        lines.append(f"{name:<28}" + "".join(f"{rate:>20,.0f}" for rate in of_kind))
+    for state, seconds in results["cold_start"].items():
+        lines.append(f"step 1,000,000 from a cold start, {state}: {seconds:.2f} s")
     lines.append(f"the first line feeds this many chips at {SHARE:.0%} of their peak (base, large):")
     for chip, peak in PEAKS.items():
         fed = [
             " / ".join(
                 f"{rate * row_flops(size, length) / (SHARE * peak):,.0f}" for size in ("base", "large")
             )
-            for rate, length in zip(fastest, lengths, strict=True)
+            for rate, length in zip(next(iter(rates.values())), lengths, strict=True)
         ]
         lines.append(f"  {chip:<26}" + "".join(f"{chips:>20}" for chips in fed))
-    return "\n".join([*lines, describe(machine.during(turns))])
+    return "\n".join([*lines, describe(results["machine"])])
 
 
 def narrowed(corpus: str, length: int, batch: int, changes: dict) -> DataConfig:

@@ -1,28 +1,31 @@
 """`bert-jax bench prepare`: text to corpus, beside the bare tokenizer on sentences that are split already.
 
-The two take turns, three times each; the medians are compared.
+The two take turns until the interval of their ratio is narrow.
 """
 
-import statistics
+import json
 import tempfile
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 
-from bert_jax.bench.turns import Machine, describe, in_turn, timed
+import numpy as np
+
+from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, describe, ratio, timed
 from bert_jax.data.corpus.chunks import CHUNK, cores
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Layout, Source
+from bert_jax.text.readers import Source
 from bert_jax.text.sentences import sentences
 
-TURNS = 3
 BATCH = 4096  # sentences that the bare tokenizer gets at once
 
 
-def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout, column: str) -> str:
+def measure(source: Source, tokenizer: str, megabytes: float, limits: Limits, as_json: bool = False) -> str:
     documents: list[str] = []
     size = 0
-    for document in Source(inputs, layout, column).documents():
+    for document in source.documents():
         documents.append(document)
         size += len(document)
         if size >= megabytes * 1e6:
@@ -34,7 +37,7 @@ def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout,
     rust = getattr(open_tokenizer(tokenizer), "rust", None)
     if rust is None:
         raise BertJaxError(f"{tokenizer} is not a tokenizer of the Rust library, the one to compare with")
-    texts = [sentence for document in documents for sentence in sentences(document, layout, "en")]
+    texts = [sentence for document in documents for sentence in sentences(document, source.layout, "en")]
 
     def bare() -> int:
         batches = (texts[first : first + BATCH] for first in range(0, len(texts), BATCH))
@@ -51,16 +54,37 @@ def measure(inputs: list[str], tokenizer: str, megabytes: float, layout: Layout,
             manifest = prepare(Source([str(text)]), tokenizer, Path(directory, str(turn)), heldout=0)
             return manifest["counts"]["train"]["tokens"]
 
-        contenders = {"bare": lambda turn: timed(bare), "prepare": lambda turn: timed(whole, turn)}
-        calls = list(in_turn(contenders, [(n,) for n in range(TURNS)]))
-    turns = [turn for _, _, turn in calls]
-    rates = [tokens / turn.seconds / 1e6 for _, tokens, turn in calls]
-    alone, ours = (statistics.median(rates[n::2]) for n in range(2))
-    each_turn = ", ".join(f"{rate:.2f}" for rate in rates)
-    cpu = [sum(turn.cpu for turn in turns[n::2]) / TURNS for n in range(2)]
-    return (
-        f"{size / 1e6:.0f} MB of text, {len(texts):,} sentences, {cores()} cores\n"
-        f"bare encode_batch_fast  {alone:5.2f} M tokens/s, {cpu[0]:.1f} s of CPU\n"
-        f"prepare                 {ours:5.2f} M tokens/s, {ours / alone:.2f} x bare, {cpu[1]:.1f} s of CPU\n"
-        f"(M tokens/s of each turn, bare then prepare: {each_turn})\n{describe(machine.during(turns))}"
-    )
+        contenders = {"prepare": lambda turn: timed(whole, turn), "bare": lambda turn: timed(bare)}
+        turns: dict[str, list[Turn]] = {name: [] for name in contenders}
+        rates: dict[str, list[float]] = {name: [] for name in contenders}
+        calls = ((number,) for number in count())
+        # Their tokens differ by what a corpus adds, so their speeds are compared.
+        for name, tokens, turn in compared(
+            contenders, calls, limits, lambda tokens, turn: turn.seconds / tokens
+        ):
+            turns[name].append(turn)
+            rates[name].append(tokens / turn.seconds / 1e6)
+    results = {
+        "megabytes": size / 1e6,
+        "sentences": len(texts),
+        "of": {
+            name: {
+                "million_tokens_per_second": float(np.median(rates[name])),
+                "cpu_seconds": float(np.mean([turn.cpu for turn in turns[name]])),
+            }
+            for name in contenders
+        },
+        "ratio": asdict(ratio(*([1 / rate for rate in of_one] for of_one in rates.values()))),
+        "machine": machine.during([turn for several in turns.values() for turn in several]),
+    }
+    return json.dumps(results) if as_json else in_words(results)
+
+
+def in_words(results: dict) -> str:
+    lines = [f"{results['megabytes']:.0f} MB of text, {results['sentences']:,} sentences, {cores()} cores"]
+    for name, measured in results["of"].items():
+        rate, cpu = measured["million_tokens_per_second"], measured["cpu_seconds"]
+        lines.append(f"{name:8} {rate:5.2f} M tokens/s, {cpu:.1f} s of CPU")
+    speed = Ratio(**results["ratio"])
+    lines.append(f"prepare is {speed} times as fast as the bare encode_batch_fast, {speed.rounds} rounds")
+    return "\n".join([*lines, describe(results["machine"])])

@@ -54,14 +54,15 @@ ADVERSARIAL = (
 )
 
 
-def compare_all(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
+def compare_all(vocabularies: Sequence[str], texts: Sequence[str], as_json: bool = False) -> str:
     corpora = {path: list(read_texts(Path(path))) for path in texts} | {"adversarial strings": ADVERSARIAL}
-    lines, differing = [], 0
+    lines, differing, tokens = [], 0, 0
     for vocabulary in vocabularies:
         for name, ours, theirs in pairs_of(Path(vocabulary)):
             for source, corpus in corpora.items():
                 start = time.perf_counter()
                 counts = compare(ours, theirs, corpus)
+                tokens += counts["tokens"]
                 differing += 0 if name.endswith(RECIPE) else counts["ids"] + counts["offsets"]
                 lines.append(
                     f"{name}  {Path(source).name}: {len(corpus):,} texts, {counts['tokens']:,} tokens, {counts['ids']} "
@@ -70,6 +71,8 @@ def compare_all(vocabularies: Sequence[str], texts: Sequence[str]) -> str:
                 )
     if differing:
         raise BertJaxError("\n".join([*lines, f"{differing} differences; the texts are above"]))
+    if as_json:
+        return json.dumps({"vocabularies": len(vocabularies), "tokens": tokens, "differences": differing})
     return "\n".join([*lines, "no difference from transformers"])
 
 

@@ -43,11 +43,12 @@ def against(*libraries: str, **several):
     "bert-jax bench tokenizers --vocab DIR --text book.txt",
     flag("--vocab", nargs="+", required=True, help="directories, vocab.txt, vocab.json, .model files"),
     flag("--text", nargs="*", default=[], help="texts: JSON or UTF-8 files"),
+    JSON,
 )
 def tokenizers(args):
     from bert_jax.bench.tokenizers import compare_all
 
-    print(compare_all(args.vocab, args.text))
+    print(compare_all(args.vocab, args.text, args.json))
 
 
 def on_texts(args):
@@ -91,11 +92,16 @@ def predict(args):
     COLUMN,
     TOKENIZER,
     flag("--megabytes", type=float, default=32, help="megabytes of text to measure on (default 32)"),
+    *limits("rounds", 6, 60),
+    JSON,
 )
 def prepare(args):
     from bert_jax.bench.prepare import measure
+    from bert_jax.bench.turns import Limits
+    from bert_jax.text.readers import Source
 
-    print(measure(args.input, args.tokenizer, args.megabytes, args.layout, args.column))
+    source = Source(args.input, args.layout, args.column)
+    print(measure(source, args.tokenizer, args.megabytes, Limits(args.rounds, args.seconds), args.json))
 
 
 @verb(
@@ -105,11 +111,12 @@ def prepare(args):
     flag("--lengths", type=count, nargs="+", default=[128, 512], help="lengths of rows (default 128 512)"),
     flag("--batch", type=count, default=256, help="rows of a batch (default 256)"),
     flag("--seconds", type=float, default=10, help="seconds to measure each figure (default 10)"),
+    JSON,
 )
 def input_(args):
     from bert_jax.bench.input import measure
 
-    print(measure(args.corpus, args.lengths, args.batch, args.seconds))
+    print(measure(args.corpus, args.lengths, args.batch, args.seconds, args.json))
 
 
 @verb(
