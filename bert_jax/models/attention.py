@@ -17,7 +17,8 @@ from bert_jax.models import short_attention
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import draw_by_row, drop
 from bert_jax.models.elementwise import KEPT, softmax
-from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS
+from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
+from bert_jax.models.product import product
 
 LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
 
@@ -60,7 +61,7 @@ def attend(
     mesh = jax.sharding.get_abstract_mesh()
     B, L, _, width = qkv.shape
     request = Request(
-        platform=mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend(),
+        platform=platform(),
         length=L,
         heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
         head_size=width // heads,
@@ -134,11 +135,11 @@ def allowed(mask, packs, window):
 def xla(qkv, context: Context, request: Request, key):
     q, k, v = split_parts(qkv, request.head_size)
     allow = allowed(context.mask, context.packs, request.window)
-    scores = jnp.einsum("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, preferred_element_type=jnp.float32)
+    scores = product("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, request.dtype, "float32")
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if request.dropout:
         weights = drop(weights, request.dropout, key, context.rows)
-    out = jnp.einsum("bhlm,bmhk->blhk", weights.astype(v.dtype), v)
+    out = product("bhlm,bmhk->blhk", weights, v, request.dtype, request.dtype)
     return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
 
 

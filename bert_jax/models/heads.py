@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.layers import ACTIVATIONS, dense, initial, norm
+from bert_jax.models.layers import ACTIVATIONS, Dense, initial, norm
+from bert_jax.models.product import product
 
 PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry: it can neither win nor weigh
 
@@ -24,7 +25,7 @@ class Pooler(nn.Module):
 
     @nn.compact
     def __call__(self, cls):
-        return jnp.tanh(dense(self.config, self.config.hidden_size, "dense")(cls))
+        return jnp.tanh(Dense(self.config, (self.config.hidden_size,), name="dense")(cls))
 
 
 class MaskedLM(nn.Module):
@@ -38,13 +39,11 @@ class MaskedLM(nn.Module):
         c = self.config
         if "target_positions" in batch:
             hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
-        hidden = norm(c)(ACTIVATIONS[c.activation](dense(c, c.hidden_size, "transform")(hidden)))
+        hidden = norm(c)(ACTIVATIONS[c.activation](Dense(c, (c.hidden_size,), name="transform")(hidden)))
         if not c.tied_decoder:
             words = self.param("decoder", initial(c), words.shape)
         bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
-        logits = jnp.einsum(
-            "bkd,vd->bkv", hidden, words.astype(hidden.dtype), preferred_element_type=jnp.float32
-        )
+        logits = product("bkd,vd->bkv", hidden, words, c.dtype, "float32")
         return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
 
 
@@ -59,7 +58,7 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, states, batch, words, train: bool):
         states = Dropout(self.rate)(states, batch.get("rows"), train)
-        return dense(self.config, self.labels, "dense", initial=self.initial)(states).astype(jnp.float32)
+        return Dense(self.config, (self.labels,), initial=self.initial, dtype="float32", name="dense")(states)
 
 
 def next_sentence(config, labels, name=None):

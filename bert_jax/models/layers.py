@@ -12,6 +12,7 @@ from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import KEPT, gelu, normalize
+from bert_jax.models.product import product
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
@@ -24,10 +25,6 @@ ACTIVATIONS: dict[str, Callable] = {
 def initial(config: EncoderConfig):
     """BERT's: a normal truncated at two standard deviations, without correction (0.0176 where init_stddev is 0.02)."""
     return nn.initializers.truncated_normal(config.init_stddev)
-
-
-def dense(config: EncoderConfig, features: int, name: str, initial: Callable = initial):
-    return nn.Dense(features, dtype=config.dtype, kernel_init=initial(config), name=name)
 
 
 class Norm(nn.Module):
@@ -47,25 +44,30 @@ def norm(config: EncoderConfig, name: str | None = "norm"):
     return Norm(config.norm_epsilon, config.dtype, name=name)
 
 
-class Product(nn.Module):
-    """A dense layer whose parameters tell heads apart while the states keep them side by side.
+class Dense(nn.Module):
+    """A dense layer [..., *inputs] -> [..., *outputs]; its states are [..., D], however its parameters are split.
 
-    [B, L, in] -> [B, L, out], or [B, L, 3, out]. A TPU pads a last axis of 64 to 128: states are not given one.
+    Parameters may tell heads apart where states keep them side by side: a TPU pads a last axis of 64 to 128.
     """
 
     config: EncoderConfig
-    inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    inputs: tuple[int, ...] = ()  # by default the states' own size
+    initial: Callable = initial
+    dtype: str = ""  # of the result; by default the computation's
 
     @nn.compact
     def __call__(self, states):
-        c = self.config
-        kernel = self.param("kernel", initial(c), self.inputs + self.outputs)
+        c, rest = self.config, "abc"[: states.ndim - 1]
+        inputs = self.inputs or states.shape[-1:]
+        kernel = self.param("kernel", self.initial(c), inputs + self.outputs)
         bias = self.param("bias", nn.initializers.zeros, self.outputs)
         merged = (*self.outputs[:-2], math.prod(self.outputs[-2:]))
-        kernel = kernel.reshape(math.prod(self.inputs), *merged).astype(c.dtype)
-        out = jax.lax.dot_general(states.astype(c.dtype), kernel, (((2,), (0,)), ((), ())))
-        return out + bias.reshape(merged).astype(c.dtype)
+        columns = "xyz"[: len(merged)]
+        kernel = kernel.reshape(math.prod(inputs), *merged)
+        dtype = self.dtype or c.dtype
+        out = product(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.dtype, dtype)
+        return out + bias.reshape(merged).astype(dtype)
 
 
 class SelfAttention(nn.Module):
@@ -77,14 +79,14 @@ class SelfAttention(nn.Module):
     def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend):
         c = self.config
         # One product for query, key and value reads the activations once instead of three times.
-        qkv = Product(c, (c.hidden_size,), (3, c.heads, c.head_size), name="qkv")(hidden)
+        qkv = Dense(c, (3, c.heads, c.head_size), name="qkv")(hidden)
         qkv = checkpoint_name(qkv, KEPT)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         # Initialization runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        return Product(c, (c.heads, c.head_size), (c.hidden_size,), name="out")(checkpoint_name(out, KEPT))
+        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(checkpoint_name(out, KEPT))
 
 
 class FeedForward(nn.Module):
@@ -93,8 +95,10 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, hidden):
         c = self.config
-        inner = ACTIVATIONS[c.activation](checkpoint_name(dense(c, c.feed_forward, "in")(hidden), KEPT))
-        return dense(c, c.hidden_size, "out")(inner)
+        inner = ACTIVATIONS[c.activation](
+            checkpoint_name(Dense(c, (c.feed_forward,), name="in")(hidden), KEPT)
+        )
+        return Dense(c, (c.hidden_size,), name="out")(inner)
 
 
 class Embeddings(nn.Module):

@@ -5,6 +5,7 @@ fsdp. The training step maps over data, so inside a model a batch is one data sh
 heads along tensor.
 """
 
+import jax
 from jax.sharding import PartitionSpec
 
 DATA, FSDP, TENSOR = AXES = ("data", "fsdp", "tensor")
@@ -17,3 +18,9 @@ TOKENS = PartitionSpec(FSDP, None)  # [B, L]
 SEEDS = PartitionSpec(FSDP, TENSOR)  # [B, H]
 STATES = PartitionSpec(FSDP, None, TENSOR)  # [B, L, H x K]
 FUSED_QKV = PartitionSpec(FSDP, None, None, TENSOR)  # [B, 3, L, H x K]
+
+
+def platform() -> str:
+    """Of the devices that the traced program is for: the mesh in context, or this process's own."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
