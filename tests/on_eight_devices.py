@@ -22,12 +22,19 @@ MESHES = {
     "data 8, 4 microbatches": (8, {"accumulate": 4, "shard_optimizer": True}),
     "fsdp 8": (8, {"data": 1, "fsdp": 8}),
     "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
+    "data 8, in parts": (8, {"shard_optimizer": True}),
 }
+ROUNDED = {"data 8, gradients in bfloat16": (8, {"reduce": "bfloat16", "shard_optimizer": True})}
 MORE_MESHES = {
     "one device, 4 microbatches": (1, {"accumulate": 4}),
     "data 8": (8, {}),
     "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 4}),
     "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+    "2 x 2 x 2, in parts": (8, {"fsdp": 2, "tensor": 2, "shard_optimizer": True}),
+    "2 x 2 x 2, 4 microbatches, in parts": (
+        8,
+        {"fsdp": 2, "tensor": 2, "accumulate": 4, "shard_optimizer": True},
+    ),
 }
 
 
@@ -103,7 +110,7 @@ def across_counts():
 
 def main() -> None:
     found = {}
-    meshes = MESHES if sys.argv[1] == "some" else {"one device": MESHES["one device"]} | MORE_MESHES
+    meshes = MESHES | ROUNDED if sys.argv[1] == "some" else {"one device": MESHES["one device"]} | MORE_MESHES
     for name, (devices, changes) in meshes.items():
         losses, heldout, predicted, state = steps_on(devices, changes)
         assert np.isfinite(losses).all()

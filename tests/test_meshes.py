@@ -28,6 +28,14 @@ def test_meshes_and_accumulation_give_the_same_losses(some, mesh):
 
 
 @pytest.mark.slow
+def test_gradients_sent_in_bfloat16_are_rounded_and_no_more(some):
+    exact, rounded = some["one device"], some["data 8, gradients in bfloat16"]
+    assert rounded["losses"][0] == pytest.approx(exact["losses"][0], rel=1e-6)
+    assert rounded["losses"][5:] != pytest.approx(exact["losses"][5:], rel=1e-6)
+    np.testing.assert_allclose(rounded["losses"], exact["losses"], rtol=5e-3)
+
+
+@pytest.mark.slow
 def test_fsdp_holds_an_eighth_of_a_parameter_on_each_device(some):
     assert some["share"] == 1 / 8
 

@@ -11,7 +11,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS
-from bert_jax.models.mesh import AXES
+from bert_jax.models.mesh import AXES, DATA
 from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.optimizer import direction, trust
 from bert_jax.train.rules import PARAMETERS, Parameter, decide, named
@@ -237,20 +237,13 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
         parameter_shardings(shapes, jax.sharding.AbstractMesh((1, 1, 4), AXES))
 
 
-def test_the_optimizer_is_split_over_data_where_asked():
+def test_parameters_and_optimizer_are_split_over_data_where_asked():
     task, config = tiny(shard_optimizer=True)
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     state = abstract_state(task, config, mesh)
-    moments = jax.tree.leaves(state.optimizer)
-    axes = [
-        {
-            axis
-            for part in leaf.sharding.spec
-            if part
-            for axis in (part if isinstance(part, tuple) else (part,))
-        }
-        for leaf in moments
-    ]
-    numbers = [leaf.size * ("data" in found) for leaf, found in zip(moments, axes, strict=True)]
-    assert sum(numbers) / sum(leaf.size for leaf in moments) > 0.97
-    assert not any("data" in str(leaf.sharding.spec) for leaf in jax.tree.leaves(state.params))
+    for tree in (state.params, state.optimizer):
+        leaves = jax.tree.leaves(tree)
+        split = [leaf for leaf in leaves if DATA in leaf.sharding.spec]
+        assert sum(leaf.size for leaf in split) / sum(leaf.size for leaf in leaves) > 0.96
+        of_layers = [leaf.sharding.spec for leaf in split if leaf.ndim > 2]
+        assert of_layers and all(spec[0] is None for spec in of_layers), "a scan reads layers one by one"

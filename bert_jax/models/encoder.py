@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models import shared
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
@@ -52,7 +53,8 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
     Parameters are [G, ...] for G groups of layers, by default one group a layer. The layers of a group share its
     parameters: a scan within the scan.
     """
-    layer = nn.remat(Layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
+    layer = nn.map_variables(Layer, "params", trans_in_fn=shared.read, init=True)
+    layer = nn.remat(layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
     in_axes = (nn.broadcast, 0, nn.broadcast)
     if c.layers > c.groups:
         layer = nn.scan(

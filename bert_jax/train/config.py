@@ -37,12 +37,17 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class MeshConfig:
-    """How devices share the work; none of it changes what is computed."""
+    """How devices share the work; none of it changes what is computed, but for `reduce`, which rounds gradients."""
 
     data: int = -1  # copies of the model, each with its rows; -1: what the other axes leave
     fsdp: int = 1  # parts of every parameter, gathered when needed; rows are split over it too
     tensor: int = 1  # parts of heads, feed-forward and vocabulary
-    shard_optimizer: bool = False  # over data, too: its two moments are twice the parameters
+    # Parameters and the optimizer's moments lie in parts over data, too. A step gathers the parameters, each in the
+    # type in which products read it, sends every gradient to where its part lies, and updates the parts.
+    shard_optimizer: bool = False
+    reduce: Literal["float32", "bfloat16"] = (
+        "float32"  # the type in which gradients cross between data shards
+    )
     accumulate: int = 1  # microbatches a step; their gradients are summed on each device and reduced once
 
 

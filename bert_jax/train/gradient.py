@@ -19,17 +19,27 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.losses import Loss
 from bert_jax.models.mesh import DATA, FSDP, ROWS
 from bert_jax.train.config import RunConfig
+from bert_jax.train.parts import make_gradient_in_parts
+from bert_jax.train.state import whole_params
 from bert_jax.train.task import Task
 
 
 def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
-    """(params, batch, key, constants) -> (gradients of the batch's loss, what was measured on it)."""
+    """(params, batch, key, constants) -> (gradients of the batch's loss, what was measured on it).
+
+    Gradients lie as the parameters do, by `shardings`.
+    """
     count = config.mesh.accumulate
-    per_shard = jax.tree.map(lambda sharding: NamedSharding(mesh, P(DATA, *sharding.spec)), shardings)
+    in_parts = None
+    if config.mesh.shard_optimizer or config.mesh.reduce != "float32":
+        in_parts = make_gradient_in_parts(task, config, mesh, shardings)
 
     def accumulated(objective: Callable, params, rows):
         """The gradients and measures of `objective(params, some of the rows)`, summed over all rows."""
         parts = microbatches(rows, count, mesh)
+        if in_parts:
+            return in_parts(objective, params, parts)
+        per_shard = jax.tree.map(lambda sharding: NamedSharding(mesh, P(DATA, *sharding.spec)), shardings)
 
         def of(part):
             (_, measured), gradients = by_shard(jax.value_and_grad(objective, has_aux=True), mesh)(
@@ -48,8 +58,9 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         return jax.tree.map(lambda x: x.sum(0), sums)
 
     def gradient(params, batch, key, constants):
-        batch = with_rows(batch)
+        batch, params = with_rows(batch), whole_params(task, params, shardings, mesh)
         if task.whole_batch:
+            params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
             return of_whole_batch(params, batch, key, constants)
         weights = loss_weights(task, params, batch, constants, mesh)
 
@@ -78,7 +89,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
 
         if count == 1:  # nothing needs to be computed twice
             (_, measured), gradients = jax.value_and_grad(direct, has_aux=True)(params)
-            return gradients, measured
+            return jax.lax.with_sharding_constraint(gradients, shardings), measured
         all_outputs = on_all_rows(outputs, params, batch, count, mesh)
         (_, measured), slopes = jax.value_and_grad(loss, has_aux=True)(all_outputs)
         return accumulated(objective, params, (batch, slopes))[0], measured

@@ -24,6 +24,7 @@ class Parameter:
         int, ...
     ] = ()  # the axes that number the tensors stacked in it, which LAMB treats one by one
     depth: Literal["embeddings", "layers", "above"] = "above"  # where it stands in an encoder, or above it
+    in_products: bool = False  # nothing else reads it, and products round it to the type of the computation
 
 
 Rules = Sequence[tuple[str, Any]]
@@ -38,17 +39,26 @@ PARAMETERS: list[tuple[str, Parameter]] = [
     (EMBEDDINGS + "norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
     (
         LAYERS + "attention/qkv/kernel$",
-        Parameter(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers"),
+        Parameter(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers", in_products=True),
     ),
     (LAYERS + "attention/qkv/bias$", Parameter(P(None, None, TENSOR, None), False, (0, 1), "layers")),
-    (LAYERS + "attention/out/kernel$", Parameter(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers")),
-    (LAYERS + "feed_forward/in/kernel$", Parameter(P(None, FSDP, TENSOR), tensors=(0,), depth="layers")),
+    (
+        LAYERS + "attention/out/kernel$",
+        Parameter(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers", in_products=True),
+    ),
+    (
+        LAYERS + "feed_forward/in/kernel$",
+        Parameter(P(None, FSDP, TENSOR), tensors=(0,), depth="layers", in_products=True),
+    ),
     (LAYERS + "feed_forward/in/bias$", Parameter(P(None, TENSOR), False, (0,), "layers")),
-    (LAYERS + "feed_forward/out/kernel$", Parameter(P(None, TENSOR, FSDP), tensors=(0,), depth="layers")),
+    (
+        LAYERS + "feed_forward/out/kernel$",
+        Parameter(P(None, TENSOR, FSDP), tensors=(0,), depth="layers", in_products=True),
+    ),
     (LAYERS + "(attention|feed_forward)/out/bias$", Parameter(P(), False, (0,), "layers")),
     (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", Parameter(P(), False, (0,), "layers")),
-    ("(^|/)(pooler/dense|mlm/transform)/kernel$", Parameter(P(FSDP, None))),
-    ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP))),
+    ("(^|/)(pooler/dense|mlm/transform)/kernel$", Parameter(P(FSDP, None), in_products=True)),
+    ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP), in_products=True)),
     ("(^|/)mlm/bias$", Parameter(P(TENSOR), decays=False)),
     ("(^|/)mlm/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
     # The last layer of any head, whose outputs are few.

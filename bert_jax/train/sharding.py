@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import optax
@@ -11,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.errors import BertJaxError
 from bert_jax.models.mesh import AXES, DATA, FSDP, TENSOR
 from bert_jax.train.config import MeshConfig
-from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule
+from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule, named
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -60,30 +61,53 @@ def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> 
     return by_rule(params, rules, sharding)
 
 
-def optimizer_shardings(
-    optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh, over_data: bool
-):
-    """Moments lie as their parameters do or, `over_data`, split once more; counters are everywhere."""
-    moments = shardings
-    if over_data:
-        moments = jax.tree.map(
-            lambda leaf, sharding: split_once_more(leaf, sharding, mesh), params, shardings
-        )
+def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh):
+    """Moments lie as their parameters do; counters are everywhere."""
     return optax.tree_utils.tree_map_params(
         optimizer,
         lambda _, sharding: sharding,
         jax.eval_shape(optimizer.init, params),
-        moments,
+        shardings,
         transform_non_params=lambda _: NamedSharding(mesh, P()),
     )
 
 
-def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh) -> NamedSharding:
-    """Split the axis with the largest parts over data, too, if it divides."""
-    held = [part if isinstance(part, tuple) else (part,) * bool(part) for part in sharding.spec]
-    held += [()] * (leaf.ndim - len(held))
-    parts = [math.prod(mesh.shape[axis] for axis in axes) for axes in held]
-    fitting = [i for i in range(leaf.ndim) if leaf.shape[i] % (parts[i] * mesh.shape[DATA]) == 0]
-    if fitting:
-        held[max(fitting, key=lambda i: leaf.shape[i] // parts[i])] += (DATA,)
-    return NamedSharding(mesh, P(*held))
+def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
+    """The shardings, with what decays split over data, too; the rest is little, and many small arrays to gather."""
+    flat = named(shardings)
+    return by_rule(
+        params,
+        rules,
+        lambda rule, name, leaf: split_once_more(leaf, flat[name], mesh, rule) if rule.decays else flat[name],
+    )
+
+
+def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh, rule: Parameter) -> NamedSharding:
+    """Split over data the first axis that is whole and divides, but not the one of layers: they are read one by one."""
+    axes = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
+    for i in range(int(rule.depth == "layers"), leaf.ndim):
+        if (axes[i] is None or mesh.shape[axes[i]] == 1) and leaf.shape[i] % mesh.shape[DATA] == 0:
+            axes[i] = DATA
+            break
+    return NamedSharding(mesh, P(*axes))
+
+
+def data_axis(sharding: NamedSharding, ndim: int) -> int:
+    """The axis that is split over data, counted from the last; 0 if none is."""
+    return sharding.spec.index(DATA) - ndim if DATA in sharding.spec else 0
+
+
+def gather_over_data(params: dict, parts: dict, whole: dict, dtypes: dict) -> dict:
+    """Whole parameters from their parts, which are sent in these types; those that are not split stay as they are."""
+
+    def gather(param, part: NamedSharding, whole: NamedSharding, dtype):
+        axis = data_axis(part, param.ndim)
+        if not axis:
+            return param
+        together = partial(jax.lax.all_gather, axis_name=DATA, axis=param.ndim + axis, tiled=True)
+        run = jax.shard_map(
+            together, mesh=whole.mesh, in_specs=part.spec, out_specs=whole.spec, check_vma=False
+        )
+        return run(param.astype(dtype))
+
+    return jax.tree.map(gather, params, parts, whole, dtypes)

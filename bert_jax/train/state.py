@@ -13,8 +13,14 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.models.mesh import ROWS
 from bert_jax.train.config import RunConfig
 from bert_jax.train.optimizer import check_depths, direction
-from bert_jax.train.rules import PARAMETERS
-from bert_jax.train.sharding import check_batch, optimizer_shardings, parameter_shardings
+from bert_jax.train.rules import PARAMETERS, by_rule
+from bert_jax.train.sharding import (
+    check_batch,
+    gather_over_data,
+    optimizer_shardings,
+    parameter_shardings,
+    split_over_data,
+)
 from bert_jax.train.task import Task
 
 
@@ -62,12 +68,27 @@ def first_state(task: Task, config: RunConfig, params) -> State:
 def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> State:
     """Shapes and shardings of the state, before anything is allocated."""
     shapes = jax.eval_shape(lambda: first_state(task, config, fresh_params(task, config)))
-    params = parameter_shardings(shapes.params, mesh, rules_of(task))
-    moments = optimizer_shardings(
-        optimizer_of(task, config), shapes.params, params, mesh, config.mesh.shard_optimizer
-    )
+    params = whole_shardings(task, shapes.params, mesh)
+    if config.mesh.shard_optimizer:
+        params = split_over_data(shapes.params, params, mesh, rules_of(task))
+    moments = optimizer_shardings(optimizer_of(task, config), shapes.params, params, mesh)
     everywhere = NamedSharding(mesh, P())
     return with_shardings(shapes, State(everywhere, params, moments, everywhere, everywhere))
+
+
+def whole_shardings(task: Task, params, mesh: Mesh):
+    """Where the parameters lie while the model reads them."""
+    return parameter_shardings(params, mesh, rules_of(task))
+
+
+def whole_params(task: Task, params, shardings, mesh: Mesh):
+    """As the model reads them, of parameters that lie so: gathered over data in the types that it rounds them to."""
+    dtypes = {layout.config.dtype for layout in task.layouts.values()}
+    narrow = dtypes.pop() if len(dtypes) == 1 else "float32"
+    sent = by_rule(
+        params, rules_of(task), lambda rule, name, leaf: jnp.dtype(narrow if rule.in_products else leaf.dtype)
+    )
+    return gather_over_data(params, shardings, whole_shardings(task, params, mesh), sent)
 
 
 def abstract_constants(task: Task, mesh: Mesh) -> Constants:

@@ -20,6 +20,7 @@ from bert_jax.train.state import (
     abstract_state,
     optimizer_of,
     shardings_of,
+    whole_params,
 )
 from bert_jax.train.task import Task
 
@@ -61,10 +62,14 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
 def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
     """(params, batch, constants) -> what is measured on it, without dropout, and the predictions for its rows."""
 
+    shardings = shardings_of(abstract_state(task, config, mesh)).params
+
     def judge(outputs, rows):
         return measure(task, task.losses(outputs, rows), outputs, rows), task.predictions(outputs, rows)
 
     def evaluate(params, batch: dict, constants: Constants):
+        params = whole_params(task, params, shardings, mesh)
+
         def outputs(params, rows):
             return task.outputs(params, rows, constants.task)
 
@@ -76,7 +81,6 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
         in_rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), predictions)
         return jax.tree.map(lambda x: x.sum(0), measured), in_rows
 
-    shardings = shardings_of(abstract_state(task, config, mesh)).params
     return jax.jit(
         evaluate,
         in_shardings=(shardings, NamedSharding(mesh, ROWS), shardings_of(abstract_constants(task, mesh))),

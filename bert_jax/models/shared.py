@@ -1,0 +1,64 @@
+"""Parameters that the data shards update in parts: the model reads them whole, its gradient is that of a shard's part.
+
+The sum over `data` stands in the rule for the backward pass, so it is sent where the gradient is made: for a layer
+within the scan over layers, while the layers below it are still to come, and no whole gradient of all layers is stored.
+"""
+
+from functools import partial
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.mesh import DATA, platform
+
+
+@flax.struct.dataclass
+class Shared:
+    """In place of a parameter [..., D, ...], for a program that is mapped over `data`."""
+
+    whole: Any
+    part: Any  # [..., D / shards, ...]; its values are not read
+    # The one that is split, counted from the last, since a scan takes the first away; 0: none is.
+    axis: int = flax.struct.field(pytree_node=False)
+    dtype: str = flax.struct.field(pytree_node=False)  # in which gradients are sent
+
+
+def read(params):
+    """The parameters as arrays."""
+
+    def array(leaf):
+        return read_one(leaf.axis, leaf.dtype, leaf.whole, leaf.part) if is_shared(leaf) else leaf
+
+    return jax.tree.map(array, params, is_leaf=is_shared)
+
+
+def is_shared(leaf) -> bool:
+    return isinstance(leaf, Shared)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def read_one(axis: int, dtype: str, whole, part):
+    return whole.astype(part.dtype)
+
+
+def backward(axis: int, dtype: str, whole, gradient):
+    return jnp.zeros_like(whole), reduce_over_data(gradient, axis, dtype)
+
+
+read_one.defvjp(lambda axis, dtype, whole, part: (read_one(axis, dtype, whole, part), whole), backward)
+
+
+def reduce_over_data(gradient, axis: int, dtype: str):
+    """The sum over all data shards, or this shard's part of it; `axis` as in `Shared`."""
+    if platform() == "cpu" and dtype == "bfloat16":
+        # XLA's sums for CPUs are in float32 anyway, and of bfloat16 it ends the process while compiling some programs.
+        sent = jax.lax.reduce_precision(gradient, exponent_bits=8, mantissa_bits=7)
+    else:
+        sent = gradient.astype(dtype)
+    if not axis:
+        summed = jax.lax.psum(sent, DATA)
+    else:
+        summed = jax.lax.psum_scatter(sent, DATA, scatter_dimension=gradient.ndim + axis, tiled=True)
+    return summed.astype(gradient.dtype)

@@ -1,0 +1,94 @@
+"""The gradient where data shards hold parts of the parameters, or where it is sent in fewer bits than it has.
+
+Each data shard runs a program of its own, which says itself what is sent. Of one microbatch the gradients are sent as
+the backward pass makes them (models/shared.py), of several microbatches their sums are.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.models import shared
+from bert_jax.models.mesh import DATA
+from bert_jax.models.shared import Shared
+from bert_jax.train.config import RunConfig
+from bert_jax.train.rules import LAYERS
+from bert_jax.train.sharding import data_axis
+from bert_jax.train.task import Task
+
+
+def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
+    """(objective, whole params, rows [microbatches, shards, B, ...]) -> (gradients, measures), summed over all rows.
+
+    `objective(params, some of the rows)` gives a number and measures; gradients lie by `shardings`.
+    """
+    specs = jax.tree.map(
+        lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
+    )
+    dtype, count = config.mesh.reduce, config.mesh.accumulate
+    # What several layers share is sent once, not by each of them.
+    by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
+
+    def axes_of(params):
+        return jax.tree.map(lambda leaf, sharding: data_axis(sharding, leaf.ndim), params, shardings)
+
+    def of_one(objective, params, rows):
+        axes = axes_of(params)
+
+        def of(parts):
+            placed = jax.tree.map(lambda *leaf: Shared(*leaf, dtype), params, parts, axes)
+            flat = flatten_dict(placed, sep="/")
+            read = {n: leaf if by_layer and LAYERS in n else shared.read(leaf) for n, leaf in flat.items()}
+            return objective(unflatten_dict(read, sep="/"), rows)
+
+        (_, measured), gradients = jax.value_and_grad(of, has_aux=True)(jax.tree.map(part_of, params, axes))
+        return gradients, measured
+
+    def part_of(leaf, axis: int):
+        """In place of a part, of which the gradient needs no more than the shape."""
+        shape = list(leaf.shape)
+        if axis:
+            shape[axis] //= mesh.shape[DATA]
+        return jnp.zeros(shape, jnp.float32)
+
+    def of_several(objective, params, rows):
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
+
+        def of(part):
+            (_, measured), gradients = jax.value_and_grad(objective, has_aux=True)(params, part)
+            return gradients, measured
+
+        shapes = jax.eval_shape(of, jax.tree.map(lambda x: x[0], rows))
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        (gradients, measured), _ = jax.lax.scan(
+            lambda sums, part: (jax.tree.map(jnp.add, sums, of(part)), None), zeros, rows
+        )
+        reduced = jax.tree.map(
+            lambda leaf, axis: shared.reduce_over_data(leaf, axis, dtype), gradients, axes_of(params)
+        )
+        return reduced, measured
+
+    def gradient(objective: Callable, params, rows):
+        def on_shard(params, rows):
+            rows = jax.tree.map(lambda x: x[:, 0], rows)
+            if count == 1:
+                gradients, measured = of_one(objective, params, jax.tree.map(lambda x: x[0], rows))
+            else:
+                gradients, measured = of_several(objective, params, rows)
+            return gradients, jax.lax.psum(measured, DATA)
+
+        run = jax.shard_map(
+            on_shard,
+            mesh=mesh,
+            in_specs=(P(), P(None, DATA)),
+            out_specs=(specs, P()),
+            axis_names={DATA},
+            check_vma=False,
+        )
+        return run(params, rows)
+
+    return gradient
