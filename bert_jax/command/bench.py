@@ -178,3 +178,24 @@ def train(args):
         print(profile_step(shape, args.steps, args.profile, args.json))
     else:
         print(measure(shape, Limits(args.steps, args.seconds), args.against, args.json))
+
+
+@verb(
+    "README's table: all comparisons in turn, as Markdown and as a picture",
+    "bert-jax bench all --model DIR --data DIR --output runs/bench",
+    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is continued"),
+    flag("--model", metavar="DIR", help="sentence-transformers directory: what is embedded with and fine-tuned"),
+    flag("--classifier", metavar="DIR", help="model directory of a classifier"),
+    flag("--data", metavar="DIR", help="directory with glue-sst2, mrpc, stsbenchmark, conll2003, squad, wikitext-2, "
+         "vocab and xquad, each as published; what is not there is left out"),
+    flag("--corpus", metavar="DIR", help="corpus directory of `bert-jax prepare`"),
+    flag("--only", nargs="+", default=[], metavar="NAME", help="measurements to take (default all)"),
+    flag("--quick", action="store_true", help="small counts: shows that it runs, and nothing about speed"),
+)  # fmt: skip
+def all_(args):
+    from pathlib import Path
+
+    from bert_jax.bench.table import Places, measure_all
+
+    given = {name: getattr(args, name) for name in ("model", "classifier", "data", "corpus")}
+    print(measure_all(Places(given, Path(args.output)), args.only, args.quick))

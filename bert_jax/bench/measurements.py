@@ -1,0 +1,228 @@
+"""What `bert-jax bench all` measures: a list of commands, and how the result of each is shown.
+
+A word of a command may hold a place: {model}, {classifier}, {corpus} and {configs} are directories, {data} is the
+directory of the data sets, {inputs} holds what INPUTS makes of them. A measurement whose places are not all there is
+left out.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bert_jax.bench import sources
+
+LIBRARIES = {  # of --against -> the modules that it needs
+    "sentence-transformers": ("sentence_transformers",),
+    "onnxruntime": ("onnxruntime", "onnx", "torch", "transformers"),
+    "transformers": ("torch", "transformers"),
+    "transformers-autocast": ("torch", "transformers"),
+    "torch": ("torch", "transformers"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    what: str
+    ours: str
+    other: str = ""  # with its figure
+    ratio: dict | None = None  # bench.turns.Ratio
+
+
+@dataclass(frozen=True)
+class Measurement:
+    name: str
+    title: str
+    command: str  # after `bert-jax bench`
+    show: Callable[[str, dict], Iterator[Row]]  # (title, result) -> the rows
+    against: tuple[str, ...] = ()
+    quick: str = ""  # flags that make it short
+    needs: tuple[str, ...] = ()  # modules without which there is nothing to compare with
+
+
+def on_texts(title: str, result: dict) -> Iterator[Row]:
+    ours = result["of"]["bert-jax"]
+    what = f"{title}: {result['texts']:,} texts of {result['tokens']:.0f} tokens, ours in {result['dtype']}"
+    figures = (
+        ("in batches", "throughput", lambda of: f"{of['texts_per_second']:,.0f} texts/s"),
+        ("one at a time, p50", "p50", lambda of: f"{of['p50_ms']:.1f} ms"),
+        ("one at a time, p99", "p99", lambda of: f"{of['p99_ms']:.1f} ms"),
+    )
+    for kind, key, figure in figures:
+        others = {name: of for name, of in result["of"].items() if name != "bert-jax"}
+        for name, of in others.items():
+            yield Row(f"{what}, {kind}", figure(ours), f"{name} {figure(of)}", of[key])
+        if not others:
+            yield Row(f"{what}, {kind}", figure(ours))
+
+
+def on_examples(title: str, result: dict) -> Iterator[Row]:
+    best, means, dtype = result["best"], result["means"], result["dtype"]
+    seeds = len(result["runs"]["bert_jax"])
+    for name, other in result["against"].items():
+        error = other["standard_error"]
+        within = "" if error is None else f" ± {error:.4f}"
+        yield Row(
+            f"{title}, ours in {dtype}, {seeds} seeds, compiling counted",
+            f"{means['bert_jax']['seconds']:.1f} s",
+            f"{name} {means[name]['seconds']:.1f} s",
+            other["speedup"],
+        )
+        yield Row(
+            f"the same: {best}",
+            f"{means['bert_jax'][best]:.4f}",
+            f"{name} {other['score']:.4f} (difference {other['difference']:+.4f}{within})",
+        )
+    if not result["against"]:
+        yield Row(f"{title}, ours in {dtype}: {best}", f"{means['bert_jax'][best]:.4f}")
+
+
+def of_step(title: str, result: dict) -> Iterator[Row]:
+    step = result["step"]
+    what = f"{title}, {step['size']}, {step['batch']} x {step['length']}, ours in {step['dtype']}"
+    share = f", {result['share_of_matmul']:.0%} of a plain product's rate"
+    for name, other in result.get("against", {}).items():
+        yield Row(
+            what,
+            f"{other['ours_seconds']:.3f} s{share}",
+            f"torch {name} {other['seconds']:.3f} s",
+            other["speedup"],
+        )
+    if not result.get("against"):
+        yield Row(what, f"{result['seconds']:.3f} s{share}")
+
+
+def of_losses(title: str, result: dict) -> Iterator[Row]:
+    def figures(lines: list[dict]) -> str:
+        return f"{lines[-1]['mlm_loss']:.3f}, {lines[-1]['mlm_accuracy']:.3f}"
+
+    ours, *others = result.items()
+    yield Row(
+        f"{title}, {ours[1][-1]['step']:,} steps: held-out loss and accuracy of masked words",
+        figures(ours[1]),
+        "; ".join(f"{name}, same initial values and batches: {figures(lines)}" for name, lines in others),
+    )
+
+
+def of_stream(title: str, result: dict) -> Iterator[Row]:
+    for length, rate in zip(result["lengths"], next(iter(result["rows_per_second"].values())), strict=True):
+        yield Row(f"{title}, rows of {length} tokens", f"{rate:,.0f} rows/s")
+
+
+def of_corpus(title: str, result: dict) -> Iterator[Row]:
+    ours, bare = (result["of"][name]["million_tokens_per_second"] for name in ("prepare", "bare"))
+    yield Row(title, f"{ours:.2f} M tokens/s", f"the bare tokenizer {bare:.2f}", result["ratio"])
+
+
+def of_ids(title: str, result: dict) -> Iterator[Row]:
+    what = f"{title}: {result['vocabularies']} vocabularies, {result['tokens']:,} tokens"
+    yield Row(what, f"{result['differences']} differences", "transformers")
+
+
+# Files that are made of data sets: name -> (the function that writes it, the files that it reads).
+INPUTS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    "sst2.txt": (sources.sentences, ("glue-sst2/dev.tsv",)),
+    "sts.txt": (sources.pairs_as_lines, ("stsbenchmark/sts-test.csv",)),
+    "long.txt": (sources.passages, ("wikitext-2/test.txt",)),
+    "mrpc-train.tsv": (sources.paraphrases, ("mrpc/msr_paraphrase_train.txt",)),
+    "mrpc-test.tsv": (sources.paraphrases, ("mrpc/msr_paraphrase_test.txt",)),
+}
+
+FEW_TEXTS = "--texts 8 --rounds 1 --seconds 0"
+FEW_STEPS = "--size tiny --batch 2 --length 16 --steps 1 --seconds 0"
+FEW_EXAMPLES = "--seeds 1 --seconds 0 --config.data.most=64 --config.steps=2 --config.data.max_length=32"
+EMBEDDERS = ("sentence-transformers", "onnxruntime")
+FINE_TUNING = {  # title -> config, files, and how much of them
+    "fine-tune on SST-2": (
+        "classify", "{data}/glue-sst2/train.tsv", "{data}/glue-sst2/dev.tsv",
+        "--config.data.most=6400 --config.epochs=1",
+    ),
+    "fine-tune on MRPC": (
+        "classify", "{inputs}/mrpc-train.tsv", "{inputs}/mrpc-test.tsv",
+        "--config.epochs=2 --config.optimizer.rate=5e-5 --config.data.columns.text=sentence1 "
+        "--config.data.columns.pair=sentence2",
+    ),
+    "fine-tune on CoNLL-2003": (
+        "tag", "{data}/conll2003/eng.train", "{data}/conll2003/eng.testa", "--config.data.most=6400 --config.epochs=1",
+    ),
+    "fine-tune on SQuAD": (
+        "answer", "{data}/squad/dev-v1.1.json", "", "--config.data.most=3000 --config.epochs=1",
+    ),
+}  # fmt: skip
+
+
+def fine_tunings() -> Iterator[Measurement]:
+    for title, (config, train, heldout, how) in FINE_TUNING.items():
+        for dtype, against in (
+            ("float32", ("transformers",)),
+            ("bfloat16", ("transformers", "transformers-autocast")),
+        ):
+            files = f"--config.data.train={train}" + (f" --config.data.heldout={heldout}" if heldout else "")
+            yield Measurement(
+                f"{title.rsplit(' ')[-1].lower()}-{dtype}",
+                title,
+                f"finetune --config {{configs}}/{config}.py --config.init={{model}} {files} {how} "
+                f"--config.model.dtype={dtype}",
+                on_examples,
+                against,
+                FEW_EXAMPLES,
+            )
+
+
+def embeddings() -> Iterator[Measurement]:
+    for kind, title, file in (
+        ("short", "embed STS-B's sentences", "sts"),
+        ("long", "embed passages", "long"),
+    ):
+        for dtype in ("float32", "bfloat16"):
+            command = f"embed --model {{model}} --input {{inputs}}/{file}.txt --dtype {dtype}"
+            yield Measurement(f"embed-{kind}-{dtype}", title, command, on_texts, EMBEDDERS, FEW_TEXTS)
+
+
+def classifications() -> Iterator[Measurement]:
+    for dtype in ("float32", "bfloat16"):
+        yield Measurement(
+            f"predict-{dtype}",
+            "classify SST-2's dev texts",
+            f"predict --model {{classifier}} --input {{inputs}}/sst2.txt --dtype {dtype}",
+            on_texts,
+            ("transformers", "onnxruntime"),
+            FEW_TEXTS,
+        )
+
+
+def steps() -> Iterator[Measurement]:
+    for dtype in ("float32", "bfloat16"):
+        command = f"train --size base --batch 8 --length 128 --dtype {dtype}"
+        yield Measurement(f"step-{dtype}", "a pre-training step", command, of_step, ("torch",), FEW_STEPS)
+
+
+MEASUREMENTS = (
+    *embeddings(),
+    *classifications(),
+    *steps(),
+    *fine_tunings(),
+    Measurement(
+        "pretrain",
+        "pre-train mini without dropout, 16 rows of 128",
+        "pretrain --config {configs}/pretrain.py:mini,laptop --workdir {output}/pretrain "
+        "--config.data.corpora={corpus} --config.data.batch=16 --config.steps=3000 "
+        "--config.model.dropout=0 --config.model.attention_dropout=0 --config.log.evaluate_batches=80",
+        of_losses,
+        ("transformers",),
+        "--workdir {output}/pretrain-quick --config.steps=2 --config.log.evaluate_batches=1",
+    ),
+    Measurement(
+        "input", "corpus to batches with pairs and masks", "input --corpus {corpus}", of_stream,
+        quick="--batch 8 --lengths 64 --seconds 0.1",
+    ),
+    Measurement(
+        "prepare", "text to corpus",
+        "prepare --input {data}/wikitext-2/train.txt --tokenizer {model} --megabytes 10", of_corpus,
+        quick="--rounds 1 --seconds 0 --megabytes 2",
+    ),
+    Measurement(
+        "tokenizers", "ids and offsets beside those of transformers",
+        "tokenizers --vocab {model} {data}/vocab/* --text {data}/xquad/*", of_ids, needs=("transformers",),
+    ),
+)  # fmt: skip

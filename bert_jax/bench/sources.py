@@ -1,0 +1,47 @@
+"""The files that `bert-jax bench all` makes of published data sets: functions of (file to write, files to read)."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+from bert_jax.errors import BertJaxError
+from bert_jax.files import replacing
+from bert_jax.text.lines import read_lines
+
+WORDS = 200  # of a passage: some 256 tokens
+
+
+def sentences(new: Path, table: Path) -> None:
+    """The first column of a table with a header."""
+    write(new, (row[0].strip() for row in rows(table)[1:]))
+
+
+def pairs_as_lines(new: Path, table: Path) -> None:
+    """Both texts of each pair of STS-B's table, once each."""
+    write(new, dict.fromkeys(text for row in rows(table) for text in row[5:7]))
+
+
+def passages(new: Path, text: Path) -> None:
+    """Running text in passages of equal length."""
+    words = [word for line in read_lines(str(text)) if not line.startswith(" =") for word in line.split()]
+    write(new, (" ".join(words[at : at + WORDS]) for at in range(0, len(words) - WORDS + 1, WORDS)))
+
+
+def paraphrases(new: Path, table: Path) -> None:
+    """MRPC's pairs under the names that GLUE gives to its columns."""
+    pairs = ((row[0].lstrip("\ufeff"), *row[3:5]) for row in rows(table))
+    lines = ["label\tsentence1\tsentence2"]
+    write(new, lines + ["\t".join(pair) for pair in pairs if pair[0].isdecimal()])
+
+
+def rows(table: Path) -> list[list[str]]:
+    read = csv.reader(read_lines(str(table)), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return [row for row in read if row]
+
+
+def write(new: Path, lines: Iterable[str]) -> None:
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        raise BertJaxError(f"no text was found for {new.name}")
+    with replacing(new) as path:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
