@@ -64,7 +64,8 @@ exec 3>&1 # where --dry-run prints, also from within $(...)
 ask() { # INDEX WORD...
   local index=$1
   shift
-  tpus tpu-vm ssh "$name" "--worker=$index" "--command=cd bert-jax && launch/on_host.sh$(printf ' %q' "$@")"
+  local set=${libtpu:+LIBTPU_INIT_ARGS=$(printf '%q' "$libtpu") }
+  tpus tpu-vm ssh "$name" "--worker=$index" "--command=cd bert-jax && ${set}launch/on_host.sh$(printf ' %q' "$@")"
 }
 
 # READY and the like; NONE if there is no slice, UNKNOWN if gcloud does not tell.

@@ -90,7 +90,7 @@ def across_counts():
     with tempfile.TemporaryDirectory() as directory:
         first, restore = 0, None
         for devices, stop, changes in (
-            (8, 20, {}),
+            (8, 20, {"shard_optimizer": True}),
             (4, 35, {"fsdp": 2, "accumulate": 2}),
             (8, STEPS, {"fsdp": 8}),
         ):

@@ -391,6 +391,13 @@ def test_the_hosts_of_a_type(cloud, kind, hosts):
     assert cloud.run("corpus", "--dry-run").count("--worker=") == hosts
 
 
+def test_flags_of_the_compiler_are_set_on_the_hosts(cloud):
+    cloud.settings["libtpu"] = "--first=true --second=1"
+    words = shlex.split(cloud.run("run", "--dry-run", "info"))
+    command = next(word for word in words if word.startswith("--command="))
+    assert shlex.split(command)[3:5] == ["LIBTPU_INIT_ARGS=--first=true --second=1", "launch/on_host.sh"]
+
+
 @pytest.mark.parametrize("name", [*SCRIPTS, "local_pod", "on_host", "slurm"])
 def test_help(cloud, name):
     shown = subprocess.run(

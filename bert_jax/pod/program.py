@@ -15,6 +15,7 @@ ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^{}]*)\})?")
 HEAD = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 LINE = re.compile(r"^\s+(?:ROOT )?%(\S+) = (.*)$")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
+BEGINS = 'custom_call_target="AsyncCollectiveStart"'
 # They move nothing themselves.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call", "after-all",
@@ -186,11 +187,20 @@ class Reader:
                     self.walk(branch, trips)
             if kind.removesuffix("-start") in COLLECTIVES:
                 self.program.collectives.append(collective(instruction, here, trips))
+            if kind == "fusion":
+                self.program.collectives += self.begun_in(instruction, trips)
             if kind in FREE or kind.endswith("-done") or "AllocateBuffer" in instruction.attributes:
                 continue
             is_kernel = kind == "custom-call" and "tpu_custom_call" in instruction.attributes
             traffic, flops = self.traffic(instruction, here), self.flops(instruction)
             self.program.operations.append(Operation(instruction.name, trips, traffic, flops, is_kernel))
+
+    def begun_in(self, instruction: Instruction, trips: int) -> list[Collective]:
+        """Collectives that a fusion begins. Later fusions name them again: those send them on beside their products."""
+        inner = self.inner(instruction)
+        if not any(BEGINS in part.attributes for part in inner.values()):
+            return []
+        return [collective(part, inner, trips, True) for part in inner.values() if part.kind in COLLECTIVES]
 
     def trip_count(self, loop: Instruction) -> int:
         """As XLA found it, or the constant that the loop's counter is compared with."""
@@ -276,12 +286,14 @@ def fused_writes(inner: Computation, outputs: list[Array]) -> float:
     return total
 
 
-def collective(instruction: Instruction, here: Computation, trips: int) -> Collective:
+def collective(instruction: Instruction, here: Computation, trips: int, begun: bool = False) -> Collective:
     kind = instruction.kind.removesuffix("-start")
     values = [array for name in instruction.operands if name in here for array in here[name].outputs]
     # What crosses of a sum are parts of it, which have its type, perhaps wider than that of its terms.
     moved = sum(array.content for array in (instruction.outputs if kind == "all-reduce" else values))
-    return Collective(kind, float(moved), trips, instruction.members, instruction.kind.endswith("-start"))
+    return Collective(
+        kind, float(moved), trips, instruction.members, begun or instruction.kind.endswith("-start")
+    )
 
 
 def parse(name: str, rest: str, root: bool) -> Instruction:
