@@ -13,7 +13,16 @@ import pytest
 
 import corpora
 from bert_jax.command import train as run
-from bert_jax.data.examples.arrange import BatchConfig, Piece, Target, arrange, fill, in_rows
+from bert_jax.data.examples.arrange import (
+    ACCELERATOR_PROGRAM,
+    PROGRAM,
+    BatchConfig,
+    Piece,
+    Target,
+    arrange,
+    fill,
+    in_rows,
+)
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
@@ -110,7 +119,7 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     sizes = [len(piece) for piece in pieces]
 
     def gradient(layout):
-        config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, longest=48)
+        config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, layers=1, longest=48)
         found = arrange([sizes], config, rows=3 * (layout == "packed"))
         batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.kind.targets)
 
@@ -138,9 +147,28 @@ def test_rows_hold_every_piece_once_and_no_more_than_their_packs():
     assert max(sum(sizes[i] for i in row) for row in rows) < 1.5 * sum(sizes) / 8
 
 
+def test_rows_have_more_lengths_where_padding_costs_more_than_programs():
+    steps = [[random.Random(8 * step + i).randint(3, 60) for i in range(8)] for step in range(60)]
+
+    def lengths(width: int, layers: int, program: float = PROGRAM["cpu"]) -> set[int]:
+        config = BatchConfig("packed", 8, 60, 0, width, layers, 64, program=program)
+        return set(arrange(steps, config).lengths)
+
+    assert len(lengths(128, 2)) == 1 < len(lengths(768, 12))
+    assert len(lengths(768, 12, ACCELERATOR_PROGRAM)) == 1
+
+
 def epochs(**changes):
     task, pieces = classify_pieces("classes")
-    given = {"layout": "packed", "examples": 4, "steps": 9, "seed": 0, "width": 32, "longest": 48} | changes
+    given = {
+        "layout": "packed",
+        "examples": 4,
+        "steps": 9,
+        "seed": 0,
+        "width": 32,
+        "layers": 1,
+        "longest": 48,
+    } | changes
     seen = []
     data = Epochs(
         pieces, pieces[:7], task.kind.targets, TOKENIZER, BatchConfig(**given), lambda found: seen.append(found) or {},
@@ -159,7 +187,7 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
         Piece(Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "weight": 1.0})
         for i, n in enumerate(drawn)
     ]
-    config = BatchConfig(layout, examples=32, steps=20, seed=5, width=64, longest=64, shards=2)
+    config = BatchConfig(layout, examples=32, steps=20, seed=5, width=64, layers=1, longest=64, shards=2)
     targets = {"labels": Target("int32"), "weight": Target("float32")}
     data = Epochs(pieces[:250], pieces[250:], targets, TOKENIZER, config, lambda _: {}, each_token=False)
     made = hashlib.sha256()

@@ -10,7 +10,7 @@ from typing import Literal, Self, TypeVar
 import jax
 import jax.numpy as jnp
 
-from bert_jax.data.examples.arrange import BatchConfig, Piece, RowLayout
+from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece, RowLayout
 from bert_jax.data.examples.columns import Columns, known_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, Parts
@@ -209,12 +209,13 @@ def open_data(
         for examples, texts in zip((parts.train, parts.heldout), windows, strict=True)
     )
     config = config.resolved(len(train), task.best)
-    mesh = config.mesh
+    mesh, encoder, backend = config.mesh, task.layout.config, jax.default_backend()
     batches = BatchConfig(
-        data.rows, data.batch, config.steps, config.seed, task.layout.config.hidden_size, data.max_length,
+        data.rows, data.batch, config.steps, config.seed, encoder.hidden_size, encoder.layers, data.max_length,
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
-        multiple=128 if jax.default_backend() == "tpu" else 8,
+        multiple=128 if backend == "tpu" else 8,
         shards=jax.device_count() // mesh.tensor * mesh.accumulate,
+        program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
     )  # fmt: skip
     judge, each_token = Judge(kind, parts.heldout, windows[1]), not HEADS[kind.head].pooled
     epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)

@@ -20,7 +20,9 @@ from bert_jax.text.tokenizer import Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # each is a program
-A_PROGRAM = 20  # steps take about as long as to compile it
+# FLOPs of a step that take about as long as to compile a program. On two cores that is 4 to 5 s, for any size of model.
+PROGRAM = {"cpu": 5e11}
+ACCELERATOR_PROGRAM = 1e15
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,15 @@ class BatchConfig:
     steps: int
     seed: int
     width: int  # of the model, by which attention over a row weighs more or less than its tokens
+    layers: int  # of the model
     longest: int  # tokens of a row, where the layout is "padded"
     multiple: int = 8  # lengths of rows are multiples of it
     shards: int = 1  # the number of rows is a multiple of it
+    program: float = PROGRAM["cpu"]
+
+    def program_cost(self, rows: int) -> float:
+        """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""
+        return self.program / (12 * self.width * self.layers * rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +94,24 @@ def arrange(
     likely = needed
     if like != steps:
         likely = row_lengths(like, [in_rows(sizes, rows, packs) for sizes in like], config.multiple)
-    usual = few_lengths(likely, config.width)
+    usual = few_lengths(likely, config.width, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
 
 
 def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     sample, batch = steps[:: len(steps) // 200 + 1], config.examples
+    share = len(sample) / len(steps)
     halved = [batch >> n for n in range(batch.bit_length()) if batch % (1 << n) == 0]
     fitting = [rows for rows in halved if rows % config.shards == 0] or [batch]
 
     def price(rows: int) -> float:
         placed = [in_rows(sizes, rows, most_packs(rows, batch)) for sizes in sample]
         needed = row_lengths(sample, placed, config.multiple)
-        lengths = few_lengths(needed, config.width)
-        return rows * cost(lengths, *np.unique(needed, return_counts=True), config.width)
+        program = share * config.program_cost(rows)
+        lengths = few_lengths(needed, config.width, program)
+        steps_cost = cost(lengths, *np.unique(needed, return_counts=True), config.width)
+        return rows * (steps_cost + len(lengths) * program)
 
     return min(fitting, key=price)
 
@@ -134,17 +145,16 @@ def row_lengths(steps, placed, multiple: int) -> list[int]:
     return [-(-length // multiple) * multiple for length in longest]
 
 
-def few_lengths(needed: Sequence[int], width: int) -> tuple[int, ...]:
-    """Lengths such that each of `needed` fits in one: few, because each is a program, and close, against padding.
+def few_lengths(needed: Sequence[int], width: int, program: float) -> tuple[int, ...]:
+    """Lengths such that each of `needed` fits in one: few, for each costs a `program`, and close, against padding.
 
-    >>> few_lengths([64] * 500 + [72] * 20 + [128] * 90, width=256)
+    >>> few_lengths([64] * 500 + [72] * 20 + [128] * 90, width=256, program=4e6)
     (64, 128)
     """
     distinct, counts = np.unique(needed, return_counts=True)
     *below, most = distinct.tolist()
-    step = cost((most,), distinct, counts, width) / len(needed)
     choices = [(*some, most) for more in range(MOST_LENGTHS) for some in combinations(below, more)]
-    return min(choices, key=lambda some: cost(some, distinct, counts, width) + len(some) * A_PROGRAM * step)
+    return min(choices, key=lambda some: cost(some, distinct, counts, width) + len(some) * program)
 
 
 def cost(lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray, width: int) -> float:
