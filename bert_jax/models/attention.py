@@ -97,7 +97,16 @@ def row_seeds(key, count: int, heads: int, rows):
 def split_parts(qkv, head_size: int):
     """[B, L, 3, H x K] -> queries, keys and values [B, L, H, K]."""
     B, L, _, width = qkv.shape
-    return (qkv[:, :, part].reshape(B, L, width // head_size, head_size) for part in range(3))
+    return (part.reshape(B, L, width // head_size, head_size) for part in unstack(qkv))
+
+
+@jax.custom_vjp
+def unstack(qkv):
+    """The three parts of an axis; JAX's own backward rule would add up three arrays of the size of all."""
+    return tuple(qkv[:, :, part] for part in range(3))
+
+
+unstack.defvjp(lambda qkv: (unstack(qkv), None), lambda _, parts: (jnp.stack(parts, axis=2),))
 
 
 def segments_of(context: Context):

@@ -10,9 +10,28 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from bert_jax.models.mesh import platform
+
 KEPT = (
     "kept"  # the name of what a layer keeps for its backward pass by default; the rest is cheap to make again
 )
+
+
+@jax.custom_vjp
+def keep(x):
+    """x, which its layer keeps for the backward pass."""
+    return keep_forward(x)[0]
+
+
+def keep_forward(x):
+    if x.dtype == jnp.bfloat16 and platform() == "cpu":
+        # XLA for CPUs moves bfloat16 by way of float32, and integers as they are.
+        bits = checkpoint_name(jax.lax.bitcast_convert_type(x, jnp.uint16), KEPT)
+        return jax.lax.bitcast_convert_type(bits, jnp.bfloat16), None
+    return checkpoint_name(x, KEPT), None
+
+
+keep.defvjp(keep_forward, lambda _, gradient: (gradient,))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -68,7 +87,7 @@ def softmax(scores):
 
 
 def softmax_forward(scores):
-    weights = checkpoint_name(softmax(scores), KEPT)
+    weights = keep(softmax(scores))
     return weights, weights
 
 

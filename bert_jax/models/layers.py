@@ -6,13 +6,12 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import KEPT, gelu, normalize
-from bert_jax.models.product import product
+from bert_jax.models.elementwise import gelu, keep, normalize
+from bert_jax.models.product import add_bias, product
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
@@ -67,7 +66,7 @@ class Dense(nn.Module):
         kernel = kernel.reshape(math.prod(inputs), *merged)
         dtype = self.dtype or c.dtype
         out = product(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.dtype, dtype)
-        return out + bias.reshape(merged).astype(dtype)
+        return add_bias(out, bias.reshape(merged))
 
 
 class SelfAttention(nn.Module):
@@ -80,13 +79,13 @@ class SelfAttention(nn.Module):
         c = self.config
         # One product for query, key and value reads the activations once instead of three times.
         qkv = Dense(c, (3, c.heads, c.head_size), name="qkv")(hidden)
-        qkv = checkpoint_name(qkv, KEPT)
+        qkv = keep(qkv)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         # Initialization runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(checkpoint_name(out, KEPT))
+        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(keep(out))
 
 
 class FeedForward(nn.Module):
@@ -95,9 +94,7 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, hidden):
         c = self.config
-        inner = ACTIVATIONS[c.activation](
-            checkpoint_name(Dense(c, (c.feed_forward,), name="in")(hidden), KEPT)
-        )
+        inner = ACTIVATIONS[c.activation](keep(Dense(c, (c.feed_forward,), name="in")(hidden)))
         return Dense(c, (c.hidden_size,), name="out")(inner)
 
 

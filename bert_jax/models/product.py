@@ -102,3 +102,26 @@ def transpose_blocks(x):
     s, r = math.gcd(S, BLOCK), math.gcd(R, BLOCK)
     blocks = jax.lax.optimization_barrier(x.reshape(N, S // s, s, R // r, r))
     return jax.lax.optimization_barrier(blocks.transpose(0, 3, 4, 1, 2)).reshape(N, R, S)
+
+
+@jax.custom_vjp
+def add_bias(x, bias):
+    """x [..., *D] + bias [*D]."""
+    return x + bias.astype(x.dtype)
+
+
+def add_bias_forward(x, bias):
+    return add_bias(x, bias), bias
+
+
+def add_bias_backward(bias, gradient):
+    return gradient, sum_rows(gradient, bias.ndim).astype(bias.dtype)
+
+
+add_bias.defvjp(add_bias_forward, add_bias_backward)
+
+
+def sum_rows(x, kept: int = 1):
+    """[..., *D] -> [*D], summed in float32."""
+    rows = x.reshape(-1, math.prod(x.shape[x.ndim - kept :]))
+    return rows.astype(jnp.float32).sum(0).reshape(x.shape[x.ndim - kept :])

@@ -1,11 +1,10 @@
 """BERT's block: each part is added to its input, and the sum normalised."""
 
 import flax.linen as nn
-from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import KEPT
+from bert_jax.models.elementwise import keep
 from bert_jax.models.layers import FeedForward, SelfAttention, norm
 
 
@@ -17,6 +16,6 @@ class Block(nn.Module):
         c, rows = self.config, context.rows
         dropout = Dropout(c.dropout)
         attended = dropout(SelfAttention(c, name="attention")(hidden, context, train), rows, train)
-        hidden = norm(c, "attention_norm")(checkpoint_name(hidden + attended, KEPT))
+        hidden = norm(c, "attention_norm")(keep(hidden + attended))
         fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
-        return norm(c, "feed_forward_norm")(checkpoint_name(hidden + fed, KEPT))
+        return norm(c, "feed_forward_norm")(keep(hidden + fed))
