@@ -1,5 +1,5 @@
 import sys
 
-from bert_jax.command.main import main
+from bert_jax.command.main import command
 
-sys.exit(main())
+sys.exit(command())
