@@ -78,10 +78,11 @@ def matrices(spec: str, a, b):
     else:
         b, axis = jnp.einsum(f"{right}->{batch}{summed}{columns}", b).reshape(N, S, C), 1
     if batch:
-        dimensions = (((2,), (axis,)), ((0,), (0,)))
+        out = jax.lax.dot_general(a, b, (((2,), (axis,)), ((0,), (0,))), preferred_element_type=jnp.float32)
     else:
-        a, b, dimensions = a[0], b[0], (((1,), (axis - 1,)), ((), ()))
-    out = jax.lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
+        out = jax.lax.dot_general(
+            a[0], b[0], (((1,), (axis - 1,)), ((), ())), preferred_element_type=jnp.float32
+        )
     axes = batch + rows + columns
     return jnp.einsum(f"{axes}->{result}", out.reshape([sizes[axis] for axis in axes]))
 
