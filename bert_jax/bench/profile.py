@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_jax.bench.parts import Part, parts_of
 from bert_jax.bench.speeds import measured_speeds
-from bert_jax.bench.trace import Call, Operation, traced
+from bert_jax.bench.trace import Call, Operation, programs, traced
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
 
@@ -89,13 +89,12 @@ def parts_of_programs(operations: Iterable[Operation], rows: frozenset[int]) -> 
     names: defaultdict[str, set[str]] = defaultdict(set)
     for program, name in operations:
         names[program].add(name)
-    modules = [m for x in jax.devices()[0].client.live_executables() for m in x.hlo_modules()]
     parts: dict[Operation, Part] = {}
-    for module in modules:
-        if module.name in names:
-            of_module = parts_of(module.to_string(), rows)
-            if names[module.name] <= of_module.keys():
-                parts |= {(module.name, name): part for name, part in of_module.items()}
+    for name, text in programs():
+        if name in names:
+            of_program = parts_of(text, rows)
+            if names[name] <= of_program.keys():
+                parts |= {(name, operation): part for operation, part in of_program.items()}
     return parts
 
 

@@ -6,6 +6,7 @@ executing; else to the host. These shares add up to the time of the call.
 """
 
 import math
+import re
 import tempfile
 from bisect import bisect
 from collections import Counter, defaultdict
@@ -19,7 +20,8 @@ import jax
 from bert_jax.bench.turns import Turn, timed
 from bert_jax.errors import BertJaxError
 
-OUTER = ("while", "call", "conditional")  # what runs within them has times of its own
+# Instructions of a program's text that others run within, which have times of their own.
+OUTER = re.compile(r"%(\S+) = .* (?:while|call|conditional)\(")
 END = "end: "  # before the name of an operation that has ended, perhaps in another thread
 HOST = "host: "  # before what the host does, as `on_host` names it
 PYTHON, DISPATCH, IDLE = "host: Python", "host: dispatch", "no operation runs"
@@ -64,7 +66,7 @@ def traced(function: Callable, calls: int) -> list[Call]:
         with jax.profiler.TraceAnnotation(PYTHON):
             function()
 
-    measured = []
+    measured, outer = [], set[Operation]()
     for _ in range(calls):
         with tempfile.TemporaryDirectory() as directory:
             with jax.profiler.trace(directory, profiler_options=options):
@@ -73,12 +75,20 @@ def traced(function: Callable, calls: int) -> list[Call]:
             if not paths:
                 raise BertJaxError("jax.profiler wrote no trace here")
             spans = list(read(jax.profiler.ProfileData.from_file(str(paths[0]))))
-        measured.append(shares(spans, turn))
+        outer = outer or {(name, match) for name, text in programs() for match in OUTER.findall(text)}
+        measured.append(shares([span for span in spans if span.operation not in outer], turn))
     return measured
 
 
+def programs() -> Iterator[tuple[str, str]]:
+    """(name, text) of every compiled program in memory; several may have the same name."""
+    for executable in jax.devices()[0].client.live_executables():
+        for module in executable.hlo_modules():
+            yield module.name, module.to_string()
+
+
 def read(profile) -> Iterator[Span]:
-    """Operations that others do not run within, and what else has a name here."""
+    """Operations, and what else has a name here."""
     begun: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
     ends: defaultdict[str, list[float]] = defaultdict(list)
     for plane in profile.planes:
@@ -95,8 +105,6 @@ def read(profile) -> Iterator[Span]:
                     operation = str(stats.get("hlo_module", "")), str(stats["hlo_op"])
                     begun[operation].append((start, end))
     for (program, name), times in begun.items():
-        if name.split(".")[0] in OUTER:
-            continue
         times.sort()
         ended = sorted(ends[name])
         for (start, end), (following, _) in zip(times, [*times[1:], (math.inf, 0.0)], strict=True):

@@ -79,13 +79,19 @@ class Machine:
         known = [turn.others for turn in turns if turn.others is not None]
         others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None
         busy = self.load > self.cores or (others or 0) > BUSY * self.cores
-        return {"cores": self.cores, "load": self.load, "others": others, "busy": busy}
+        kept = bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))  # then a first call may find its program
+        return {"cores": self.cores, "load": self.load, "others": others, "busy": busy, "programs_kept": kept}
 
 
 def describe(machine: dict) -> str:
     others = "an unknown number" if machine["others"] is None else f"{machine['others']:.2f}"
     line = f"machine: load {machine['load']:.1f} before, other programs used {others} of {machine['cores']} cores"
-    return line + " meanwhile" + (" - BUSY: measure again when it is quiet" if machine["busy"] else "")
+    kept = (
+        "; JAX_COMPILATION_CACHE_DIR is set: compiling may be less than it takes"
+        if machine["programs_kept"]
+        else ""
+    )
+    return line + " meanwhile" + (" - BUSY: measure again when it is quiet" if machine["busy"] else "") + kept
 
 
 def in_turn(contenders: Mapping[str, Callable], calls: Iterable[tuple]) -> Iterator[tuple[str, Any, Turn]]:
