@@ -2,8 +2,8 @@
 
 JAX's own backward rule would multiply a float32 cotangent by a bfloat16 operand, which is slow on every processor: here
 the cotangent is rounded as the operands are. TPUs and GPUs add up in float32 by themselves. XLA for CPUs has fast
-bfloat16 products of one form only, which `matrices` brings any product to: the result in float32, and the left operand
-summed over its last axis.
+products of one form, which `matrices` brings any product to: the left operand is summed over its last axis, and the
+result is float32.
 """
 
 import math
@@ -50,7 +50,7 @@ def split(spec: str) -> tuple[str, str, str]:
 
 
 def einsum(spec: str, a, b, result_dtype):
-    if a.dtype == jnp.bfloat16 and platform() == "cpu":
+    if platform() == "cpu":
         return matrices(spec, a, b).astype(result_dtype)
     return jnp.einsum(spec, a, b, preferred_element_type=result_dtype)
 
