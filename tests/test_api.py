@@ -63,6 +63,16 @@ def test_for_those_who_write_jax(model):
     assert model.config == CONFIG and model.tokenizer.size == len(WORDS)
 
 
+def test_bfloat16_rounds_what_is_computed_and_not_what_is_saved(tmp_path, model):
+    model.save(tmp_path / "model")
+    rounded = bert_jax.load(tmp_path / "model", dtype="bfloat16")
+    vectors, exact = (m.pooled(["the cat sat on the mat"]) for m in (rounded, model))
+    assert 1e-6 < np.abs(vectors - exact).max() < 0.02
+    rounded.save(tmp_path / "saved")
+    saved = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("model", "saved")]
+    assert saved[0] == saved[1]
+
+
 def test_batches_hold_every_text_once_in_few_shapes_with_little_padding():
     lengths = np.random.RandomState(0).geometric(0.02, 3000).clip(2, 512)
     encodings = [Encoding([5] * n, [0] * n, [(0, 0)] * n) for n in lengths]

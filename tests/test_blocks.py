@@ -16,7 +16,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
-from bert_jax.models.encoder import Encoder, dummy_batch
+from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
 from bert_jax.train.config import OptimizerConfig
 from bert_jax.train.optimizer import check_depths
@@ -102,6 +102,21 @@ def test_shared_layers_equal_a_loop(groups):
 @pytest.mark.slow
 def test_shared_layers_of_alternating_kinds_equal_a_loop():
     assert_equals_loop(CONFIG.replace(layer_groups=2, block="alternating_windows"), [None, 2, None, 2])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"block": "alternating_windows"}, {"block": "alternating_windows", "layer_groups": 2}]
+)
+def test_unrolled_layers_equal_scanned_ones(settings):
+    config = CONFIG.replace(**settings)
+    params = params_of(config)
+    parts = unroll(params)
+    assert [name for name in parts if name.startswith("layers_")] == [
+        f"layers_{i}" for i in range(config.groups)
+    ]
+    jax.tree.map(np.testing.assert_array_equal, stack(parts), params)
+    scanned = Encoder(config).apply({"params": params}, BATCH)
+    np.testing.assert_allclose(Encoder(config, True).apply({"params": parts}, BATCH), scanned, atol=1e-5)
 
 
 @pytest.mark.parametrize("groups", [0, 1])

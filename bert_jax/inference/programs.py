@@ -7,11 +7,33 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, unroll
 from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.mesh import platform
 from bert_jax.models.pooling import pool
 
 POOLER = "pooler"  # BERT's own, beside the poolings that need no parameters
+
+
+def unrolled() -> bool:
+    """Whether layers have parameters of their own: for one short text a CPU copies longer than it computes."""
+    return platform() == "cpu"
+
+
+def place(params: dict) -> dict:
+    """Parameters on the device, as programs take them."""
+    if unrolled():
+        params = params | {"encoder": unroll(params["encoder"])}
+    return jax.device_put(params)
+
+
+def round_kernels(params: dict, dtype: str) -> dict:
+    """Kernels as products round them, once instead of in each call."""
+
+    def rounded(path, leaf):
+        return leaf.astype(dtype) if path[-1].key == "kernel" else leaf
+
+    return jax.tree_util.tree_map_with_path(rounded, params)
 
 
 def program(make: Callable) -> Callable:
@@ -26,7 +48,7 @@ def program(make: Callable) -> Callable:
 
 @program
 def head_logits(config: EncoderConfig, head: str, labels: int):
-    module = Bert(config, (head,), labels, HEADS[head].pooled)
+    module = Bert(config, (head,), labels, HEADS[head].pooled, unrolled())
 
     def run(params, batch):
         return module.apply({"params": params}, batch)[head]
@@ -36,7 +58,7 @@ def head_logits(config: EncoderConfig, head: str, labels: int):
 
 @program
 def hidden_states(config: EncoderConfig):
-    encoder = Encoder(config)
+    encoder = Encoder(config, unrolled())
 
     def run(params, batch):
         return encoder.apply({"params": params["encoder"]}, batch).astype("float32")
@@ -48,8 +70,9 @@ def hidden_states(config: EncoderConfig):
 def pooled_states(config: EncoderConfig, pooling: str, normalize: bool):
     def run(params, batch):
         if pooling == POOLER:
-            return Bert(config).apply({"params": params}, batch)["pooled"].astype("float32")
-        hidden = Encoder(config).apply({"params": params["encoder"]}, batch)
+            pooled = Bert(config, unrolled=unrolled()).apply({"params": params}, batch)["pooled"]
+            return pooled.astype("float32")
+        hidden = Encoder(config, unrolled()).apply({"params": params["encoder"]}, batch)
         return pool(hidden, batch["mask"], pooling, normalize)
 
     return run
@@ -58,7 +81,7 @@ def pooled_states(config: EncoderConfig, pooling: str, normalize: bool):
 @program
 def mask_fillings(config: EncoderConfig, top: int):
     """(probabilities, ids) of the `top` tokens at each target position."""
-    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooled)
+    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooled, unrolled())
 
     def run(params, batch):
         logits = module.apply({"params": params}, batch)["mlm"]

@@ -10,9 +10,10 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.batching import batches
-from bert_jax.inference.programs import head_logits
+from bert_jax.inference.programs import head_logits, place, round_kernels, unrolled
 from bert_jax.inference.streaming import results
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import stack
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.kind import Kind, kind_of
@@ -30,11 +31,19 @@ class Runner:
         calibration: Calibration = NONE,
     ):
         self.layout = layout
-        self.params = jax.device_put(params)
+        self.placed = place(params)
+        self.rounded = round_kernels(self.placed, layout.config.dtype)
         self._tokenizer = tokenizer
         self.is_embedder = embedder is not None
         self.embedder = embedder or Embedder()
         self.calibration = calibration
+
+    @property
+    def params(self) -> dict:
+        """The parameters of `module`, as they are saved."""
+        if not unrolled():
+            return self.placed
+        return self.placed | {"encoder": stack(self.placed["encoder"])}
 
     @property
     def config(self) -> EncoderConfig:
@@ -87,7 +96,7 @@ class Runner:
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
 
         for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad, beside):
-            ahead.append((rows, program(self.params, batch)))
+            ahead.append((rows, program(self.rounded, batch)))
             if len(ahead) > 1:
                 read()
         while ahead:

@@ -33,18 +33,45 @@ def dummy_batch() -> dict[str, np.ndarray]:
 
 
 class Encoder(nn.Module):
-    """Batch -> hidden states [B, L, D]."""
+    """Batch -> hidden states [B, L, D].
+
+    `unrolled`, it takes parameters as `unroll` gives them: a scan would copy those of each layer before it uses them.
+    """
 
     config: EncoderConfig
+    unrolled: bool = False
 
     def setup(self):
-        self.embeddings = Embeddings(self.config)
-        self.layers = scanned_layers(self.config)
+        c = self.config
+        self.embeddings = Embeddings(c)
+        self.layers = [Layer(c) for _ in range(c.groups)] if self.unrolled else scanned_layers(c)
 
     def __call__(self, batch, train: bool = False):
+        c, context = self.config, Context.of(batch)
         hidden = self.embeddings(batch, train)
-        hidden, _ = self.layers(hidden, Context.of(batch), kinds(self.config), train)
+        if not self.unrolled:
+            return self.layers(hidden, context, kinds(c), train)[0]
+        of_layers = kinds(c)
+        for i in range(c.layers):
+            kind = None if of_layers is None else of_layers.reshape(-1)[i]
+            hidden, _ = self.layers[i // (c.layers // c.groups)](hidden, context, kind, train)
         return hidden
+
+
+def unroll(params: dict) -> dict:
+    """An encoder's parameters with an entry for each group of layers, layers_0 and so on, instead of stacked ones."""
+    leaves, structure = jax.tree.flatten(params["layers"])
+    layers = {
+        f"layers_{i}": jax.tree.unflatten(structure, own) for i, own in enumerate(zip(*leaves, strict=True))
+    }
+    return {name: part for name, part in params.items() if name != "layers"} | layers
+
+
+def stack(params: dict) -> dict:
+    """The opposite of `unroll`."""
+    parts = dict(params)
+    layers = [parts.pop(f"layers_{i}") for i in range(sum(name.startswith("layers_") for name in params))]
+    return parts | {"layers": jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
 
 
 def scanned_layers(c: EncoderConfig) -> nn.Module:

@@ -106,10 +106,11 @@ class Bert(nn.Module):
     heads: tuple[str, ...] = ()
     labels: int = 0  # of the heads whose number of outputs is the data's to say
     pooler: bool = True
+    unrolled: bool = False  # as in Encoder
 
     @nn.compact
     def __call__(self, batch, train: bool = False):
-        encoder = Encoder(self.config, name="encoder")
+        encoder = Encoder(self.config, self.unrolled, name="encoder")
         hidden = encoder(batch, train)
         outputs = {"hidden": hidden}
         if self.pooler:
