@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import BertJaxError
+from bert_jax.models import precision
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert
 from bert_jax.models.layers import norm
@@ -181,3 +182,17 @@ def test_named_sizes():
     }  # fmt: skip
     with pytest.raises(BertJaxError, match='did you mean "base"'):
         EncoderConfig.named("bass")
+
+
+@pytest.mark.parametrize(
+    ("facts", "dtype"), [("flags : fpu avx512_bf16 sse", "bfloat16"), ("flags : fpu avx512f", "float32")]
+)
+def test_auto_computes_in_what_the_processor_is_fast_in(facts, dtype, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(facts)
+    monkeypatch.setattr(precision, "CPU_FACTS", tmp_path / "cpuinfo")
+    precision.fast_dtype.cache_clear()
+    try:
+        module, params = init(TINY.replace(dtype="auto"), heads=())
+        assert module.apply(params, BATCH)["hidden"].dtype == dtype
+    finally:
+        precision.fast_dtype.cache_clear()

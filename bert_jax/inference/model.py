@@ -81,7 +81,8 @@ class Model(Runner):
 
     def __repr__(self) -> str:
         c, heads = self.config, ", ".join(self.layout.heads) or "none"
-        return f"<{self.layout.family.model_type}: {c.layers} layers of {c.hidden_size}, heads: {heads}>"
+        shape = f"{c.layers} layers of {c.hidden_size}, heads: {heads}, computed in {c.computed_dtype}"
+        return f"<{self.layout.family.model_type}: {shape}>"
 
     def hidden_states(self, texts: Sequence[Text]) -> list[np.ndarray]:
         """For each text or pair, in order, the last hidden states [length, D], special tokens included.

@@ -32,7 +32,7 @@ class Runner:
     ):
         self.layout = layout
         self.placed = place(params)
-        self.rounded = round_kernels(self.placed, layout.config.dtype)
+        self.rounded = round_kernels(self.placed, layout.config.computed_dtype)
         self._tokenizer = tokenizer
         self.is_embedder = embedder is not None
         self.embedder = embedder or Embedder()

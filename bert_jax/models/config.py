@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models.blocks import BLOCKS
+from bert_jax.models.mesh import platform
+from bert_jax.models.precision import fast_dtype
 
 # What a field may say; the attention kernels themselves stand in attention.py.
 CHOICES = {
     "activation": ("gelu", "gelu_tanh", "relu", "silu"),
     "attention": ("auto", "short", "splash", "cudnn", "xla"),
-    "dtype": ("float32", "bfloat16"),
+    "dtype": ("float32", "bfloat16", "auto"),
     "remat": ("none", "dots", "full"),
 }
 
@@ -43,7 +45,8 @@ class EncoderConfig:
 
     # How it is computed; none of these changes what is saved.
     attention: str = "auto"
-    dtype: str = "float32"  # of the computation; parameters, softmax, LayerNorm and losses are float32
+    # Of the computation; parameters, softmax, LayerNorm and losses are float32. "auto": what is fast on the device.
+    dtype: str = "float32"
     # What the backward pass computes again: only LayerNorm and activations, all but matrix products, all.
     remat: str = "none"
     vocab_multiple: int = (
@@ -88,6 +91,11 @@ class EncoderConfig:
     @property
     def head_size(self) -> int:
         return self.hidden_size // self.heads
+
+    @property
+    def computed_dtype(self) -> str:
+        """`dtype`, or what "auto" stands for where the program runs."""
+        return fast_dtype(platform()) if self.dtype == "auto" else self.dtype
 
     @property
     def groups(self) -> int:

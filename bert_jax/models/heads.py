@@ -43,7 +43,7 @@ class MaskedLM(nn.Module):
         if not c.tied_decoder:
             words = self.param("decoder", initial(c), words.shape)
         bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
-        logits = product("bkd,vd->bkv", hidden, words, c.dtype, "float32")
+        logits = product("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
         return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
 
 

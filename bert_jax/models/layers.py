@@ -40,7 +40,7 @@ class Norm(nn.Module):
 
 
 def norm(config: EncoderConfig, name: str | None = "norm"):
-    return Norm(config.norm_epsilon, config.dtype, name=name)
+    return Norm(config.norm_epsilon, config.computed_dtype, name=name)
 
 
 class Dense(nn.Module):
@@ -64,8 +64,8 @@ class Dense(nn.Module):
         merged = (*self.outputs[:-2], math.prod(self.outputs[-2:]))
         columns = "xyz"[: len(merged)]
         kernel = kernel.reshape(math.prod(inputs), *merged)
-        dtype = self.dtype or c.dtype
-        out = product(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.dtype, dtype)
+        dtype = self.dtype or c.computed_dtype
+        out = product(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.computed_dtype, dtype)
         return add_bias(out, bias.reshape(merged))
 
 

@@ -67,7 +67,7 @@ class ExamplesConfig:
 class Computing:
     """How the model of `init` computes; -1 is the directory's own."""
 
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     attention: str = "auto"
     remat: Literal["none", "dots", "full"] = "none"
     dropout: float = -1.0

@@ -103,15 +103,18 @@ class Run:
         self.resumed = True
 
     def description(self) -> str:
-        """The size of the model, the mesh, and how it splits a batch."""
+        """The size of the model, the mesh, how it splits a batch, and the type of the computation."""
         params = abstract_state(self.task, self.config, self.mesh).params
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
         rows = self.data.batch // shards // microbatches
+        with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
+            dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
             f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {self.mesh.size} "
             f"{self.mesh.devices.flat[0].device_kind} ({axes}); global batch {self.data.batch} = "
-            f"{counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {counted(rows, 'row')}"
+            f"{counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {counted(rows, 'row')}; "
+            f"computed in {' and '.join(sorted(dtypes))}"
         )
 
     def go(self, stop: Stop) -> bool:

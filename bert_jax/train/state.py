@@ -83,7 +83,8 @@ def whole_shardings(task: Task, params, mesh: Mesh):
 
 def whole_params(task: Task, params, shardings, mesh: Mesh):
     """As the model reads them, of parameters that lie so: gathered over data in the types that it rounds them to."""
-    dtypes = {layout.config.dtype for layout in task.layouts.values()}
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        dtypes = {layout.config.computed_dtype for layout in task.layouts.values()}
     narrow = dtypes.pop() if len(dtypes) == 1 else "float32"
     sent = by_rule(
         params, rules_of(task), lambda rule, name, leaf: jnp.dtype(narrow if rule.in_products else leaf.dtype)
