@@ -106,8 +106,8 @@ def smaller(words: list[str]) -> list[str]:
 
 def run(words: list[str], capfd) -> None:
     program, *arguments = smaller(words)
-    if program == "bert-jax" and arguments[0] == "preflight":
-        parsed(arguments)  # tests/test_preflight.py compiles for a slice
+    if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
+        parsed(arguments)  # tests/test_preflight.py compiles for a slice, tests/test_bench*.py measure
     elif program == "bert-jax":
         assert cli.main(arguments) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
     elif program == "pip":
