@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ class EpochCheckpoints(CheckpointConfig):
 
 
 @dataclass(frozen=True)
-class FinetuneConfig(RunConfig):
+class FinetuneConfig(RunConfig, ABC):
     steps: int = 0  # 0: as many as the epochs take
     epochs: float = 3.0
     first_step: int = 0
@@ -117,8 +118,9 @@ class FinetuneConfig(RunConfig):
             super().__post_init__()
 
     @property
+    @abstractmethod
     def predicts(self) -> type[Kind]:
-        raise NotImplementedError
+        """The kind of its predictions."""
 
     def resolved(self, examples: int, best: str) -> Self:
         """With what is left to the data."""
