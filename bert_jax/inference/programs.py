@@ -6,34 +6,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from bert_jax.inference.parameters import unrolled
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder, unroll
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import HEADS, Bert
-from bert_jax.models.mesh import platform
 from bert_jax.models.pooling import pool
 
 POOLER = "pooler"  # BERT's own, beside the poolings that need no parameters
-
-
-def unrolled() -> bool:
-    """Whether layers have parameters of their own: for one short text a CPU copies longer than it computes."""
-    return platform() == "cpu"
-
-
-def place(params: dict) -> dict:
-    """Parameters on the device, as programs take them."""
-    if unrolled():
-        params = params | {"encoder": unroll(params["encoder"])}
-    return jax.device_put(params)
-
-
-def round_kernels(params: dict, dtype: str) -> dict:
-    """Kernels as products round them, once instead of in each call."""
-
-    def rounded(path, leaf):
-        return leaf.astype(dtype) if path[-1].key == "kernel" else leaf
-
-    return jax.tree_util.tree_map_with_path(rounded, params)
 
 
 def program(make: Callable) -> Callable:

@@ -10,10 +10,10 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.batching import batches
-from bert_jax.inference.programs import head_logits, place, round_kernels, unrolled
+from bert_jax.inference.parameters import as_saved, place, round_kernels
+from bert_jax.inference.programs import head_logits
 from bert_jax.inference.streaming import results
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import stack
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.kind import Kind, kind_of
@@ -40,10 +40,8 @@ class Runner:
 
     @property
     def params(self) -> dict:
-        """The parameters of `module`, as they are saved."""
-        if not unrolled():
-            return self.placed
-        return self.placed | {"encoder": stack(self.placed["encoder"])}
+        """The parameters of `module`. Assign them to a variable: on a CPU each access stacks the layers again."""
+        return as_saved(self.placed)
 
     @property
     def config(self) -> EncoderConfig:
