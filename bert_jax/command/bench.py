@@ -183,7 +183,7 @@ def train(args):
 @verb(
     "README's table: all comparisons in turn, as Markdown and as a picture",
     "bert-jax bench all --model DIR --data DIR --output runs/bench",
-    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is continued"),
+    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
     flag("--model", metavar="DIR", help="sentence-transformers directory: what is embedded with and fine-tuned"),
     flag("--classifier", metavar="DIR", help="model directory of a classifier"),
     flag("--data", metavar="DIR", help="directory with glue-sst2, mrpc, stsbenchmark, conll2003, squad, wikitext-2, "

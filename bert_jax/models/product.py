@@ -15,7 +15,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from bert_jax.models.mesh import platform
 
-BLOCK = 16  # numbers of a cache line, whether in bfloat16 pairs or not
+BLOCK = 16  # float32 numbers of a cache line
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 3, 4))
