@@ -184,15 +184,27 @@ def test_named_sizes():
         EncoderConfig.named("bass")
 
 
-@pytest.mark.parametrize(
-    ("facts", "dtype"), [("flags : fpu avx512_bf16 sse", "bfloat16"), ("flags : fpu avx512f", "float32")]
-)
-def test_auto_computes_in_what_the_processor_is_fast_in(facts, dtype, tmp_path, monkeypatch):
-    (tmp_path / "cpuinfo").write_text(facts)
-    monkeypatch.setattr(precision, "CPU_FACTS", tmp_path / "cpuinfo")
+@pytest.mark.parametrize(("gain", "dtype"), [(2.0, "bfloat16"), (1.1, "float32"), (0.7, "float32")])
+def test_auto_computes_in_what_the_processor_is_fast_in(gain, dtype, monkeypatch):
+    monkeypatch.setattr(precision, "cpu_gain", lambda: gain)
     precision.fast_dtype.cache_clear()
     try:
         module, params = init(TINY.replace(dtype="auto"), heads=())
         assert module.apply(params, BATCH)["hidden"].dtype == dtype
     finally:
         precision.fast_dtype.cache_clear()
+
+
+def test_the_gain_of_bfloat16_is_measured_wherever_it_is_asked_for():
+    """Within a program that is being traced, for a mesh of several devices, too."""
+    alone = precision.cpu_gain()
+    precision.fast_dtype.cache_clear()
+    seen = []
+
+    def program(x):
+        seen.append(precision.fast_dtype("cpu"))
+        return x
+
+    with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("data",), (jax.sharding.AxisType.Auto,))):
+        jax.jit(program)(1.0)
+    assert 0.01 < alone < 100 and seen == [precision.fast_dtype("cpu")]
