@@ -1,4 +1,4 @@
-"""Pages of memory."""
+"""Memory: its pages, and that of a GPU."""
 
 import os
 import platform
@@ -21,6 +21,11 @@ def use_large_pages() -> None:
     if TUNABLES not in os.environ and can_ask():
         os.environ[TUNABLES] = LARGE_PAGES
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def share_gpu() -> None:
+    """Take a GPU's memory as it is needed and not three quarters of it at once, so that another program has some."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def can_ask() -> bool:

@@ -20,6 +20,10 @@ MOVES = {
     "reverse", "iota", "constant", "parameter", "tuple", "get-tuple-element", "dynamic-slice", "dynamic-update-slice",
     "gather", "reduce-precision", "opt-barrier", "fusion", "custom-call",
 }  # fmt: skip
+# XLA for GPUs calls libraries: cuBLAS multiplies, and cuDNN computes all of an attention.
+LIBRARY_DOT, FUSED_ATTENTION = 'custom_call_target="__cublas$', 'custom_call_target="__cudnn$fmha'
+BATCHED = re.compile(r'lhs_batch_dim(s=\{|ensions":\[)"?\d')
+SUMMED = re.compile(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
 BACKWARD = "transpose(jvp("
 AGAIN = "rematted_computation"
 
@@ -45,8 +49,12 @@ class Origin:
 PARTS: dict[str, Callable[[Origin], bool]] = {
     "dropout: random numbers": lambda o: draws(o.instruction),
     "head and loss": lambda o: o.names(r"/(mlm|nsp|pooler|classify|tag|answer|decoder)/|jvp\(\)"),
-    "attention products": lambda o: o.kind == "dot" and "lhs_batch_dims" in o.instruction.attributes,
-    "dense products": lambda o: o.kind == "dot",
+    "attention kernel": lambda o: FUSED_ATTENTION in o.instruction.attributes,
+    # A dense product may be batched, too: cuBLAS splits a long sum.
+    "attention products": lambda o: is_dot(o.instruction)
+    and bool(BATCHED.search(o.instruction.attributes))
+    and not o.names(r"/(qkv|out)/"),
+    "dense products": lambda o: is_dot(o.instruction),
     "embeddings": lambda o: o.names(r"/embeddings/|\(_take\)") or o.kind == "scatter",
     "normalisation": lambda o: o.names(r"norm/"),
     "softmax": lambda o: o.names(r"/attention/"),
@@ -67,13 +75,16 @@ class Part:
     direction: str  # "forward", "backward", "" outside of both; a dense product's backward: "to inputs", "to weights"
     flops: float  # of its matrix products
     bytes: float
+    trips: int  # how often the program runs it
     text: str  # what it makes, and where it comes from
 
 
 def parts_of(text: str, rows: frozenset[int] = frozenset()) -> dict[str, Part]:
     """By name, the operations of `compiled.as_text()`. `rows` are the numbers of rows that its products have."""
-    computations, _ = computations_of(text)
+    computations, entry = computations_of(text)
     reader, trains = Reader(computations, Program()), BACKWARD in text
+    reader.walk(entry, 1)
+    trips = {operation.name: operation.trips for operation in reader.program.operations}
     inner = {called for c in computations.values() for i in c.values() for called in fused(i)}
     parts: dict[str, Part] = {}
     for name, computation in computations.items():
@@ -89,8 +100,9 @@ def parts_of(text: str, rows: frozenset[int] = frozenset()) -> dict[str, Part]:
             parts[instruction.name] = Part(
                 part,
                 direction(origin, part, here, rows),
-                flops=sum(dot_flops(i, at) for i, at in members if i.kind == "dot"),
+                flops=sum(product_flops(i, at) for i, at in members),
                 bytes=reader.traffic(instruction, computation),
+                trips=trips.get(instruction.name, 1),
                 text=f"{described(instruction)} {path_of(instruction)}".strip(),
             )
     return parts
@@ -117,8 +129,8 @@ def within(
 
 def weight(instruction: Instruction, here: Computation) -> float:
     """Its arithmetic, roughly: numbers made (or read, of a reduction), times the cost of making one."""
-    if instruction.kind == "dot":
-        return dot_flops(instruction, here)
+    if flops := product_flops(instruction, here):
+        return flops
     if instruction.kind in MOVES:
         return 0.0
     reads = [array for name in instruction.operands if name in here for array in here[name].outputs]
@@ -131,15 +143,25 @@ def weight(instruction: Instruction, here: Computation) -> float:
     return largest * (COST if instruction.kind in COSTLY else 1)
 
 
-def dot_flops(dot: Instruction, here: Computation) -> float:
-    """2 x outputs x what each of them sums over."""
-    return 2.0 * math.prod(dot.outputs[0].shape) * contracted(dot, here)
+def product_flops(instruction: Instruction, here: Computation) -> float:
+    """2 x outputs x what each of them sums over; 0 for what is no matrix product."""
+    if is_dot(instruction):
+        return 2.0 * math.prod(instruction.outputs[0].shape) * contracted(instruction, here)
+    if FUSED_ATTENTION in instruction.attributes:
+        # [B, H, L, K]: two products forward; backward these again, and the gradients of their four operands.
+        shape, products = instruction.outputs[0].shape, 5 if "Backward" in instruction.attributes else 2
+        return 2.0 * products * math.prod(shape) * shape[-2]
+    return 0.0
+
+
+def is_dot(instruction: Instruction) -> bool:
+    return instruction.kind == "dot" or LIBRARY_DOT in instruction.attributes
 
 
 def contracted(dot: Instruction, here: Computation) -> int:
     left = here[dot.operands[0]].outputs[0].shape
-    axes = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", dot.attributes)
-    return math.prod(left[int(axis)] for axis in axes[1].split(",") if axis) if axes else 1
+    axes = SUMMED.search(dot.attributes)
+    return math.prod(left[int(axis)] for axis in re.findall(r"\d+", axes[1])) if axes else 1
 
 
 def path_of(instruction: Instruction) -> str:

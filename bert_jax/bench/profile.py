@@ -6,6 +6,7 @@ as nothing, so random numbers, exponentials and the like take longer than that w
 """
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,8 @@ from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
 
 SLOWEST = 12  # operations that are listed
-UNKNOWN = Part("operations of unknown programs", "", 0.0, 0.0, "")
+COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer"
+UNKNOWN = Part("operations of unknown programs", "", 0.0, 0.0, 1, "")
 
 
 @dataclass
@@ -55,8 +57,10 @@ class Profile:
 
 
 def name_operations() -> None:
-    """To be called before anything is compiled: a program of the compilation cache may name its operations as
-    another version of the code did."""
+    """To be called before JAX opens its devices: a program of the compilation cache may name its operations as another
+    version of the code did, and a GPU runs many operations as one command buffer, which has one name."""
+    if COMMAND_BUFFERS not in (flags := os.environ.get("XLA_FLAGS", "")):
+        os.environ["XLA_FLAGS"] = f"{flags} {COMMAND_BUFFERS}="
     jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
 
 
@@ -85,17 +89,19 @@ def profile(
 
 
 def parts_of_programs(operations: Iterable[Operation], rows: frozenset[int]) -> dict[Operation, Part]:
-    """The parts of the programs that ran; those in memory may have others of the same name beside them."""
+    """The parts of the programs that ran; those in memory may have others of the same name beside them.
+
+    A GPU's trace also names what stands in no program's text: a program is the one that has the most of its names.
+    """
     names: defaultdict[str, set[str]] = defaultdict(set)
     for program, name in operations:
         names[program].add(name)
-    parts: dict[Operation, Part] = {}
+    best: dict[str, dict[str, Part]] = {}
     for name, text in programs():
         if name in names:
-            of_program = parts_of(text, rows)
-            if names[name] <= of_program.keys():
-                parts |= {(name, operation): part for operation, part in of_program.items()}
-    return parts
+            candidates = best.get(name, {}), parts_of(text, rows)
+            best[name] = max(candidates, key=lambda parts: len(names[name] & parts.keys()))
+    return {(name, operation): part for name, parts in best.items() for operation, part in parts.items()}
 
 
 def fill(result: Profile, call: Call, parts: Mapping[Operation, Part]) -> None:
@@ -104,6 +110,10 @@ def fill(result: Profile, call: Call, parts: Mapping[Operation, Part]) -> None:
     operations: list[dict[str, Any]] = []
     for operation, seconds in call.operations.items():
         part, runs = parts.get(operation, UNKNOWN), call.runs[operation]
+        if jax.default_backend() != "cpu":
+            runs = min(
+                runs, part.trips
+            )  # the trace of a GPU counts kernels, of which an operation may have several
         row = rows[row_name(part)]
         match part.direction:
             case "":

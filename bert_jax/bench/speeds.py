@@ -37,7 +37,7 @@ def matmul_flops_per_second(dtype: str) -> float:
 
 def memory_bytes_per_second() -> float:
     """Of a plain pass over an array larger than any cache, the best of a few."""
-    array = jnp.ones(2**26, jnp.float32)
+    array = jnp.ones(2**26 if jax.default_backend() == "cpu" else 2**29, jnp.float32)
     return 2 * array.nbytes / best_seconds(lambda step, a: a + step, jnp.float32(1), array)
 
 

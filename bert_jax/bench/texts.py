@@ -221,7 +221,7 @@ def our_logits(directory: str, dtype: str = "float32") -> Callable:
 
 def sentence_transformers(directory: str) -> Callable:
     (library,) = libraries("sentence_transformers")
-    model = library.SentenceTransformer(directory, device="cpu")
+    model = library.SentenceTransformer(directory)  # on a GPU where torch finds one
     model.max_seq_length = model[0].auto_model.config.max_position_embeddings
     return lambda texts: model.encode(texts, show_progress_bar=False)
 

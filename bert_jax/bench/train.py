@@ -43,9 +43,10 @@ class StepShape:
     packs: int = 1
     accumulate: int = 1
     remat: str = "none"
+    unroll: bool = False
 
     def config(self) -> Config:
-        names = ("dtype", "attention", "dropout", "attention_dropout", "remat")
+        names = ("dtype", "attention", "dropout", "attention_dropout", "remat", "unroll")
         computed = {name: getattr(self, name) for name in names}
         examples: Examples = "full_sentences" if self.packs > 1 else "next_sentence"
         return Config(

@@ -164,6 +164,7 @@ def finetune(args):
     flag("--attention-dropout", type=float, default=0.1, help="dropout of attention (default 0.1)"),
     flag("--accumulate", type=count, default=1, help="microbatches of a step (default 1)"),
     flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
+    flag("--unroll", action="store_true", help="layers one after another instead of as a loop"),
     *limits("steps", 6, 60),
     against("torch"),
     PROFILE,

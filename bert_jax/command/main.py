@@ -13,7 +13,7 @@ from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
 from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.memory import use_large_pages
+from bert_jax.memory import share_gpu, use_large_pages
 
 BENCHES = verbs_of(bench)
 VERBS = verbs_of(corpora) | verbs_of(runs) | verbs_of(models) | verbs_of(labels)
@@ -50,6 +50,8 @@ def command() -> int:
     """The entry of `bert-jax`."""
     if sys.argv[1:2] in (["train"], ["bench"]):
         use_large_pages()
+    if sys.argv[1:2] == ["bench"]:
+        share_gpu()
     return main()
 
 

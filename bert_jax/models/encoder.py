@@ -90,6 +90,7 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
             split_rngs={"params": False, "dropout": True},
             in_axes=in_axes,
             length=c.layers // c.groups,
+            unroll=c.layers // c.groups if c.unroll else 1,
         )
     return nn.scan(
         layer,
@@ -97,6 +98,7 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
         split_rngs={"params": True, "dropout": True},
         in_axes=in_axes,
         length=c.groups,
+        unroll=c.groups if c.unroll else 1,
     )(c)
 
 

@@ -36,7 +36,9 @@ def cpu_gain() -> float:
     bfloat16, the other a third slower.
     """
     products = [compiled_product(dtype) for dtype in ("float32", "bfloat16")]
-    seconds = [[timed(product) for product in products] for _ in range(REPEATS)]  # in turn: load comes and goes
+    seconds = [
+        [timed(product) for product in products] for _ in range(REPEATS)
+    ]  # in turn: load comes and goes
     wide, narrow = np.min(seconds, axis=0)
     return float(wide / narrow)
 

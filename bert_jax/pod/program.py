@@ -217,7 +217,9 @@ class Reader:
     def traffic(self, instruction: Instruction, here: Computation) -> float:
         kind, outputs, inner = instruction.kind, instruction.outputs, self.inner(instruction)
         values = [here[name].outputs if name in here else [] for name in instruction.operands]
-        if kind == "fusion" and inner:
+        if kind == "fusion-start":  # of a GPU; its outputs are its operands, the result and a context
+            outputs = outputs[sum(map(len, values)) : -1]
+        if kind.removesuffix("-start") == "fusion" and inner:
             return sum(self.fused_reads(inner, values)) + fused_writes(inner, outputs)
         if kind in READS_A_PART:
             return 2 * size(outputs) if any(map(size, values)) else size(outputs)
