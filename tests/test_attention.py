@@ -208,7 +208,7 @@ def test_auto_takes_the_kernel_of_the_platform():
     assert choose("auto", GPU) == "cudnn"
     assert choose("auto", replace(GPU, dtype="float32")) == "xla"
     assert choose("auto", replace(TPU, platform="cpu")) == "xla"
-    assert set(KERNELS) == {"short", "splash", "cudnn", "xla"}
+    assert set(KERNELS) == {"short", "splash", "cudnn", "banded", "xla"}
 
 
 def test_refusal_reaches_the_person_who_configured_it():

@@ -8,12 +8,14 @@ agree where the mask is 1; what they give on padding may differ.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.models import short_attention
+from bert_jax.models import banded_attention, relative, relative_attention, short_attention
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import draw_by_row, drop
 from bert_jax.models.elementwise import KEPT, softmax
@@ -21,6 +23,7 @@ from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, T
 from bert_jax.models.product import product
 
 LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
+FUSED = 2048  # tokens of a row up to which splash's backward pass is one kernel
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class Request:
     head_size: int
     dtype: str
     packed: bool
-    window: int | None
+    window: Any  # None: all places; of one program for several sorts of layers, a traced number
     dropout: float
+    relative: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,38 +55,69 @@ class Kernel:
 
 
 def attend(
-    qkv, context: Context, *, heads: int, window: int | None = None, dropout: float = 0.0, dropout_key=None,
+    qkv, context: Context, *, heads: int, window: Any = None, dropout: float = 0.0, dropout_key=None,
     kernel: str = "auto",
 ):  # fmt: skip
     """qkv [B, L, 3, H x K] -> [B, L, H x K], by the kernel of that name or the first that serves the request.
 
     The program is for the mesh in context, or for this process's devices.
     """
-    mesh = jax.sharding.get_abstract_mesh()
-    B, L, _, width = qkv.shape
-    request = Request(
-        platform=platform(),
-        length=L,
-        heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
-        head_size=width // heads,
-        dtype=str(qkv.dtype),
-        packed=context.packs is not None,
-        window=window,
-        dropout=dropout,
-    )
+    request = request_of(qkv, context, heads, window, dropout)
     chosen = KERNELS[choose(kernel, request)]
     if chosen.splits:
         return chosen.run(qkv, context, request, dropout_key)
-    seeds = row_seeds(dropout_key if dropout else None, B, heads, context.rows)
+    seeds = row_seeds(dropout_key if dropout else None, len(qkv), heads, context.rows)
+    context, mesh = context.of_attention, jax.sharding.get_abstract_mesh()
 
     def run(qkv, context, seeds):
         return chosen.run(qkv, context, request, seeds)
 
     if not mesh.empty:
         # Pallas kernels do not say over which axes their outputs vary.
-        in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS), SEEDS)
+        of_terms = None if context.relative is None else relative.SPECS
+        in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, of_terms), SEEDS)
         run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
     return run(qkv, context, seeds)
+
+
+def attend_near_or_far(
+    qkv, context: Context, near, window: int, *, heads: int, kernel: str = "auto", **dropout
+):
+    """`attend` of a layer that sees all places or, where it is `near`, those in the window.
+
+    `near` is known while tracing, or a traced truth where one program serves all layers.
+    """
+    if isinstance(near, bool):
+        return attend(qkv, context, heads=heads, window=window if near else None, kernel=kernel, **dropout)
+    rate = dropout.get("dropout", 0.0)
+    far_kernel, near_kernel = (
+        choose(kernel, request_of(qkv, context, heads, reach, rate)) for reach in (None, window)
+    )
+    if far_kernel == near_kernel == "xla":  # they differ in a mask alone
+        reach = jnp.where(near, window, qkv.shape[1])
+        return attend(qkv, context, heads=heads, window=reach, kernel="xla", **dropout)
+
+    def branch(kernel: str, reach: int | None):
+        run = partial(attend, heads=heads, window=reach, kernel=kernel, **dropout)
+        # What one branch keeps for the backward pass the other would keep room for, and scores are large.
+        return jax.checkpoint(run) if KERNELS[kernel].splits else run
+
+    return jax.lax.cond(near, branch(near_kernel, window), branch(far_kernel, None), qkv, context)
+
+
+def request_of(qkv, context: Context, heads: int, window: int | None, dropout: float) -> Request:
+    mesh = jax.sharding.get_abstract_mesh()
+    return Request(
+        platform=platform(),
+        length=qkv.shape[1],
+        heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
+        head_size=qkv.shape[3] // heads,
+        dtype=str(qkv.dtype),
+        packed=context.packs is not None,
+        window=window,
+        dropout=dropout,
+        relative=context.relative is not None,
+    )
 
 
 def row_seeds(key, count: int, heads: int, rows):
@@ -102,8 +137,8 @@ def split_parts(qkv, head_size: int):
 
 @jax.custom_vjp
 def unstack(qkv):
-    """The three parts of an axis; JAX's own backward rule would add up three arrays of the size of all."""
-    return tuple(qkv[:, :, part] for part in range(3))
+    """The parts of the third axis; JAX's own backward rule would add up as many arrays of the size of all."""
+    return tuple(qkv[:, :, part] for part in range(qkv.shape[2]))
 
 
 unstack.defvjp(lambda qkv: (unstack(qkv), None), lambda _, parts: (jnp.stack(parts, axis=2),))
@@ -144,12 +179,36 @@ def allowed(mask, packs, window):
 def xla(qkv, context: Context, request: Request, key):
     q, k, v = split_parts(qkv, request.head_size)
     allow = allowed(context.mask, context.packs, request.window)
-    scores = product("blhk,bmhk->bhlm", q * q.shape[-1] ** -0.5, k, request.dtype, "float32")
+    scale = scale_of(request.head_size, context.relative)
+    scores = product("blhk,bmhk->bhlm", q * scale, k, request.dtype, "float32")
+    if context.relative is not None:
+        scores += relative.scores(context.relative, q * scale, k, scale, request.dtype)
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if request.dropout:
         weights = drop(weights, request.dropout, key, context.rows)
     out = product("bhlm,bmhk->blhk", weights, v, request.dtype, request.dtype)
     return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
+
+
+def scale_of(head_size: int, terms: relative.Relative | None) -> float:
+    return ((terms.products if terms else 1) * head_size) ** -0.5
+
+
+def banded(qkv, context: Context, request: Request, key):
+    q, k, v = split_parts(qkv, request.head_size)
+    dropped = request.dropout, key, context.rows
+    out = banded_attention.attention(q, k, v, segments_of(context), request.window, dropped)
+    return out.reshape(*qkv.shape[:2], -1)
+
+
+def banded_refusal(request: Request) -> str | None:
+    if request.window is None:
+        return "sees near tokens alone, and this layer sees all"
+    if request.relative:
+        return "has no relative terms"
+    if not banded_attention.is_worth(request.length, request.window):
+        return f"takes rows many times as long as its window of {request.window}, not {request.length}"
+    return None
 
 
 def zero_dead(out, allow):
@@ -177,6 +236,8 @@ def cudnn_refusal(request: Request) -> str | None:
         return "has no two-sided window"
     if request.head_size % 8 or request.head_size > 128:
         return f"takes heads of a multiple of 8 up to 128, not {request.head_size}"
+    if request.relative:
+        return "has no relative terms"
     return None
 
 
@@ -195,6 +256,8 @@ def splash(qkv, context: Context, request: Request, seeds, interpret: bool = Fal
         else splash_attention_mask.LocalMask((L, L), (window, window), 0)
     )
     block = next(size for size in (512, 384, 256, LANES) if L % size == 0)
+    # The fused backward kernel leaves a gradient of all queries for each block of keys.
+    fused = window is None and L <= FUSED
     kernel = splash_attention_kernel.make_splash_mha(
         splash_attention_mask.MultiHeadMask([one_head] * H),
         block_sizes=splash_attention_kernel.BlockSizes(
@@ -204,7 +267,9 @@ def splash(qkv, context: Context, request: Request, seeds, interpret: bool = Fal
             block_q_dkv=block,
             block_kv_dkv=block,
             block_kv_dkv_compute=block,
-            use_fused_bwd_kernel=True,
+            block_q_dq=None if fused else block,
+            block_kv_dq=None if fused else block,
+            use_fused_bwd_kernel=fused,
         ),  # fmt: skip
         head_shards=1,
         q_seq_shards=1,
@@ -225,12 +290,19 @@ def splash_refusal(request: Request) -> str | None:
         return f"takes lengths that are multiples of {LANES}, not {request.length}"
     if request.dropout:
         return "has no dropout inside: set attention_dropout=0"
+    if request.relative:
+        return "has no relative terms"
     return None
 
 
 def short(qkv, context: Context, request: Request, seeds, interpret: bool = False):
     options = short_attention.Options(request.head_size, request.window, request.dropout, interpret)
-    return short_attention.attention(qkv.transpose(0, 2, 1, 3), segments_of(context), seeds, options)
+    parts_first, segments = qkv.transpose(0, 2, 1, 3), segments_of(context)
+    if context.relative is None:
+        return short_attention.attention(parts_first, segments, seeds, options)
+    scale = scale_of(request.head_size, context.relative)
+    tables = relative.tables(context.relative, scale, request.dtype)
+    return relative_attention.attention(parts_first, segments, seeds, tables, options)
 
 
 def short_refusal(request: Request) -> str | None:
@@ -250,5 +322,6 @@ KERNELS = {
     "short": Kernel(short, short_refusal, splits=False),
     "splash": Kernel(splash, splash_refusal, splits=False),
     "cudnn": Kernel(cudnn, cudnn_refusal, splits=False),
+    "banded": Kernel(banded, banded_refusal),
     "xla": Kernel(xla, lambda request: None),
 }

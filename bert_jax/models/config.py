@@ -1,20 +1,143 @@
 """What an encoder is made of: sizes, numerics and how it is computed."""
 
 import dataclasses
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
 
+MAY_BE_ZERO = ("segment_types", "embedding_size", "layer_groups")
+# How the encoder is computed and trained, as opposed to what it is.
+COMPUTED = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
+RATES = (
+    "dropout",
+    "attention_dropout",
+    "head_dropout",
+    "tag_dropout",
+    "answer_dropout",
+    "init_stddev",
+    "scaled_init",
+)
 # What a field may say; the attention kernels themselves stand in attention.py.
 CHOICES = {
     "activation": ("gelu", "gelu_tanh", "relu", "silu"),
+    "mlm_activation": ("", "gelu", "gelu_tanh", "relu", "silu"),
+    "positions": ("learned", "none", "decoder"),
     "attention": ("auto", "short", "splash", "cudnn", "xla"),
     "dtype": ("float32", "bfloat16", "auto"),
     "remat": ("none", "dots", "full"),
 }
+
+
+@dataclass(frozen=True)
+class RelativeConfig:
+    """What attention knows of the distance between two tokens; nothing without terms.
+
+    Terms: a "bias" for each head and bucket; or products with states of the distance, which the other token's place
+    gives as "keys" of queries, or as "queries" of keys.
+    """
+
+    terms: tuple[str, ...] = ()
+    buckets: int = 0  # of distances, the far ones together; 0: each has its own
+    farthest: int = 0  # the distance from which on all are alike
+    shared: bool = False  # states of distances are projected as those of tokens are
+    normalized: bool = False  # before that
+    key_bias: bool = True  # keys have a bias, of tokens and of distances
+
+    def __post_init__(self):
+        if not self.terms:
+            return
+        known = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
+        if self.terms not in known:
+            raise BertJaxError(f"EncoderConfig.relative.terms are one of {known}, not {self.terms!r}")
+        least = 4 if self.is_bias else 0
+        if type(self.buckets) is not int or self.buckets < least or self.buckets % 2 or self.buckets == 2:
+            raise BertJaxError(
+                f"EncoderConfig.relative.buckets must be an even number of at least 4, not {self.buckets!r}"
+            )
+        nearest_far = self.buckets // 2 + 2
+        if type(self.farthest) is not int or self.farthest < nearest_far:
+            raise BertJaxError(
+                f"EncoderConfig.relative.farthest must be a whole number of at least {nearest_far}, "
+                f"not {self.farthest!r}"
+            )
+
+    @property
+    def is_bias(self) -> bool:
+        return self.terms == ("bias",)
+
+    @property
+    def span(self) -> int:
+        """Rows to each side of the table of states."""
+        return self.buckets or self.farthest
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Positions that turn queries and keys, by a 1/theta-th part of the first number's angle for the last number's."""
+
+    theta: float = 0.0  # 0: none
+    near_theta: float = 0.0  # of layers that see near tokens alone; 0: the same
+
+    def __post_init__(self):
+        for name in ("theta", "near_theta"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not (value == 0 or 1 <= value < math.inf):
+                raise BertJaxError(
+                    f"EncoderConfig.rotary.{name} must be a number of at least 1, or 0, not {value!r}"
+                )
+
+
+@dataclass(frozen=True)
+class Near:
+    """Layers whose tokens see near ones alone: all but every `every`-th, which from the first on sees all."""
+
+    window: int = 0  # places to each side; 0: every layer sees all
+    every: int = 1
+
+    def __post_init__(self):
+        for name, least in (("window", 0), ("every", 1)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise BertJaxError(
+                    f"EncoderConfig.near.{name} must be a whole number of at least {least}, not {value!r}"
+                )
+
+
+@dataclass(frozen=True)
+class ConvolutionConfig:
+    """Of the embeddings, beside the first layer."""
+
+    width: int = 0  # neighbours with the token itself; 0: none
+    activation: str = "tanh"
+
+    def __post_init__(self):
+        if type(self.width) is not int or self.width < 0 or (self.width and self.width % 2 == 0):
+            raise BertJaxError(
+                f"EncoderConfig.convolution.width must be an odd number or 0, not {self.width!r}"
+            )
+
+
+@dataclass(frozen=True)
+class PoolerConfig:
+    """From the [CLS] state to the pooled one: a dense layer and an activation."""
+
+    activation: str = "tanh"
+    dropout: bool = False  # of the [CLS] state, at the rate of head_dropout
+    mean: bool = False  # of all states of a text instead of the [CLS] state
+    norm: bool = False  # behind the activation
+
+    def __post_init__(self):
+        known = (*CHOICES["activation"], "tanh")
+        if self.activation not in known:
+            raise BertJaxError(
+                f'EncoderConfig.pooler.activation has no "{self.activation}"; {nearest(self.activation, known)}'
+            )
 
 
 @dataclass(frozen=True)
@@ -32,16 +155,36 @@ class EncoderConfig:
     heads: int = 12
     feed_forward: int = 3072
     max_positions: int = 512
-    segment_types: int = 2
+    segment_types: int = 2  # 0: segments are not read
+    # Of the embeddings, which a dense layer brings to hidden_size; 0: hidden_size, without that layer.
+    embedding_size: int = 0
+    # A table of max_positions rows; "none": no table, and max_positions is a limit alone; "decoder": the table is for
+    # the enhanced mask decoder, which stands between the encoder and the masked LM, and embeddings know no positions.
+    positions: str = "learned"
     activation: str = "gelu"  # the exact erf form; "gelu_tanh" is the approximation
+    mlm_activation: str = ""  # within the masked LM; "": activation
     norm_epsilon: float = 1e-12
     dropout: float = 0.1  # of hidden states
     attention_dropout: float = 0.1
     head_dropout: float = 0.1  # before a classifier
+    tag_dropout: float = -1.0  # before a tagger; -1: head_dropout
+    answer_dropout: float = 0.0  # before an answer's start and end
     init_stddev: float = 0.02
     tied_decoder: bool = True  # the masked LM decodes with the word embeddings
     block: str = "post_norm"  # a file of models/blocks
+    relative: RelativeConfig = RelativeConfig()
+    bias: bool = True  # of the dense layers in blocks
+    norm_bias: bool = True  # of every LayerNorm
+    head_bias: bool = True  # of the dense layers in masked LM and pooler, but not of what gives logits
+    # Taggers and answer finders read a dense layer, an activation and a LayerNorm, as the masked LM does.
+    transform: bool = False
+    scaled_init: bool = False  # what adds to the hidden states begins smaller the more layers there are
+    gated: bool = False  # the feed-forward multiplies what it activates by a gate
+    rotary: Rotary = Rotary()
+    near: Near = Near()
+    convolution: ConvolutionConfig = ConvolutionConfig()
     layer_groups: int = 0  # groups of layers that share their parameters; 0: as many as layers, none shares
+    pooler: PoolerConfig = field(default_factory=PoolerConfig)
 
     # How it is computed; none of these changes what is saved.
     attention: str = "auto"
@@ -64,22 +207,27 @@ class EncoderConfig:
         return super().__new__(cls)
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            least = 0 if field.name == "layer_groups" else 1
-            if field.type is int and (type(value) is not int or value < least):
+        for known in dataclasses.fields(self):
+            name, value = known.name, getattr(self, known.name)
+            least = 0 if name in MAY_BE_ZERO else 1
+            if known.type is int and (type(value) is not int or value < least):
                 raise BertJaxError(
-                    f"EncoderConfig.{field.name} must be a whole number of at least {least}, not {value!r}"
+                    f"EncoderConfig.{name} must be a whole number of at least {least}, not {value!r}"
                 )
-            if field.type is float and (not isinstance(value, int | float) or not 0 <= value < 1):
-                raise BertJaxError(f"EncoderConfig.{field.name} must be a number in [0, 1), not {value!r}")
-            if field.type is bool and type(value) is not bool:
-                raise BertJaxError(f"EncoderConfig.{field.name} must be True or False, not {value!r}")
+            follows = name == "tag_dropout" and value == -1
+            if (
+                known.type is float
+                and not follows
+                and not (isinstance(value, int | float) and 0 <= value < 1)
+            ):
+                raise BertJaxError(f"EncoderConfig.{name} must be a number in [0, 1), not {value!r}")
+            if known.type is bool and type(value) is not bool:
+                raise BertJaxError(f"EncoderConfig.{name} must be True or False, not {value!r}")
         BLOCKS.check(self.block)
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
                 raise BertJaxError(
-                    f'EncoderConfig.{name} has no "{getattr(self, name)}"; {nearest(getattr(self, name), known)}'
+                    f'EncoderConfig.{name} has no "{getattr(self, name)}"; {nearest(getattr(self, name), choices)}'
                 )
         parts = {"hidden_size": ("heads", self.heads), "layers": ("layer_groups", self.groups)}
         for whole, (name, count) in parts.items():
@@ -88,12 +236,20 @@ class EncoderConfig:
                 raise BertJaxError(
                     f"EncoderConfig.{name} = {count} does not divide {whole} = {size}; {close} does"
                 )
+        if self.rotary.theta and self.head_size % 2:
+            raise BertJaxError(
+                f"EncoderConfig.rotary turns pairs of numbers: heads of {self.head_size} must be even"
+            )
         if self.layer_groups == self.layers:
             object.__setattr__(self, "layer_groups", 0)  # one way to say it, so that equal configs are equal
 
     @property
     def head_size(self) -> int:
         return self.hidden_size // self.heads
+
+    @property
+    def embedding_width(self) -> int:
+        return self.embedding_size or self.hidden_size
 
     @property
     def computed_dtype(self) -> str:
@@ -111,6 +267,18 @@ class EncoderConfig:
 
     def replace(self, **changes) -> "EncoderConfig":
         return dataclasses.replace(self, **changes)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """What the model is, by dotted names, without how it is computed and trained."""
+        values = {known.name: getattr(self, known.name) for known in dataclasses.fields(self)}
+        return flattened({name: value for name, value in values.items() if name not in (*COMPUTED, *RATES)})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As nested dicts, the fields that differ from the defaults."""
+        values, default = dataclasses.asdict(self), dataclasses.asdict(EncoderConfig())
+        return {name: value for name, value in values.items() if value != default[name]}
 
     @classmethod
     def named(cls, size: str, **changes) -> "EncoderConfig":
@@ -130,6 +298,22 @@ class EncoderConfig:
             "feed_forward": 4 * hidden_size,
         }
         return cls(**{**shape, **changes})
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values by dotted names, those of nested configs among them.
+
+    >>> flattened({"layers": 2, "convolution": ConvolutionConfig()})
+    {'layers': 2, 'convolution.width': 0, 'convolution.activation': 'tanh'}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if dataclasses.is_dataclass(value):
+            nested = {inner.name: getattr(value, inner.name) for inner in dataclasses.fields(value)}
+            flat |= flattened(nested, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
 
 
 SIZES = {

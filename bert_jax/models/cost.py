@@ -8,9 +8,15 @@ from bert_jax.models.config import EncoderConfig
 
 
 def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
-    """Forward, one layer: query, key, value, output and the feed-forward, then scores and their sum over values."""
-    D, F = config.hidden_size, config.feed_forward
-    return tokens * (2 * (4 * D * D + 2 * D * F) + 4 * length * D)
+    """Forward, one layer: query, key, value, output and the feed-forward, then scores and their sum over values, and
+    the products with the states of distances."""
+    D, F, near, r = config.hidden_size, config.feed_forward, config.near, config.relative
+    if near.window:  # the mean over the layers of both sorts
+        far = -(-config.layers // near.every) / config.layers
+        length = far * length + (1 - far) * min(length, 2 * near.window + 1)
+    distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
+    dense = 2 * (4 * D * D + (3 if config.gated else 2) * D * F)
+    return tokens * (dense + 4 * length * D + 2 * distances * D)
 
 
 def pre_training_flops(config: EncoderConfig, rows: float, length: float, targets: float) -> float:
@@ -19,8 +25,11 @@ def pre_training_flops(config: EncoderConfig, rows: float, length: float, target
     >>> round(pre_training_flops(EncoderConfig(), 256, 512, 77) / 1e12, 1)
     77.1
     """
-    D, V = config.hidden_size, config.vocab_size
-    encoder = config.layers * layer_flops(config, rows * length, length)
-    masked_lm = rows * targets * 2 * (D * D + D * V)
+    D, E, V = config.hidden_size, config.embedding_width, config.vocab_size
+    # The enhanced mask decoder applies the last layer twice more.
+    layers = config.layers + 2 * (config.positions == "decoder")
+    encoder = layers * layer_flops(config, rows * length, length)
+    encoder += rows * length * 2 * config.embedding_size * D
+    masked_lm = rows * targets * 2 * (D * E + E * V)
     next_sentence = rows * 2 * (D * D + 2 * D)
     return 3 * (encoder + masked_lm + next_sentence)

@@ -1,16 +1,20 @@
 """The encoder: embeddings, then blocks, as a pure function of (params, batch, rng)."""
 
+from dataclasses import replace
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models import shared
+from bert_jax.models import rotary, shared
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
+from bert_jax.models.convolution import Convolution
+from bert_jax.models.disentangled import Distances
 from bert_jax.models.elementwise import KEPT
-from bert_jax.models.layers import Embeddings
+from bert_jax.models.layers import Embeddings, norm
 
 
 def of_cudnn(primitive, *_, **__) -> bool:
@@ -44,18 +48,58 @@ class Encoder(nn.Module):
     def setup(self):
         c = self.config
         self.embeddings = Embeddings(c)
+        if c.relative.terms:
+            self.distances = Distances(c)
+        if c.convolution.width:
+            self.convolution = Convolution(c)
         self.layers = [Layer(c) for _ in range(c.groups)] if self.unrolled else scanned_layers(c)
+        self.final_norm = norm(c, name=None) if normalizes_last(c) else None
 
-    def __call__(self, batch, train: bool = False):
-        c, context = self.config, Context.of(batch)
+    def __call__(self, batch, train: bool = False, decodes: bool = False):
+        """With `decodes` a pair: the hidden states, and what the enhanced mask decoder makes for the masked LM."""
+        c, of_layers = self.config, kinds(self.config)
+        context = Context.of(batch, rotary.tables(c, batch["tokens"].shape[1]))
         hidden = self.embeddings(batch, train)
-        if not self.unrolled:
-            return self.layers(hidden, context, kinds(c), train)[0]
-        of_layers = kinds(c)
-        for i in range(c.layers):
-            kind = None if of_layers is None else of_layers.reshape(-1)[i]
-            hidden, _ = self.layers[i // (c.layers // c.groups)](hidden, context, kind, train)
-        return hidden
+        if c.relative.terms:
+            context = replace(context, relative=self.distances(hidden.shape[1]))
+        if c.convolution.width:
+            context = replace(context, convolved=self.convolution(hidden, context, train))
+        carry = (hidden, hidden) if decodes else hidden
+        if self.unrolled:
+            for i in range(c.layers):
+                kind = None if of_layers is None else of_layers.reshape(-1)[i].item()
+                carry, _ = self.layers[i // (c.layers // c.groups)](carry, context, kind, train)
+        else:
+            scanned = None if of_layers is None else jnp.asarray(of_layers)
+            carry, _ = self.layers(carry, context, scanned, train)
+        if decodes:
+            hidden, before = carry
+            return hidden, self.decoded(before, batch, context, train)
+        return carry if self.final_norm is None else self.final_norm(carry)
+
+    def decoded(self, before, batch, context: Context, train: bool):
+        """DeBERTa's enhanced mask decoder: the last layer twice more, which reads the states before it, and asks with
+        those and their positions first, then with its own answer."""
+        if self.is_initializing():
+            return before
+        context = replace(context, convolved=None)
+        asking = (before + self.embeddings.places(batch)).astype(before.dtype)
+        for _ in range(2):
+            asking = self.last_layer(before, context, train, asking)
+        return asking
+
+    def last_layer(self, hidden, context: Context, train: bool, asking):
+        if self.unrolled:
+            return self.layers[-1].ask(hidden, context, train, asking)
+        params = shared.read(jax.tree.map(lambda leaf: leaf[-1], self.variables["params"]["layers"]))
+        rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
+        layer = Layer(self.config, parent=None)
+
+        def run(params, hidden, context, asking, rngs):
+            return layer.apply({"params": params}, hidden, context, train, asking, method="ask", rngs=rngs)
+
+        remat = jax.checkpoint(run, policy=REMAT[self.config.remat])
+        return remat(params, hidden, context, asking, rngs)
 
 
 def unroll(params: dict) -> dict:
@@ -107,8 +151,13 @@ def kinds(c: EncoderConfig):
     block = BLOCKS[c.block]
     if not hasattr(block, "kinds"):
         return None
-    each_layer = jnp.asarray(block.kinds(c), jnp.int32)
+    each_layer = np.asarray(block.kinds(c), np.int32)
     return each_layer.reshape(c.groups, -1) if c.layers > c.groups else each_layer
+
+
+def normalizes_last(c: EncoderConfig) -> bool:
+    """Whether a LayerNorm follows the last layer, because layers leave their sums as they are."""
+    return getattr(BLOCKS[c.block], "normalizes_last", False)
 
 
 class Layer(nn.Module):
@@ -120,5 +169,12 @@ class Layer(nn.Module):
         self.block = BLOCKS[self.config.block](self.config)
         nn.share_scope(self, self.block)
 
-    def __call__(self, hidden, context, kind, train: bool):
-        return self.block(hidden, context, kind, train), None
+    def __call__(self, carry, context, kind, train: bool):
+        """`carry` is the hidden states, or they and those before the layer that made them."""
+        if not isinstance(carry, tuple):
+            return self.block(carry, context, kind, train), None
+        hidden, _ = carry
+        return (self.block(hidden, context, kind, train), hidden), None
+
+    def ask(self, hidden, context, train: bool, asking):
+        return self.block(hidden, context, None, train, asking)

@@ -12,20 +12,40 @@ import jax.numpy as jnp
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.layers import ACTIVATIONS, Dense, initial, norm
+from bert_jax.models.layers import ACTIVATIONS, Dense, initial, initial_sum, norm
 from bert_jax.models.product import product
 
 PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry: it can neither win nor weigh
 
 
 class Pooler(nn.Module):
-    """[CLS] states [..., D] -> tanh of a dense layer, [..., D]."""
+    """[CLS] or mean states [B, ..., D] -> pooled ones, [B, ..., D]."""
 
     config: EncoderConfig
 
     @nn.compact
-    def __call__(self, cls):
-        return jnp.tanh(Dense(self.config, (self.config.hidden_size,), name="dense")(cls))
+    def __call__(self, states, batch, train: bool):
+        c = self.config
+        if c.pooler.dropout:
+            states = Dropout(c.head_dropout)(states, batch.get("rows"), train)
+        states = ACTIVATIONS[c.pooler.activation](dense_of_head(c, c.hidden_size)(states))
+        return norm(c)(states) if c.pooler.norm else states
+
+
+class Transform(nn.Module):
+    """Hidden states [B, L, D] -> what taggers and answer finders read of some families, [B, L, D]."""
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden):
+        c = self.config
+        activation = ACTIVATIONS[c.mlm_activation or c.activation]
+        return norm(c)(activation(dense_of_head(c, c.hidden_size)(hidden)))
+
+
+def dense_of_head(c: EncoderConfig, width: int, name: str = "dense"):
+    return Dense(c, (width,), initial=initial_sum, bias=c.head_bias, name=name)
 
 
 class MaskedLM(nn.Module):
@@ -39,9 +59,10 @@ class MaskedLM(nn.Module):
         c = self.config
         if "target_positions" in batch:
             hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
-        hidden = norm(c)(ACTIVATIONS[c.activation](Dense(c, (c.hidden_size,), name="transform")(hidden)))
+        activation = ACTIVATIONS[c.mlm_activation or c.activation]
+        hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
         if not c.tied_decoder:
-            words = self.param("decoder", initial(c), words.shape)
+            words = self.param("decoder", initial_sum(c), words.shape)
         bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
         logits = product("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
         return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
@@ -61,13 +82,32 @@ class Linear(nn.Module):
         return Dense(self.config, (self.labels,), initial=self.initial, dtype="float32", name="dense")(states)
 
 
+class ReplacedTokens(nn.Module):
+    """Hidden states [B, L, D] -> float32 logits [B, L], above 0 where a token looks replaced."""
+
+    config: EncoderConfig
+    labels: int
+
+    @nn.compact
+    def __call__(self, hidden, batch, words, train: bool):
+        c = self.config
+        hidden = ACTIVATIONS[c.activation](Dense(c, (c.hidden_size,), name="transform")(hidden))
+        return Dense(c, (1,), dtype="float32", name="dense")(hidden)[..., 0]
+
+
 def next_sentence(config, labels, name=None):
     return Linear(config, 2, name=name)
+
+
+def sentence_order(config, labels, name=None):
+    return Linear(config, 2, config.head_dropout, name=name)  # logits of kept and of swapped
 
 
 def untruncated(config: EncoderConfig):
     """Initial values of heads that a fine-tuning adds. Their spread sets how fast a short fine-tuning learns: with
     BERT's truncated normal, an eighth narrower, tagging was 2.5 points of F1 behind after 190 steps."""
+    if config.scaled_init:
+        return nn.initializers.truncated_normal(config.hidden_size**-0.5)
     return nn.initializers.normal(config.init_stddev)
 
 
@@ -75,8 +115,14 @@ def classifier(config, labels, name=None):
     return Linear(config, labels, config.head_dropout, untruncated, name=name)
 
 
+def tagger(config, labels, name=None):
+    rate = config.head_dropout if config.tag_dropout == -1 else config.tag_dropout
+    return Linear(config, labels, rate, untruncated, name=name)
+
+
 def answer_span(config, labels, name=None):
-    return Linear(config, 2, initial=untruncated, name=name)  # logits of the answer's start and of its end
+    # Logits of the answer's start and of its end.
+    return Linear(config, 2, config.answer_dropout, untruncated, name=name)
 
 
 @dataclass(frozen=True)
@@ -85,14 +131,19 @@ class Head:
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
     pooled: bool = False  # reads the pooled [CLS] state; otherwise every token's
     labels: bool = False  # has an output for each label of the data
+    decoded: bool = False  # reads the states of the enhanced mask decoder, where the encoder has one
+    transformed: bool = False  # of families with a transform, reads its states
+    dropout: str = "head_dropout"  # the config's rate before it
 
 
 HEADS = {
-    "mlm": Head(MaskedLM, "ForMaskedLM"),
+    "mlm": Head(MaskedLM, "ForMaskedLM", decoded=True),
     "nsp": Head(next_sentence, "ForNextSentencePrediction", pooled=True),
     "classify": Head(classifier, "ForSequenceClassification", pooled=True, labels=True),
-    "tag": Head(classifier, "ForTokenClassification", labels=True),
-    "answer": Head(answer_span, "ForQuestionAnswering"),
+    "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
+    "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
+    "replaced": Head(ReplacedTokens, "ForPreTraining"),
+    "sop": Head(sentence_order, "ForSentenceOrderPrediction", pooled=True),
 }
 
 
@@ -111,16 +162,44 @@ class Bert(nn.Module):
     @nn.compact
     def __call__(self, batch, train: bool = False):
         encoder = Encoder(self.config, self.unrolled, name="encoder")
-        hidden = encoder(batch, train)
-        outputs = {"hidden": hidden}
+        decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
+        outputs = {}
+        if decodes:
+            hidden, outputs["decoded"] = encoder(batch, train, decodes=True)
+        else:
+            hidden = encoder(batch, train)
+        outputs["hidden"] = hidden
         if self.pooler:
-            outputs["pooled"] = Pooler(self.config, name="pooler")(first_tokens(hidden, batch))
+            read = means if self.config.pooler.mean else first_tokens
+            outputs["pooled"] = Pooler(self.config, name="pooler")(read(hidden, batch), batch, train)
+        if has_transform(self.config, self.heads):
+            outputs["transformed"] = Transform(self.config, name="transform")(hidden)
         for name in self.heads:
             head = HEADS[name]
             states = outputs["pooled"] if head.pooled else hidden
+            if head.decoded:
+                states = outputs.get("decoded", hidden)
+            if head.transformed:
+                states = outputs.get("transformed", hidden)
             module = head.build(self.config, self.labels, name=name)
             outputs[name] = module(states, batch, encoder.embeddings.words, train)
         return outputs
+
+
+def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
+    return config.transform and any(HEADS[name].transformed for name in heads)
+
+
+def means(hidden, batch):
+    """The mean state of each text: [B, D], or [B, P, D] where texts are packed."""
+    of_text = batch["mask"][:, None]
+    if "packs" in batch:
+        numbers = 1 + jnp.arange(batch["cls_positions"].shape[1])
+        of_text = of_text * (batch["packs"][:, None] == numbers[:, None])
+    weight = of_text.astype(jnp.float32)
+    weight = weight / jnp.maximum(weight.sum(-1, keepdims=True), 1)
+    mean = jnp.einsum("bpl,bld->bpd", weight, hidden.astype(jnp.float32)).astype(hidden.dtype)
+    return mean if "packs" in batch else mean[:, 0]
 
 
 def first_tokens(hidden, batch):

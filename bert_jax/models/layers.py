@@ -12,12 +12,14 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import gelu, keep, normalize
 from bert_jax.models.product import add_bias, product
+from bert_jax.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
 }
 
 
@@ -26,21 +28,29 @@ def initial(config: EncoderConfig):
     return nn.initializers.truncated_normal(config.init_stddev)
 
 
+def initial_sum(config: EncoderConfig):
+    """Of what adds to the hidden states, so that their spread does not grow with the layers."""
+    layers = 2 * config.layers if config.scaled_init else 1
+    return nn.initializers.truncated_normal(config.init_stddev / layers**0.5)
+
+
 class Norm(nn.Module):
     """LayerNorm, with Flax's names."""
 
     epsilon: float
     dtype: str
+    bias: bool = True
 
     @nn.compact
     def __call__(self, x):
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
-        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        zeros = nn.initializers.zeros
+        bias = self.param("bias", zeros, x.shape[-1:]) if self.bias else jnp.zeros(x.shape[-1:])
         return normalize(x, scale, bias, self.epsilon, self.dtype)
 
 
 def norm(config: EncoderConfig, name: str | None = "norm"):
-    return Norm(config.norm_epsilon, config.computed_dtype, name=name)
+    return Norm(config.norm_epsilon, config.computed_dtype, config.norm_bias, name=name)
 
 
 class Dense(nn.Module):
@@ -54,38 +64,46 @@ class Dense(nn.Module):
     inputs: tuple[int, ...] = ()  # by default the states' own size
     initial: Callable = initial
     dtype: str = ""  # of the result; by default the computation's
+    bias: bool = True
 
     @nn.compact
     def __call__(self, states):
         c, rest = self.config, "abc"[: states.ndim - 1]
         inputs = self.inputs or states.shape[-1:]
         kernel = self.param("kernel", self.initial(c), inputs + self.outputs)
-        bias = self.param("bias", nn.initializers.zeros, self.outputs)
-        merged = (*self.outputs[:-2], math.prod(self.outputs[-2:]))
+        bias = self.param("bias", nn.initializers.zeros, self.outputs) if self.bias else None
+        *outer, last = self.outputs
+        merged = (*outer[:-1], outer[-1] * last) if len(outer) > 1 else self.outputs
         columns = "xyz"[: len(merged)]
         kernel = kernel.reshape(math.prod(inputs), *merged)
         dtype = self.dtype or c.computed_dtype
         out = product(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.computed_dtype, dtype)
-        return add_bias(out, bias.reshape(merged))
+        return out if bias is None else add_bias(out, bias.reshape(merged))
 
 
 class SelfAttention(nn.Module):
-    """Hidden states -> hidden states; `attend` is attention's entry, or what a block makes of it (windows, kinds)."""
+    """Hidden states -> hidden states; `attend` is attention's entry, or what a block makes of it (windows, kinds).
+
+    `sort` says which of the rotary tables the layer turns by.
+    """
 
     config: EncoderConfig
 
     @nn.compact
-    def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend):
+    def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, sort=0):
         c = self.config
         # One product for query, key and value reads the activations once instead of three times.
-        qkv = Dense(c, (3, c.heads, c.head_size), name="qkv")(hidden)
-        qkv = keep(qkv)
+        qkv = keep(Dense(c, (3, c.heads, c.head_size), bias=c.bias, name="qkv")(hidden))
+        if context.rotary is not None:
+            qkv = rotate(qkv, context.rotary[sort])
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         # Initialization runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(keep(out))
+        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), initial_sum, bias=c.bias, name="out")(
+            keep(out)
+        )
 
 
 class FeedForward(nn.Module):
@@ -94,29 +112,47 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, hidden):
         c = self.config
-        inner = ACTIVATIONS[c.activation](keep(Dense(c, (c.feed_forward,), name="in")(hidden)))
-        return Dense(c, (c.hidden_size,), name="out")(inner)
+        activation = ACTIVATIONS[c.activation]
+        if c.gated:
+            both = keep(Dense(c, (2, c.feed_forward), bias=c.bias, name="gated")(hidden))
+            activated, gate = attention.unstack(both)
+            inner = activation(activated) * gate
+        else:
+            inner = activation(keep(Dense(c, (c.feed_forward,), bias=c.bias, name="in")(hidden)))
+        return Dense(c, (c.hidden_size,), initial=initial_sum, bias=c.bias, name="out")(inner)
 
 
 class Embeddings(nn.Module):
-    """Token + position + segment embeddings, normalised."""
+    """Token + position + segment embeddings, normalised, and as wide as the layers."""
 
     config: EncoderConfig
 
     def setup(self):
         c = self.config
-        self.words = self.param("words", initial(c), (c.padded_vocab, c.hidden_size))
-        self.positions = self.param("positions", initial(c), (c.max_positions, c.hidden_size))
-        self.segments = self.param("segments", initial(c), (c.segment_types, c.hidden_size))
+        self.words = self.param("words", initial(c), (c.padded_vocab, c.embedding_width))
+        if c.positions != "none":
+            self.positions = self.param("positions", initial(c), (c.max_positions, c.embedding_width))
+        if c.segment_types:
+            self.segments = self.param("segments", initial(c), (c.segment_types, c.embedding_width))
         self.norm = norm(c, name=None)
         self.dropout = Dropout(c.dropout)
+        if c.embedding_size:
+            self.projection = Dense(c, (c.hidden_size,))
 
     def __call__(self, batch, train: bool):
+        c = self.config
         # take() turns an id out of range into NaN, which no later check can miss; indexing would clamp it in silence.
         x = jnp.take(self.words, batch["tokens"], axis=0)
-        x += jnp.take(self.positions, positions(batch, self.config.max_positions), axis=0)
-        x += jnp.take(self.segments, batch["segments"], axis=0)
-        return self.dropout(self.norm(x), batch.get("rows"), train)
+        if c.positions == "learned":
+            x += self.places(batch)
+        if c.segment_types:
+            x += jnp.take(self.segments, batch["segments"], axis=0)
+        x = self.dropout(self.norm(x), batch.get("rows"), train)
+        return self.projection(x) if c.embedding_size else x
+
+    def places(self, batch):
+        """The position embedding of each token."""
+        return jnp.take(self.positions, positions(batch, self.config.max_positions), axis=0)
 
 
 def positions(batch, count: int):

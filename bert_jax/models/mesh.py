@@ -16,6 +16,7 @@ ROWS = PartitionSpec((DATA, FSDP))  # of a whole batch
 SHARD_ROWS = PartitionSpec(FSDP)  # [B]
 TOKENS = PartitionSpec(FSDP, None)  # [B, L]
 SEEDS = PartitionSpec(FSDP, TENSOR)  # [B, H]
+TABLE = PartitionSpec()  # of rotary positions
 STATES = PartitionSpec(FSDP, None, TENSOR)  # [B, L, H x K]
 FUSED_QKV = PartitionSpec(FSDP, None, None, TENSOR)  # [B, 3, L, H x K]
 

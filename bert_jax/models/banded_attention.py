@@ -1,0 +1,53 @@
+"""Attention of near tokens alone, in blocks along the diagonal: memory grows with the length and not with its square.
+
+A block of queries meets its own keys and those that its window reaches on both sides.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.models.dropout import drop
+from bert_jax.models.elementwise import softmax
+from bert_jax.models.product import product
+
+LEAST = 128  # queries of a block
+WORTH = 4  # times as many keys in a row as a block meets: below, all scores at once are as fast
+
+
+def block_size(window: int) -> int:
+    return max(LEAST, window)
+
+
+def is_worth(length: int, window: int) -> bool:
+    return length >= WORTH * (block_size(window) + 2 * window)
+
+
+def attention(q, k, v, segments, window: int, dropped):
+    """q, k, v [B, L, H, K], segments [B, L] (0 on padding) -> [B, L, H, K]; `dropped` is (rate, key, rows)."""
+    B, L, H, K = q.shape
+    size = block_size(window)
+    count = -(-L // size)
+
+    def blocks(x):
+        beyond = count * size - L
+        padded = jnp.pad(x, [(0, 0), (0, beyond)] + [(0, 0)] * (x.ndim - 2))
+        return padded.reshape(B, count, size, *x.shape[2:])
+
+    def reached(x):
+        own = blocks(x)
+        ends = jnp.pad(own, [(0, 0), (1, 1)] + [(0, 0)] * (own.ndim - 2))
+        return jnp.concatenate([ends[:, :-2, size - window :], own, ends[:, 2:, :window]], axis=2)
+
+    apart = np.arange(size)[:, None] - (np.arange(size + 2 * window) - window)
+    of_query, of_key = blocks(segments)[..., None], reached(segments)[:, :, None]
+    allow = (of_query == of_key) & (of_key > 0) & (np.abs(apart) <= window)
+    allow = allow[:, None]  # [B, 1, N, S, S + 2 x window]
+    dtype = str(q.dtype)
+    scores = product("bnlhk,bnmhk->bhnlm", blocks(q * K**-0.5), reached(k), dtype, "float32")
+    weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
+    rate, key, rows = dropped
+    if rate:
+        weights = drop(weights, rate, key, rows)
+    out = product("bhnlm,bnmhk->bnlhk", weights, reached(v), dtype, dtype)
+    out = jnp.where(allow.any(-1)[:, 0, :, :, None, None], out, 0)
+    return out.reshape(B, count * size, H, K)[:, :L]

@@ -1,0 +1,20 @@
+"""ALBERT's block: BERT's, without dropout behind the feed-forward."""
+
+import flax.linen as nn
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import keep
+from bert_jax.models.layers import FeedForward, SelfAttention, norm
+
+
+class Block(nn.Module):
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden, context, kind, train: bool):
+        c = self.config
+        attended = SelfAttention(c, name="attention")(hidden, context, train)
+        attended = Dropout(c.dropout)(attended, context.rows, train)
+        hidden = norm(c, "attention_norm")(keep(hidden + attended))
+        return norm(c, "feed_forward_norm")(keep(hidden + FeedForward(c, name="feed_forward")(hidden)))

@@ -1,0 +1,33 @@
+"""DeBERTa's block: BERT's, whose attention knows distances; a convolution of the embeddings joins the first layer."""
+
+import flax.linen as nn
+import jax
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.disentangled import DisentangledAttention
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import keep
+from bert_jax.models.layers import FeedForward, norm
+
+FIRST = 1
+
+
+class Block(nn.Module):
+    config: EncoderConfig
+
+    @staticmethod
+    def kinds(config: EncoderConfig) -> list[int]:
+        return [FIRST] + [0] * (config.layers - 1)
+
+    @nn.compact
+    def __call__(self, hidden, context, kind, train: bool, asking=None):
+        c, rows = self.config, context.rows
+        dropout = Dropout(c.dropout)
+        attended = DisentangledAttention(c, name="attention")(hidden, context, train, asking)
+        asking = hidden if asking is None else asking
+        hidden = norm(c, "attention_norm")(keep(asking + dropout(attended, rows, train)))
+        fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
+        hidden = norm(c, "feed_forward_norm")(keep(hidden + fed))
+        if context.convolved is None:
+            return hidden
+        return jax.lax.cond(kind == FIRST, context.convolved.join, lambda states: states, hidden)

@@ -1,0 +1,49 @@
+"""ModernBERT's block: each part reads its input normalised, and most layers see near tokens alone.
+
+The first layer's attention reads the embeddings as they are, for those are normalised already: that layer's
+`attention_norm` is a parameter of the stack which nothing reads.
+"""
+
+from functools import partial
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from bert_jax.models import attention
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import keep
+from bert_jax.models.layers import FeedForward, SelfAttention, norm
+
+FIRST, FAR, NEAR = range(3)
+
+
+class Block(nn.Module):
+    config: EncoderConfig
+    normalizes_last = True
+
+    @staticmethod
+    def kinds(config: EncoderConfig) -> list[int]:
+        near, every = config.near.window, config.near.every
+        return [FIRST] + [NEAR if near and layer % every else FAR for layer in range(1, config.layers)]
+
+    @nn.compact
+    def __call__(self, hidden, context, kind, train: bool):
+        c, rows, near = self.config, context.rows, kind == NEAR
+        read = hidden
+        if c.layers > 1:
+            read = jnp.where(kind == FIRST, hidden, norm(c, "attention_norm")(hidden))
+        attend = attention.attend
+        if c.near.window:
+            attend = partial(attention.attend_near_or_far, near=near, window=c.near.window)
+        attended = SelfAttention(c, name="attention")(read, context, train, attend, sort=sort_of(c, near))
+        hidden = keep(hidden + Dropout(c.attention_dropout)(attended, rows, train))
+        fed = FeedForward(c, name="feed_forward")(norm(c, "feed_forward_norm")(hidden))
+        return keep(hidden + Dropout(c.dropout)(fed, rows, train))
+
+
+def sort_of(c: EncoderConfig, near):
+    """Which rotary table a layer turns by."""
+    if not c.rotary.near_theta:
+        return 0
+    return int(near) if isinstance(near, bool) else near.astype(jnp.int32)

@@ -1,0 +1,50 @@
+"""A convolution of the embeddings, over neighbours in the same text."""
+
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax.numpy as jnp
+
+from bert_jax.models.attention import segments_of
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import normalize
+from bert_jax.models.layers import ACTIVATIONS, Dense
+
+
+@flax.struct.dataclass
+class Convolved:
+    states: Any  # [B, L, D]
+    scale: Any
+    bias: Any
+    epsilon: float = flax.struct.field(pytree_node=False)
+
+    def join(self, hidden):
+        return normalize(hidden + self.states, self.scale, self.bias, self.epsilon, str(hidden.dtype))
+
+
+class Convolution(nn.Module):
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, embeddings, context, train: bool) -> Convolved:
+        c, width = self.config, self.config.convolution.width
+        near = [neighbour(embeddings, segments_of(context), place - width // 2) for place in range(width)]
+        states = Dense(c, (c.hidden_size,), (width, c.hidden_size), name="dense")(jnp.concatenate(near, -1))
+        states = ACTIVATIONS[c.convolution.activation](Dropout(c.dropout)(states, context.rows, train))
+        scale = self.param("scale", nn.initializers.ones, (c.hidden_size,))
+        bias = self.param("bias", nn.initializers.zeros, (c.hidden_size,))
+        return Convolved(states, scale, bias, c.norm_epsilon)
+
+
+def neighbour(states, segments, places: int):
+    """For each token the states [B, L, D] of the one so many places behind it, zeros where that is of another text.
+
+    >>> neighbour(jnp.array([[[1], [2], [3], [4]]]), jnp.array([[1, 1, 2, 0]]), 1)[0, :, 0].tolist()
+    [2, 0, 0, 0]
+    """
+    place = jnp.arange(states.shape[1]) + places
+    inside = (place >= 0) & (place < states.shape[1])
+    same = inside & (segments > 0) & (jnp.roll(segments, -places, axis=1) == segments)
+    return jnp.where(same[..., None], jnp.roll(states, -places, axis=1), 0)

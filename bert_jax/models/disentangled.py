@@ -1,0 +1,83 @@
+"""What distances say: one table for all layers of an encoder, and attention that projects it in each of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.models.attention import attend
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.elementwise import keep
+from bert_jax.models.layers import Dense, initial, norm
+from bert_jax.models.product import add_bias
+from bert_jax.models.relative import Relative, row_of_distances
+
+
+class Distances(nn.Module):
+    """A length -> what distances add to scores, alike in all layers."""
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, length: int) -> Relative:
+        c, r = self.config, self.config.relative
+        rows = row_of_distances(r, length)
+        if r.is_bias:
+            table = self.param("table", initial(c), (r.buckets, c.heads))
+            return Relative(bias=table[rows].T)
+        table = self.param("table", initial(c), (2 * r.span, c.hidden_size))
+        # A short text meets few distances, and no layer projects the others.
+        met, rows = np.unique(rows, return_inverse=True)
+        states = table[met]
+        if r.normalized:
+            states = norm(c)(states)
+        return Relative(states=states, rows=jnp.asarray(rows, jnp.int32))
+
+
+class DisentangledAttention(nn.Module):
+    """Self-attention whose layers project the states of distances, too: to keys, which queries meet, and to queries,
+    which keys meet. The states that ask are the hidden ones, or `asking` in their place."""
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, hidden, context, train: bool, asking=None):
+        c = self.config
+        project = self.projection()
+        qkv = project(hidden)
+        if asking is not None:
+            qkv = jnp.concatenate([project(asking)[:, :, :1], qkv[:, :, 1:]], axis=2)
+        if context.relative is not None:
+            context = replace(context, relative=self.projected(context.relative, project, train))
+        rate = c.attention_dropout if train else 0.0
+        key = self.make_rng("dropout") if rate else None
+        kernel = "xla" if self.is_initializing() else c.attention
+        out = attend(keep(qkv), context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
+        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(keep(out))
+
+    def projection(self) -> Callable:
+        """States -> query, key and value."""
+        c = self.config
+        dense = Dense(c, (3, c.heads, c.head_size), bias=c.relative.key_bias, name="qkv")
+        if c.relative.key_bias:
+            return dense
+        bias = self.param("bias", nn.initializers.zeros, (2, c.heads, c.head_size))
+        whole = jnp.stack([bias[0], jnp.zeros_like(bias[0]), bias[1]]).reshape(3, c.hidden_size)
+        return lambda states: add_bias(dense(states), whole)
+
+    def projected(self, relative: Relative, project: Callable, train: bool) -> Relative:
+        c, r = self.config, self.config.relative
+        states = Dropout(c.dropout)(relative.states, None, train)
+        if r.shared:
+            both = project(states)
+            parts = {"queries": both[:, 0], "keys": both[:, 1]}
+        else:
+            shape = (c.heads, c.head_size)
+            biased = {"keys": r.key_bias, "queries": True}
+            parts = {
+                name: Dense(c, shape, bias=biased[name], name=f"distance_{name}")(states) for name in r.terms
+            }
+        return replace(relative, **{name: parts[name].reshape(-1, c.heads, c.head_size) for name in r.terms})

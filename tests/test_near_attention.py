@@ -1,0 +1,204 @@
+"""Layers that see near tokens alone, and rotary positions, against their definitions."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models import attention, banded_attention, rotary
+from bert_jax.models.attention import attend, attend_near_or_far, choose
+from bert_jax.models.config import EncoderConfig, Near, Rotary
+from bert_jax.models.context import Context
+from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
+from gradients import assert_gradients_equal
+
+H, K, L = 2, 8, 300
+RANDOM = np.random.RandomState(0)
+QKV = jnp.asarray(RANDOM.standard_normal((3, L, 3, H * K)), jnp.float32)
+TARGET = jnp.asarray(RANDOM.standard_normal((3, L, H * K)), jnp.float32)
+MASK = (np.arange(L) < np.array([L, 130, 0])[:, None]).astype(np.int32)
+PACKS = np.repeat([[1, 1, 2, 3, 3, 3], [1, 2, 2, 0, 0, 0], [0] * 6], L // 6, axis=1)
+CONTEXTS = {"padding": Context(MASK), "packs": Context((PACKS > 0).astype(np.int32), PACKS)}
+
+
+def by_kernel(kernel, context, window, qkv):
+    request = attention.request_of(qkv, context, H, window, 0.0)
+    return attention.KERNELS[kernel].run(qkv, context, request, None)
+
+
+def gradient(run, context, qkv=QKV, target=TARGET):
+    real = (context.mask > 0)[:, :, None]
+
+    def total(qkv):
+        out = run(qkv)
+        return (jnp.where(real, out, 0) * target).sum(), out
+
+    (_, out), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(qkv)
+    return jnp.where(real, out, 0), gradients
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTEXTS)
+@pytest.mark.parametrize("window", [5, 64, 150])
+def test_bands_equal_all_scores_at_once(name, window):
+    context = CONTEXTS[name]
+    runs = [partial(by_kernel, kernel, context, window) for kernel in ("banded", "xla")]
+    (ours, our_gradient), (theirs, their_gradient) = (gradient(run, context) for run in runs)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    np.testing.assert_allclose(our_gradient, their_gradient, atol=1e-5)
+    assert (runs[0](QKV)[2] == 0).all(), "a row with no real token yields exact zeros"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [3, 40], ids=["bands", "masks"])
+@pytest.mark.parametrize("near", [False, True])
+def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypatch):
+    monkeypatch.setattr(banded_attention, "LEAST", 8)
+    context = CONTEXTS["packs"]
+    run = partial(attend_near_or_far, context=context, window=window, heads=H)
+    expected = gradient(partial(run, near=near), context)
+    traced = gradient(lambda qkv: run(qkv, near=jnp.asarray(near)), context)
+    for a, b in zip(traced, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    other = partial(run, near=not near)(QKV)
+    assert float(jnp.abs(other[0] - expected[0][0]).max()) > 0.1, "the window matters"
+
+
+def test_auto_takes_bands_where_rows_are_many_times_the_window():
+    request = attention.request_of(jnp.zeros((1, 8192, 3, 16)), Context(None), 2, 64, 0.0)
+    assert choose("auto", request) == "banded"
+    short = attention.request_of(jnp.zeros((1, 512, 3, 16)), Context(None), 2, 64, 0.0)
+    assert choose("auto", short) == "xla"
+
+
+def temporaries(length: int, window: int | None) -> int:
+    """Bytes of a layer's attention, forward and backward."""
+
+    def loss(qkv, mask):
+        return attend(qkv, Context(mask), heads=4, window=window).astype(jnp.float32).sum()
+
+    arguments = (
+        jax.ShapeDtypeStruct((1, length, 3, 64), jnp.float32),
+        jax.ShapeDtypeStruct((1, length), jnp.int32),
+    )
+    return jax.jit(jax.grad(loss)).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+
+
+@pytest.mark.slow
+def test_memory_of_near_attention_grows_with_the_length():
+    of_near = [temporaries(length, 64) for length in (2048, 4096, 8192)]
+    assert of_near[1] < 2.1 * of_near[0] and of_near[2] < 2.1 * of_near[1], of_near
+    assert of_near[2] < 4 * 8192**2, "less than the scores of one head"
+    assert temporaries(4096, None) > 3.5 * temporaries(2048, None)
+
+
+def test_rotary_products_depend_on_the_distance_alone():
+    config = EncoderConfig(hidden_size=H * K, heads=H, rotary=Rotary(1000.0))
+    table = rotary.tables(config, 40)[0]
+    same = jnp.broadcast_to(QKV[:1, :1], (1, 40, 3, H * K))
+    q, k, v = (part[0] for part in attention.split_parts(rotary.rotate(same, table), K))
+    np.testing.assert_array_equal(v, same[0, :, 2].reshape(40, H, K))
+    scores = np.einsum("lhk,mhk->hlm", q, k)
+    np.testing.assert_allclose(scores[:, 3, 1:20], scores[:, 13, 11:30], atol=1e-5)
+    assert np.abs(scores[:, 3, 3] - scores[:, 3, 4]).min() > 1e-3
+    # Number i of a head turns with number i + K/2, by place / theta^(2i / K).
+    angle = 7 / 1000 ** (2 * 1 / K)
+    first, second = same[0, 7, 0, 1], same[0, 7, 0, 1 + K // 2]
+    np.testing.assert_allclose(q[7, 0, 1], first * np.cos(angle) - second * np.sin(angle), atol=1e-6)
+    np.testing.assert_allclose(q[7, 0, 1 + K // 2], second * np.cos(angle) + first * np.sin(angle), atol=1e-6)
+
+
+@pytest.mark.parametrize("turn", [rotary.turn_pairs, rotary.turn_side_by_side])
+def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeypatch):
+    table = rotary.tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=Rotary(50.0)), L)[0]
+
+    def plain(qkv):
+        heads = qkv.reshape(3, L, 3, H, K)
+        first, second = jnp.split(heads, 2, axis=-1)
+        cosine, sine = table[:, :, None, None]
+        both = jnp.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+        return jnp.where((np.arange(3) < 2)[:, None, None], both, heads).reshape(qkv.shape)
+
+    monkeypatch.setattr(rotary, "turn_pairs", turn)
+    (ours, backward), (theirs, plain_backward) = (
+        jax.vjp(run, QKV) for run in (lambda qkv: rotary.rotate(qkv, table), plain)
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    np.testing.assert_allclose(backward(QKV + 1)[0], plain_backward(QKV + 1)[0], atol=1e-6)
+
+
+NEAR_AND_FAR = EncoderConfig(
+    vocab_size=50, hidden_size=16, layers=5, heads=2, feed_forward=24, max_positions=64, dropout=0.0,
+    attention_dropout=0.0, block="near_and_far", gated=True, bias=False, norm_bias=False,
+    rotary=Rotary(160.0, 10.0), near=Near(4, 3),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remat", ["none", "full"])
+def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch, quick_to_compile):
+    """The unrolled ones know their sort while tracing, and have no branches."""
+    monkeypatch.setattr(banded_attention, "LEAST", 8)
+    c = NEAR_AND_FAR.replace(remat=remat)
+    batch = {"tokens": RANDOM.randint(0, 50, (2, 70)), "segments": np.zeros((2, 70), int)}
+    batch["packs"] = np.array([[1] * 30 + [2] * 40, [1] * 50 + [0] * 20])
+    batch["mask"] = (batch["packs"] > 0).astype(int)
+    target = RANDOM.standard_normal((2, 70, 16)) * batch["mask"][..., None]
+    params = jax.jit(Encoder(c).init)(jax.random.key(0), dummy_batch())["params"]
+    params = jax.tree.map(lambda x: 5 * x + 0.1, params)
+
+    def loss(params, unrolled):
+        hidden = Encoder(c, unrolled).apply({"params": params}, batch)
+        return (hidden * target).sum(), hidden
+
+    grad = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
+    (_, scanned), gradients = grad(params, False)
+    (_, expected), of_unrolled = grad(unroll(params), True)
+    np.testing.assert_allclose(scanned[batch["mask"] > 0], expected[batch["mask"] > 0], atol=2e-5)
+    assert_gradients_equal(gradients, stack(of_unrolled))
+    assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
+    every_layer_far = Encoder(c.replace(near=Near()))
+    assert float(jnp.abs(every_layer_far.apply({"params": params}, batch) - scanned).max()) > 0.01
+
+
+COMPILE_FOR_TPU = """
+import jax, jax.numpy as jnp
+from jax.experimental import topologies
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from bert_jax.models.attention import attend_near_or_far
+from bert_jax.models.context import Context
+from bert_jax.models.mesh import AXES, ROWS
+devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
+mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+def shape(dtype, *dims):
+    spec = ROWS if dims else PartitionSpec()
+    return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
+def loss(qkv, mask, packs, near):
+    out = attend_near_or_far(qkv, Context(mask, packs), near > 0, 64, heads=12)
+    return out.astype("float32").sum()
+arguments = [shape("bfloat16", 1, 8192, 3, 768), *[shape("int32", 1, 8192)] * 2, shape("int32")]
+with jax.set_mesh(mesh):
+    compiled = jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile()
+print("RESULT", compiled.as_text().count("tpu_custom_call"), compiled.memory_analysis().temp_size_in_bytes)
+"""
+
+
+@pytest.mark.long
+def test_layers_of_both_sorts_compile_for_a_tpu_without_all_scores():
+    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
+    here = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILE_FOR_TPU],
+        env=os.environ | here | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    kernels, temporaries = map(int, ran.stdout.split("RESULT")[1].split())
+    assert kernels >= 4, "a forward and a backward kernel of each sort"
+    assert temporaries < 20 * 8192 * 768, (
+        "a few arrays of the states' size, where scores are 12 x 8192 x 8192"
+    )

@@ -1,0 +1,261 @@
+"""Attention's relative terms, against their definition one query and key at a time."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+
+from bert_jax.errors import BertJaxError
+from bert_jax.models import attention, relative, relative_attention, short_attention
+from bert_jax.models.attention import KERNELS, Request, attend, choose
+from bert_jax.models.config import EncoderConfig, RelativeConfig
+from bert_jax.models.context import Context
+from bert_jax.models.relative import Relative, columns, row_of_distances
+from gradients import assert_gradients_equal
+
+L, H, K = 11, 2, 3
+RANDOM = np.random.RandomState(0)
+QKV = RANDOM.standard_normal((3, L, 3, H * K)).astype(np.float32)
+MASK = np.array([[1] * L, [1] * 5 + [0] * 6, [0] * L])
+PACKS = np.array([[1] * 4 + [2] * 6 + [0], [1] * 2 + [2] * 3 + [0] * 6, [0] * L])
+TARGET = RANDOM.standard_normal((3, L, H * K)).astype(np.float32)
+# The far distances share rows.
+CONFIG = RelativeConfig(("keys", "queries"), buckets=6, farthest=8)
+ROWS = row_of_distances(CONFIG, L)
+TABLES = {name: RANDOM.standard_normal((12, H, K)).astype(np.float32) for name in ("keys", "queries")}
+BIAS = RANDOM.standard_normal((H, 2 * L - 1)).astype(np.float32)
+
+
+def terms(names, tables=TABLES, bias=BIAS) -> Relative:
+    if "bias" in names:
+        return Relative(bias=bias)
+    return Relative(rows=jnp.asarray(ROWS), **{name: tables[name] for name in names})
+
+
+def by_hand(names, packs):
+    """The definition, one query at a time."""
+    q, k, v = (QKV[:, :, part].reshape(3, L, H, K).astype(float) for part in range(3))
+    scale = (K * (1 + len(set(names) & {"keys", "queries"}))) ** -0.5
+    out = np.zeros(q.shape)
+    for b, i, h in np.ndindex(*q.shape[:3]):
+        sees = [j for j in range(L) if MASK[b, j] and (packs is None or 0 < packs[b, i] == packs[b, j])]
+        values = []
+        for j in sees:
+            row = ROWS[j - i + L - 1]
+            score = scale * q[b, i, h] @ k[b, j, h]
+            score += scale * q[b, i, h] @ TABLES["keys"][row, h] * ("keys" in names)
+            score += scale * k[b, j, h] @ TABLES["queries"][row, h] * ("queries" in names)
+            values.append(score + BIAS[h, j - i + L - 1] * ("bias" in names))
+        if sees:
+            weights = np.exp(np.array(values) - max(values))
+            out[b, i, h] = (weights / weights.sum()) @ v[b, sees, h]
+    return out.reshape(3, L, H * K)
+
+
+ALL = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("names", ALL)
+def test_attention_adds_what_distances_say(names, packed):
+    packs = PACKS if packed else None
+    ours = attend(QKV, Context(MASK, packs, relative=terms(names)), heads=H, kernel="xla")
+    np.testing.assert_allclose(ours, by_hand(names, packs), atol=1e-5)
+
+
+def plain(states, table, rows, dtype):
+    return jnp.einsum("blhk,lmhk->bhlm", states, table[rows[columns(L)]])
+
+
+@pytest.mark.parametrize("way", [relative.by_gathering, relative.by_selection])
+def test_both_ways_to_read_tables_are_the_definition_forward_and_gradient(way):
+    states, table = QKV[:, :, 0].reshape(3, L, H, K), TABLES["keys"]
+    target = RANDOM.standard_normal((3, H, L, L)).astype(np.float32)
+
+    def run(way):
+        return jax.vjp(lambda states, table: way(states, table, jnp.asarray(ROWS), "float32"), states, table)
+
+    (ours, backward), (expected, plain_backward) = run(way), run(plain)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    assert_gradients_equal(backward(target), plain_backward(target))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.parametrize(
+    ("names", "heads", "rate", "packed", "window"),
+    [
+        (("bias",), 2, 0.3, True, None),
+        (("keys", "queries"), 1, 0.3, False, 40),
+        pytest.param(("keys", "queries"), 2, 0.0, True, None, marks=pytest.mark.long),
+    ],
+)
+def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, packed, window):
+    L, H, K = 128, heads, 128 // heads
+    random = np.random.RandomState(0)
+    qkv = random.standard_normal((3, L, 3, H * K)).astype(np.float32)
+    mask = (np.arange(L) < np.array([L, 50, 0])[:, None]).astype(int)  # full, short and dead rows
+    packs = mask * (1 + (np.arange(L) > 30)) if packed else None
+    rows = jnp.asarray(row_of_distances(RelativeConfig(("keys",), buckets=16, farthest=64), L))
+    values = {name: random.standard_normal((32, H, K)).astype(np.float32) for name in ("keys", "queries")}
+    values["bias"] = random.standard_normal((H, 2 * L - 1)).astype(np.float32)
+    values = {name: values[name] for name in names}
+    seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
+    request = Request("tpu", L, H, K, "float32", packed, window, rate, relative=True)
+
+    def context_of(values):
+        return Context(mask, packs, relative=Relative(rows=rows, **values))
+
+    def ours(qkv, values):
+        return attention.short(qkv, context_of(values), request, seeds, interpret=True)
+
+    def plain(qkv, values):
+        context = context_of(values)
+        q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
+        scale = attention.scale_of(K, context.relative)
+        scores = jnp.einsum("blhk,bmhk->bhlm", q * scale, k)
+        scores += relative.scores(context.relative, q * scale, k, scale, "float32")
+        allow = attention.allowed(mask, packs, window)
+        weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
+        keep = jax.vmap(jax.vmap(lambda seed: short_attention.keep_mask(L, seed[None, None], rate)))
+        weights = jnp.where(keep(seeds), weights / (1 - rate), 0) if rate else weights
+        out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
+        return jnp.where(attention.segments_of(context)[..., None] > 0, out, 0)
+
+    (result, backward), (expected, of_plain) = (jax.vjp(jax.jit(run), qkv, values) for run in (ours, plain))
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    target = random.standard_normal(result.shape).astype(np.float32)
+    assert_gradients_equal(backward(target), of_plain(target))
+    assert (result[2] == 0).all(), "a row with no real token yields exact zeros"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.usefixtures("quick_to_compile")
+def test_the_kernel_s_skew_turns_back():
+    length = 128
+    places = RANDOM.standard_normal((length, length)).astype(np.float32)
+
+    def columns_of(places):
+        return relative_attention.flipped(unskewed(places))
+
+    def run(places):
+        return pl.pallas_call(
+            lambda x, out: out.__setitem__(..., columns_of(x[...])),
+            out_shape=jax.ShapeDtypeStruct((length, 2 * length), jnp.float32),
+            interpret=True,
+        )(places)
+
+    unskewed = relative_attention.unskewed
+    by_distance = np.asarray(run(places))
+    for i in (0, 1, length // 2, length - 1):
+        expected = np.zeros(2 * length)
+        expected[length - 1 - i : 2 * length - 1 - i] = places[i]
+        np.testing.assert_array_equal(by_distance[i], expected)
+
+
+def test_rows_are_flipped_block_by_block():
+    x = RANDOM.standard_normal((384, 5)).astype(np.float32)
+    np.testing.assert_array_equal(relative_attention.flipped(x), x[::-1])
+
+
+def test_the_gradient_of_a_bias_is_summed_over_the_scores_that_it_reached():
+    _, backward = jax.vjp(relative.by_distance, BIAS)
+    (gradient,) = backward(jnp.ones((H, L, L)))
+    np.testing.assert_array_equal(gradient[0], L - np.abs(np.arange(1 - L, L)))
+
+
+@pytest.mark.parametrize("length", [1, 2, 33, 130, 700])
+def test_rows_of_distances_are_those_of_transformers(length):
+    torch = pytest.importorskip("torch")
+    v2 = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    mpnet = pytest.importorskip("transformers.models.mpnet.modeling_mpnet")
+    states = torch.zeros(1, length, 4)
+    for buckets, farthest in ((256, 512), (8, 20), (64, 2048), (256, 256), (0, 40)):
+        theirs = v2.build_relative_position(states, states, buckets, farthest if buckets else -1)[0].numpy()
+        span = buckets or farthest
+        ours = row_of_distances(RelativeConfig(("keys",), buckets, farthest), length)
+        np.testing.assert_array_equal(ours[columns(length)], np.clip(theirs + span, 0, 2 * span - 1))
+    distances = torch.arange(length)[None] - torch.arange(length)[:, None]
+    ours = row_of_distances(RelativeConfig(("bias",), 32, 128), length)
+    theirs = mpnet.MPNetEncoder.relative_position_bucket(distances).numpy()
+    np.testing.assert_array_equal(ours[columns(length)], theirs)
+
+
+COMPILE_FOR_TPU = """
+import jax
+from jax.experimental import topologies
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from bert_jax.models.attention import attend
+from bert_jax.models.context import Context
+from bert_jax.models.mesh import AXES, ROWS
+from bert_jax.models.relative import Relative
+from bert_jax.pod import program
+B, L, H, K = 8, 512, 12, 64
+devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
+mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+def shape(dtype, *dims, spec=ROWS):
+    return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
+def whole(dtype, *dims):
+    return shape(dtype, *dims, spec=PartitionSpec())
+def loss(qkv, terms, mask, packs, rows):
+    context = Context(mask, packs, relative=Relative(rows=rows, **terms) if terms else None)
+    out = attend(qkv, context, heads=H, kernel="short", dropout=0.1, dropout_key=jax.random.key(0))
+    return out.astype("float32").sum()
+table = whole("bfloat16", 2 * 256, H, K)
+for terms in ({}, {"bias": whole("float32", H, 2 * L - 1)}, {"keys": table, "queries": table}):
+    tokens = shape("int32", B, L)
+    arguments = shape("bfloat16", B, L, 3, H * K), terms, tokens, tokens, whole("int32", 2 * L - 1)
+    with jax.set_mesh(mesh):
+        text = jax.jit(jax.value_and_grad(loss, (0, 1))).lower(*arguments).compile().as_text()
+    print(text.count("tpu_custom_call"), program.read(text).traffic)
+"""
+
+
+@pytest.mark.long
+def test_the_kernel_compiles_for_a_tpu_and_moves_little_more_than_without_terms():
+    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
+    environment = os.environ | {
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "JAX_PLATFORMS": "cpu",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILE_FOR_TPU], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    compiled = [line.split() for line in ran.stdout.splitlines()[-3:]]
+    assert all(int(kernels) >= 2 for kernels, _ in compiled), "a forward and a backward kernel"
+    without, *others = [float(traffic) for _, traffic in compiled]
+    assert max(others) <= 2 * without, compiled
+
+
+def test_kernels_without_relative_terms_say_so():
+    for name, platform in (("splash", "tpu"), ("cudnn", "gpu")):
+        request = Request(platform, 1024, 12, 64, "bfloat16", False, None, 0.0, relative=True)
+        assert KERNELS[name].refusal(request) == "has no relative terms"
+        assert choose("auto", request) == "xla"
+    assert choose("auto", replace(request, platform="tpu", length=512)) == "short"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"terms": ("c2p",)}, "relative.terms are one of"),
+        ({"terms": ("bias",), "farthest": 128}, "buckets must be an even number of at least 4, not 0"),
+        ({"terms": ("keys",), "buckets": 7, "farthest": 128}, "buckets must be an even number of at least 4, not 7"),
+        ({"terms": ("keys",), "buckets": -4, "farthest": 128}, "buckets must be an even number"),
+        ({"terms": ("keys",), "buckets": 256, "farthest": 100}, "farthest must be a whole number of at least 130"),
+        ({"terms": ("keys",), "farthest": -1}, "farthest must be a whole number of at least 2, not -1"),
+    ],
+)  # fmt: skip
+def test_absurd_distances_are_refused(fields, message):
+    with pytest.raises(BertJaxError, match=message):
+        EncoderConfig(relative=RelativeConfig(**fields))
