@@ -9,27 +9,28 @@ documentation (launch/quickstart.sh) predict 15% of the masked words of the vali
 
 Names: tiny, mini, small, medium, base, large; `base,roberta` uses RoBERTa's recipe instead of BERT's, `base,lamb` the
 one for batches of 32,768; `base,tpu` (`large,roberta,tpu`) sets what is fast on a TPU; `tiny,laptop` is for a small
-machine. `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0` shows a batch.
+machine. Published sizes of other families go by their whole names (electra-small, albert-base, distilbert-base, ...);
+they learn masked words, by their family's recipe where it has one.
+`bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0` shows a batch.
 """
 
 from ml_collections import ConfigDict
 
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.models.config import EncoderConfig
+from bert_jax.hub.families import sized
 
 
 def get_config(names: str = "base") -> ConfigDict:
     size, *recipes = names.split(",")
-    model = EncoderConfig.named(size)
+    family, model = sized(size)
     config = ConfigDict()
     config.task = "pretrain"
     config.seed = 0
     # 40 passes over Wikipedia and books; in 2018, 4 days on 16 TPU chips for base, and on 64 for large.
     config.steps = 1_000_000
     # Other defaults are in train/config.py: Adam at 1e-4 after 10,000 steps of warm-up, linear decay.
-    config.model = ConfigDict(
-        {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
-    )
+    shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
+    config.model = ConfigDict(shape | model.settings)
     config.data = ConfigDict(
         {
             "batch": 256,
@@ -40,11 +41,53 @@ def get_config(names: str = "base") -> ConfigDict:
             "plans": 10,  # Google's duplication factor
         }
     )
+    if family:
+        config.family = family
+        config.data.examples = (
+            "full_sentences"  # of the published heads, these families train the masked LM alone
+        )
+    if family in OF_FAMILY:
+        OF_FAMILY[family](config)
     for recipe in recipes:
         if recipe not in RECIPES:
             raise BertJaxError(f'configs/pretrain.py has no recipe "{recipe}"; {nearest(recipe, RECIPES)}')
         RECIPES[recipe](config)
     return config
+
+
+def electra(config: ConfigDict) -> None:
+    """ELECTRA's batches and rates; of its two objectives, the generator's."""
+    small = config.model.hidden_size < 768
+    large = config.model.hidden_size > 768
+    config.steps = 1_000_000 if small else 400_000 if large else 766_000
+    config.data.update(
+        {"batch": 128 if small else 2048 if large else 256, "lengths": (128 if small else 512,)}
+    )
+    config.data.shares = (1.0,)
+    config.optimizer = ConfigDict({"rate": 5e-4 if small else 2e-4})
+
+
+def albert(config: ConfigDict) -> None:
+    """ALBERT's batches and rates; of its two objectives, the masked words."""
+    config.steps = 125_000
+    config.data.update({"batch": 4096, "lengths": (512,), "shares": (1.0,)})
+    config.optimizer = ConfigDict({"name": "lamb", "rate": 1.76e-3, "warmup": 3_125})
+
+
+def modernbert(config: ConfigDict) -> None:
+    """ModernBERT's first phase: 1.7 trillion tokens in rows of 1,024, 30% of them masked, a rate that stays until the
+    end; AdamW in place of StableAdamW."""
+    config.steps = 360_000
+    config.data.update({"batch": 4608, "lengths": (1024,), "shares": (1.0,), "rate": 0.3})
+    large = config.model.hidden_size > 768
+    config.optimizer = ConfigDict(
+        {
+            "rate": 5e-4 if large else 8e-4,
+            "schedule": "warmup_stable_decay",
+            "beta2": 0.98,
+            "weight_decay": 1e-5,
+        }
+    )
 
 
 def roberta(config: ConfigDict) -> None:
@@ -55,6 +98,20 @@ def roberta(config: ConfigDict) -> None:
     config.optimizer = ConfigDict(
         {"rate": 4e-4 if large else 6e-4, "warmup": 30_000 if large else 24_000, "beta2": 0.98}
     )
+
+
+def deberta(config: ConfigDict) -> None:
+    """The paper's: long rows, a lower rate."""
+    config.data.update({"batch": 2048, "lengths": (512,), "shares": (1.0,)})
+    config.optimizer = ConfigDict({"rate": 2e-4, "warmup": 10_000})
+
+
+def deberta_v2(config: ConfigDict) -> None:
+    """Of version 3, without its replaced tokens."""
+    config.steps = 500_000
+    config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,)})
+    rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
+    config.optimizer = ConfigDict({"rate": rate, "warmup": 10_000, "beta2": 0.98})
 
 
 def lamb(config: ConfigDict) -> None:
@@ -80,4 +137,12 @@ def laptop(config: ConfigDict) -> None:
     config.checkpoints = ConfigDict({"every": 250})
 
 
+OF_FAMILY = {
+    "albert": albert,
+    "deberta": deberta,
+    "deberta-v2": deberta_v2,
+    "electra": electra,
+    "modernbert": modernbert,
+    "mpnet": roberta,
+}
 RECIPES = {"roberta": roberta, "lamb": lamb, "tpu": tpu, "laptop": laptop}

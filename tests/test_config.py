@@ -15,9 +15,14 @@ from bert_jax.config import load
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError
+from bert_jax.hub.families import FAMILIES, known
+from bert_jax.inference.model import load as load_model
 from bert_jax.models.config import SIZES, EncoderConfig
 from bert_jax.tasks import TASKS
 from bert_jax.tasks import load as load_task
+from bert_jax.tasks.pretrain import Pretraining, family_of
+from bert_jax.tasks.warm_start import check_sizes
+from released import released
 from runs import ROOT
 
 PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
@@ -46,6 +51,40 @@ def test_overrides_are_read_as_the_type_of_their_field():
 @pytest.mark.parametrize("size", SIZES)
 def test_named_sizes_are_those_of_the_encoder(size):
     assert load(f"{PRETRAIN}:{size}", [], Settings, whole=False).model == EncoderConfig.named(size)
+
+
+FAMILY_SIZES = {size: family.model_type for family in known() for size in family.sizes}
+
+
+@pytest.mark.parametrize("size", FAMILY_SIZES)
+def test_a_size_of_a_family_names_it(size):
+    _, config = load_task(f"{PRETRAIN}:{size}", [])
+    family = FAMILIES[FAMILY_SIZES[size]]
+    assert config.model == family.sized(size) and config.family == family.model_type
+    layout = Pretraining.of(config).layout
+    assert layout.family == family and layout.heads == ("mlm",)
+    assert max(config.data.lengths) <= config.model.max_positions
+
+
+def test_a_family_without_a_head_for_pairs_says_so():
+    _, config = load_task(f"{PRETRAIN}:electra-small", ["data.examples=next_sentence"])
+    with pytest.raises(BertJaxError, match='the head "nsp", which models of the family "electra" lack'):
+        Pretraining.of(config)
+
+
+def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
+    published = {"hidden_size": 24, "num_attention_heads": 3, "embedding_size": 8}
+    released(tmp_path, "electra", published, ("mlm",))
+    changes = [f"init={tmp_path}", "first_step=0", "model.layers=12", "data.examples=full_sentences"]
+    _, config = load_task(f"{PRETRAIN}:albert-base", changes)
+    with pytest.raises(
+        BertJaxError, match='is of the family "electra", not "albert"; set --config.family=electra'
+    ):
+        Pretraining.of(config)
+    _, config = load_task(f"{PRETRAIN}:base", changes)
+    source = load_model(tmp_path, tokenizer=False).config
+    with pytest.raises(BertJaxError, match="set .*hidden_size=24.*, --config.model.embedding_size=8"):
+        check_sizes(str(tmp_path), source, family_of(config).fixed(config.model))
 
 
 def test_recipes():

@@ -8,9 +8,11 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
+from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.heads import HEADS
+from bert_jax.models.encoder import dummy_batch
+from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
 from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.optimizer import direction, trust
@@ -166,11 +168,13 @@ def test_adam_is_that_of_torch():
             np.testing.assert_allclose(ours["nsp"]["dense"][name], theirs[name].detach().numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("size", ["base", "large"])
-def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size):
-    config = EncoderConfig.named(size, vocab_multiple=128, tied_decoder=False)
-    heads = tuple(HEADS)
-    shapes = Layout(config, heads=heads, labels=("a", "b")).shapes()
+@pytest.mark.parametrize(("size", "embedding_size"), [("base", 0), ("large", 0), ("base", 128)])
+def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size, embedding_size):
+    config = EncoderConfig.named(size, vocab_multiple=128, tied_decoder=False, embedding_size=embedding_size)
+    module = Bert(config, tuple(HEADS), labels=2)
+    params = jax.eval_shape(module.init, jax.random.key(0), dummy_batch())["params"]
+    shapes = {name: leaf.shape for name, leaf in named(params).items()}
+    assert ("encoder/embeddings/projection/kernel" in shapes) == bool(embedding_size)
     specs = {name: decide(PARAMETERS, name).spec for name in shapes}
     assert all(len(spec) <= len(shapes[name]) for name, spec in specs.items())
     split = sum(np.prod(shapes[name]) for name, spec in specs.items() if "fsdp" in spec)
@@ -197,7 +201,7 @@ class Known(Projected):
     frozen = (("^encoder/", True), ("", False))
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", FAMILIES["bert"].heads)
 def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
     task, config = tiny(name="lamb", layer_decay=0.5)
     layout = Layout(task.layout.config, heads=(head,), labels=("a", "b"))

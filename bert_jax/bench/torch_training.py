@@ -27,7 +27,7 @@ class Updates:
             )
         self.torch, self.model, self.clip = torch, model, recipe.clip
         names = dict(model.named_parameters())
-        undecayed = {name for name in names if name.endswith("bias") or "LayerNorm" in name}
+        undecayed = {name for name in names if name.endswith("bias") or "norm" in name.lower()}
         groups = [
             {"params": [p for n, p in names.items() if (n in undecayed) is flat], "weight_decay": decay}
             for flat, decay in ((False, recipe.weight_decay), (True, 0.0))

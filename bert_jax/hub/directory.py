@@ -14,13 +14,15 @@ from flax.traverse_util import unflatten_dict
 from safetensors.numpy import save_file
 
 from bert_jax.errors import BertJaxError, first_line, nearest
-from bert_jax.files import read_json, replacing, write_atomically
+from bert_jax.files import read_json, replacing, write_atomically, write_json
 from bert_jax.hub.families import family_of
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.parts import Part
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.heads import HEADS
 
+BESIDE = ("pooler", "transform")  # between the encoder and the heads
 CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
@@ -30,8 +32,10 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     directory = existing(directory)
     published, where = read_published(directory)
     family = family_of(published, where)
+    published = family.todays_keys(published, where)
     config = family.read_config(published, where, **computed)
-    tensors = Tensors.in_directory(directory).renamed(todays_name)
+    tensors = family.todays_tensors(Tensors.in_directory(directory).renamed(todays_name))
+    config = family.seen(config, tensors)
     heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
     labels = labels_in(published, where) if any(HEADS[head].labels for head in heads) else ()
     pooler = any(HEADS[head].pooled for head in heads)
@@ -77,10 +81,10 @@ def read_published(directory: Path) -> tuple[dict, Path]:
     raise BertJaxError(f"{directory} has no config.json; {where}")
 
 
-def todays_name(name: str) -> str:
+def todays_name(name: str) -> tuple[str]:
     for old, new in OLD_NAMES.items():
         name = name.replace(old, new)
-    return name.removeprefix("module.")  # left by torch's DataParallel
+    return (name.removeprefix("module."),)  # left by torch's DataParallel
 
 
 def is_prefixed(tensors: Mapping, family: Family) -> bool:
@@ -110,6 +114,9 @@ def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, 
     }
     present = set(family.architectures.get(architecture, ()))
     present |= {head for head in names if HEADS[head].architecture == architecture}
+    if not is_prefixed(tensors, family):
+        # An embedder keeps the architecture of the model that it was made from.
+        present = {head for head in present if not names[head].isdisjoint(tensors)}
     for head in names:
         # Classifiers of sequences and of tokens share their names; without an architecture the pooler tells them apart.
         pooler = set[str]()
@@ -150,7 +157,7 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
     for part in layout.parts(prefixed):
         names = part.published(config.groups)
         module = part.ours.split("/")[0]
-        if new_head and (module == new_head or (module == "pooler" and not set(names) <= set(tensors))):
+        if new_head and (module == new_head or (module in BESIDE and not set(names) <= set(tensors))):
             fresh.add(part.ours)
         else:
             of_layer = part.shapes(shapes[part.ours])
@@ -173,6 +180,13 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
     return fresh
 
 
+def left_aside(layout: Layout, tensors: Tensors) -> list[str]:
+    """The tensors of a directory that no parameter is read from: copies, buffers, heads that are not known."""
+    prefixed, groups = is_prefixed(tensors, layout.family), layout.config.groups
+    read = {name for part in layout.parts(prefixed) for name in part.published(groups)}
+    return sorted(name for name in tensors if name not in read)
+
+
 def shortened(names: list[str]) -> str:
     shown = ", ".join(names[:4])
     return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
@@ -189,6 +203,23 @@ def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = 
     return unflatten_dict(flat, sep="/")
 
 
+def read_beside(layout: Layout, tensors: Tensors) -> dict:
+    """Of what stands between the encoder and a head, the parameters that a directory has, perhaps for another head."""
+    parts = layout.parts(is_prefixed(tensors, layout.family))
+    shapes, flat = layout.shapes(), {}
+    for module in BESIDE:
+        of_module = [part for part in parts if part.ours.startswith(f"{module}/")]
+        if all(fits(part, shapes, tensors) for part in of_module):
+            for part in of_module:
+                flat[part.ours] = part.read([np.asarray(tensors[name], np.float32) for name in part.theirs])
+    return unflatten_dict(flat, sep="/")
+
+
+def fits(part: Part, shapes: Mapping, tensors: Tensors) -> bool:
+    of_ours = part.shapes(shapes[part.ours])
+    return [tensors.shapes.get(name) for name in part.theirs] == of_ours
+
+
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
     """Write the directory; a file that was there before stays whole until its successor is."""
     directory = Path(directory)
@@ -199,3 +230,7 @@ def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
     write_atomically(directory / "config.json", text + "\n")
     if tokenizer is not None:
         tokenizer.save(directory)
+        if not layout.config.segment_types:
+            # Most classes of transformers refuse what the tokenizer would give them by default.
+            file = directory / "tokenizer_config.json"
+            write_json(file, read_json(file) | {"model_input_names": ["input_ids", "attention_mask"]})

@@ -1,5 +1,6 @@
 """A family of published models: all that its directories are known by."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,8 @@ from typing import Any
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub.parts import Part
-from bert_jax.models.config import EncoderConfig
+from bert_jax.hub.tensors import Tensors
+from bert_jax.models.config import COMPUTED, RATES, EncoderConfig, flattened
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -19,6 +21,19 @@ ACTIVATIONS = {
 LARGEST = 2**31  # of any size in a config; beyond it the file is damaged or hostile
 
 
+def size_of(published: dict, key: str, default: int, where="config.json") -> int:
+    """A size in a published configuration; `default` where it is absent. It may be 0 only where that is the default."""
+    value = default if published.get(key) is None else published[key]
+    if type(value) is not int or not min(default, 1) <= value < LARGEST:
+        raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
+    return value
+
+
+def value_of(config: EncoderConfig, name: str) -> Any:
+    """A field as it is published."""
+    return getattr(config, "groups" if name == "layer_groups" else name)
+
+
 @dataclass(frozen=True)
 class Family:
     model_type: str
@@ -26,14 +41,28 @@ class Family:
     prefix: str  # before the names of encoder and pooler wherever a head stands beside them
     # Published key -> (our field, what an absent key means; of head_dropout None: the hidden states' dropout).
     fields: Mapping[str, tuple[str, Any]]
-    constants: Mapping[str, Any]  # our field -> its value in every model of the family, which no key tells
+    # Our field -> its value in every model of the family, where it is not our default.
+    constants: Mapping[str, Any]
     supported: Mapping[str, tuple]  # published key -> its values that are computed here; others are refused
     encoder: Callable[[EncoderConfig], list[Part]]
     pooler: list[Part]
     # Head -> its parts. A head that brings its own pooler lists that, too.
     heads: dict[str, list[Part]]
+    # Our field -> its value, of the published keys, where it takes more than one key, or is nested; and back, all keys
+    # of such fields. `size_of` and `supported` check what is read.
+    derived: Mapping[str, Callable[[dict], Any]] = field(default_factory=dict)
+    derived_keys: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
+    # What the names of the tensors say that no key does.
+    seen: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
+    # A file of an older layout, or one that another program wrote, as this family publishes it today.
+    todays_keys: Callable[[dict, Any], dict] = lambda published, where: published
+    todays_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
+    unsaid: Mapping[str, Any] = field(default_factory=dict)  # keys whose absence would say something else
+    # Published sizes by their whole names ("electra-small"): our fields, beside what absent keys mean.
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # What a class name ends in -> heads, where it is more than a head's own architecture.
     architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    alone: tuple[str, ...] = ()  # heads for which transformers has no class
     extra: tuple[str, ...] = ()  # patterns of tensors that files carry beside the parameters: buffers, copies
     position_offset: int = 0  # rows of the position table before the first position: padding's id + 1
     new_models: bool = (
@@ -41,9 +70,32 @@ class Family:
     )
 
     def differing(self, config: EncoderConfig) -> list[str]:
-        """Constants of the family that a config contradicts, as "block = pre_norm"."""
-        actual = {name: getattr(config, name) for name in self.constants}
-        return [f"{name} = {actual[name]}" for name, value in self.constants.items() if actual[name] != value]
+        """What no config of the family can say, as "block = pre_norm"."""
+        told = {name for name, _ in self.fields.values()} | set(self.derived) | {*COMPUTED, *RATES}
+        default = EncoderConfig()
+        untold = [known.name for known in dataclasses.fields(EncoderConfig) if known.name not in told]
+        expected = {name: getattr(default, name) for name in untold} | dict(self.constants)
+        actual = flattened({name: getattr(config, name) for name in expected})
+        sizes = [name for name, value in self.fields.values() if type(value) is int and value]
+        return [
+            *(
+                f"{name} = {actual[name]}"
+                for name, value in flattened(expected).items()
+                if actual[name] != value
+            ),
+            *(f"{name} = 0" for name in sizes if not value_of(config, name)),
+        ]
+
+    def fixed(self, config: EncoderConfig) -> EncoderConfig:
+        """The config with the constants of the family in place of our defaults."""
+        default = EncoderConfig()
+        unsaid = [name for name in self.constants if getattr(config, name) == getattr(default, name)]
+        return config.replace(**{name: self.constants[name] for name in unsaid})
+
+    def sized(self, size: str) -> EncoderConfig:
+        """One of `sizes`, with our vocabulary size, which says that the tokenizer decides."""
+        config = self.read_config({}, size)
+        return config.replace(**self.sizes[size], vocab_size=EncoderConfig.vocab_size)
 
     def parts(
         self, config: EncoderConfig, heads: tuple[str, ...], pooler: bool, prefixed: bool
@@ -84,34 +136,35 @@ class Family:
 
     def read_config(self, published: dict, where, **computed) -> EncoderConfig:
         """A published configuration as ours; `computed` are the fields that say how it is computed."""
-        for key, values in self.supported.items():
-            if published.get(key) is not None and published[key] not in values:
-                only = f", only {values[0]!r}" if values else ""
+        for key, choices in self.supported.items():
+            if published.get(key) is not None and published[key] not in choices:
+                only = f", only {choices[0]!r}" if choices else ""
                 raise BertJaxError(f"{where}: {key} = {published[key]!r} is not supported{only}")
-        fields: dict[str, Any] = dict(self.constants)
+        values: dict[str, Any] = dict(self.constants)
         for key, (name, default) in self.fields.items():
             value = default if published.get(key) is None else published[key]
-            if type(default) is int and (type(value) is not int or not 0 < value < LARGEST):
-                raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
+            if type(default) is int:
+                value = size_of(published, key, default, where)
             if name == "activation":
                 if value not in list(ACTIVATIONS):
                     hint = nearest(value, ACTIVATIONS)
                     raise BertJaxError(f'{where}: {key} = "{value}" is not supported; {hint}')
                 value = ACTIVATIONS[value]
-            fields[name] = value
-        fields["max_positions"] -= self.position_offset
-        if fields.get("head_dropout") is None:
-            fields["head_dropout"] = fields["dropout"]
+            values[name] = value
+        values["max_positions"] -= self.position_offset
+        if values.get("head_dropout") is None:
+            values["head_dropout"] = values["dropout"]
         try:
-            return EncoderConfig(**fields, **computed)
+            values |= {name: read(published) for name, read in self.derived.items()}
+            return EncoderConfig(**values, **computed)
         except BertJaxError as error:
             raise BertJaxError(f"{where}: {error}") from None
 
     def write_config(self, config: EncoderConfig, base: dict) -> dict:
         """Our configuration as published; keys of `base` that we do not write stay as they are."""
-        published = dict(base)
+        published = dict(self.unsaid) | base
         for key, (name, default) in self.fields.items():
-            value = getattr(config, "groups" if name == "layer_groups" else name)
+            value = value_of(config, name)
             if name == "activation":
                 value = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == value)
             elif name == "max_positions":
@@ -119,4 +172,5 @@ class Family:
             elif default is None and value == config.dropout and published.get(key) is None:
                 continue  # head_dropout
             published[key] = value
+        published |= self.derived_keys(config)
         return published | {"model_type": self.model_type, "dtype": "float32"}

@@ -6,6 +6,7 @@ import math
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer, lower_cases
+from bert_jax.models.heads import HEADS
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
@@ -14,10 +15,11 @@ SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "seg
 def collect(directory) -> dict:
     """Everything that `info` prints, without reading a weight."""
     layout, tensors = hub.survey(directory)
-    odd = []
+    odd, unread = [], []
     try:
         hub.check_tensors(layout, tensors, directory)
         shapes = layout.shapes()
+        unread = hub.left_aside(layout, tensors)
         counts = dict.fromkeys(layout.module_names, 0)
         for path, shape in shapes.items():
             counts[path.split("/")[0]] += math.prod(shape)
@@ -35,6 +37,11 @@ def collect(directory) -> dict:
     except BertJaxError as error:
         known = None
         odd.append(str(error))
+    odd += [
+        f"transformers has no {layout.family.class_name}{HEADS[head].architecture}, and opens the encoder alone"
+        for head in layout.heads
+        if head in layout.family.alone
+    ]
     return {
         "directory": str(directory),
         "model_type": layout.family.model_type,
@@ -43,6 +50,7 @@ def collect(directory) -> dict:
         "heads": list(layout.heads),
         "labels": list(layout.labels),
         "tokenizer": known,
+        "unread": unread,
         "odd": odd,
     }
 
@@ -69,6 +77,7 @@ def describe(directory, as_json: bool = False) -> str:
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
     rows = [
         *((name, value) for name, value in lines.items() if value),
+        *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),
         *(("odd", note) for note in facts["odd"]),
     ]
     return "\n".join(f"{name:<12}{value}" for name, value in rows)

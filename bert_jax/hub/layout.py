@@ -13,7 +13,7 @@ from bert_jax.hub.family import Family
 from bert_jax.hub.parts import Part
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
-from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.heads import HEADS, Bert, has_transform
 
 PROBLEM = "problem_type"  # Hugging Face's, of a classifier
 PREDICTION_KIND = "prediction_kind"  # of predictions that Hugging Face's keys do not tell
@@ -46,7 +46,8 @@ class Layout:
 
     @property
     def module_names(self) -> tuple[str, ...]:
-        return ("encoder", *(["pooler"] if self.pooler else []), *self.heads)
+        beside = ["pooler"] * self.pooler + ["transform"] * has_transform(self.config, self.heads)
+        return ("encoder", *beside, *self.heads)
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Initial values of the whole model, or of the named modules alone."""

@@ -29,13 +29,17 @@ class Part:
     per_position: bool = False
     before: int = 0
     after: int = 0
+    first: int = (
+        0  # the layer from which on it is published; in those below nothing reads it, and ours are ones
+    )
 
     @property
     def layered(self) -> bool:
         return "{i}" in self.theirs[0]
 
     def published(self, groups: int) -> list[str]:
-        return [name.format(i=i) for i in range(groups if self.layered else 1) for name in self.theirs]
+        numbers = range(self.first, groups) if self.layered else range(1)
+        return [name.format(i=i) for i in numbers for name in self.theirs]
 
     def shapes(self, ours: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Published shapes of one layer's tensors, from the shape of ours; nothing is allocated."""
@@ -46,12 +50,13 @@ class Part:
     def read(self, arrays: Arrays) -> np.ndarray:
         n = len(self.theirs)
         if self.layered:
-            return np.stack([self.join(arrays[i : i + n]) for i in range(0, len(arrays), n)])
+            layers = [self.join(arrays[i : i + n]) for i in range(0, len(arrays), n)]
+            return np.stack([np.ones_like(layers[0])] * self.first + layers)
         return pad_rows(self.join(arrays)[self.before :], 0, self.after)
 
     def write(self, array: np.ndarray) -> Arrays:
         if self.layered:
-            return [theirs for layer in array for theirs in self.split(layer)]
+            return [theirs for layer in array[self.first :] for theirs in self.split(layer)]
         return self.split(pad_rows(array[: len(array) - self.after], self.before, 0))
 
 
@@ -61,33 +66,54 @@ def pad_rows(array: np.ndarray, before: int, after: int) -> np.ndarray:
     return np.pad(array, [(before, after)] + [(0, 0)] * (array.ndim - 1))
 
 
-def linear(ours: str, theirs: str) -> list[Part]:
+def linear(ours: str, theirs: str, bias: bool = True) -> list[Part]:
     # torch keeps a linear layer as [out, in].
     weight = Part(f"{ours}/kernel", (f"{theirs}.weight",), lambda a: a[0].T, lambda a: [a.T])
-    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))]
+    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))][: 1 + bias]
 
 
-def layer_norm(ours: str, theirs: str) -> list[Part]:
-    return [Part(f"{ours}/scale", (f"{theirs}.weight",)), Part(f"{ours}/bias", (f"{theirs}.bias",))]
+def layer_norm(ours: str, theirs: str, bias: bool = True) -> list[Part]:
+    return [Part(f"{ours}/scale", (f"{theirs}.weight",)), Part(f"{ours}/bias", (f"{theirs}.bias",))][
+        : 1 + bias
+    ]
+
+
+def gated(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
+    """What a feed-forward activates and its gate, published apart or, under one name, one above the other."""
+    D, F = config.hidden_size, config.feed_forward
+    weight = Part(
+        f"{ours}/kernel",
+        tuple(f"{name}.weight" for name in theirs),
+        lambda arrays: np.concatenate(arrays).T.reshape(D, 2, F),
+        lambda array: np.split(array.reshape(D, 2 * F).T, len(theirs)),
+    )
+    bias = Part(
+        f"{ours}/bias",
+        tuple(f"{name}.bias" for name in theirs),
+        lambda arrays: np.concatenate(arrays).reshape(2, F),
+        lambda array: np.split(array.reshape(2 * F), len(theirs)),
+    )
+    return [weight, bias][: 1 + config.bias]
 
 
 def fused_qkv(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
-    """Query, key and value, published apart."""
+    """Query, key and value, published apart or, under one name, one above the other."""
     D, H, K = config.hidden_size, config.heads, config.head_size
-    return [
+    parts = [
         Part(
             f"{ours}/kernel",
             tuple(f"{name}.weight" for name in theirs),
-            lambda arrays: np.stack([a.T.reshape(D, H, K) for a in arrays], axis=1),
-            lambda array: [array[:, n].reshape(D, D).T for n in range(3)],
+            lambda arrays: np.concatenate(arrays).T.reshape(D, 3, H, K),
+            lambda array: np.split(array.reshape(D, 3 * D).T, len(theirs)),
         ),
         Part(
             f"{ours}/bias",
             tuple(f"{name}.bias" for name in theirs),
-            lambda arrays: np.stack([a.reshape(H, K) for a in arrays]),
-            lambda array: [array[n].reshape(D) for n in range(3)],
+            lambda arrays: np.concatenate(arrays).reshape(3, H, K),
+            lambda array: np.split(array.reshape(3 * D), len(theirs)),
         ),
     ]
+    return parts[: 1 + config.bias]
 
 
 def heads_out(config: EncoderConfig, ours: str, theirs: str) -> list[Part]:
@@ -99,4 +125,4 @@ def heads_out(config: EncoderConfig, ours: str, theirs: str) -> list[Part]:
         lambda arrays: arrays[0].T.reshape(H, K, D),
         lambda array: [array.reshape(D, D).T],
     )
-    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))]
+    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))][: 1 + config.bias]

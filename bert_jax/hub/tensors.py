@@ -46,11 +46,28 @@ class Tensors(Mapping[str, np.ndarray]):
             whole._read |= tensors._read
         return whole
 
-    def renamed(self, rename: Callable[[str], str]) -> "Tensors":
-        return Tensors(
-            {rename(name): shape for name, shape in self.shapes.items()},
-            {rename(name): read for name, read in self._read.items()},
-        )
+    def renamed(self, rename: Callable[[str], tuple[str, ...]]) -> "Tensors":
+        """Under other names; one of several names is cut into as many along its rows."""
+        whole = Tensors({}, {})
+        for name, shape in self.shapes.items():
+            names = rename(name)
+            for i, new in enumerate(names):
+                cut = slice(None)
+                if len(names) > 1:
+                    count, *rest = shape or (0,)
+                    start = i * (count // len(names))
+                    stop = start + count // len(names) if i < len(names) - 1 else count
+                    cut, whole.shapes[new] = slice(start, stop), (stop - start, *rest)
+                else:
+                    whole.shapes[new] = shape
+                whole._read[new] = partial(rows, self._read[name], cut)
+        return whole
+
+    def with_zeros(self, shapes: dict[str, tuple[int, ...]]) -> "Tensors":
+        """With these beside them, where they are not there already."""
+        shapes = {name: shape for name, shape in shapes.items() if name not in self}
+        zeros = {name: partial(np.zeros, shape, np.float32) for name, shape in shapes.items()}
+        return Tensors(self.shapes | shapes, self._read | zeros)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._read[name]()
@@ -63,6 +80,10 @@ class Tensors(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self.shapes)
+
+
+def rows(read: Callable[[], np.ndarray], cut: slice) -> np.ndarray:
+    return read()[cut] if cut != slice(None) else read()
 
 
 def shards(index: Path) -> list[Path]:

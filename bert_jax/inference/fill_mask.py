@@ -92,7 +92,8 @@ def find(model: Runner, i: int, text: str, windows: list[Encoding]) -> list[tupl
 
 def filled(model: Runner, text: str, start: int, end: int, token: int, score: float) -> Filled:
     word = model.tokenizer.decode([token]).strip() or model.tokenizer.tokens([token])[0]
-    before = text[:start]
+    # A mask may take the space before it.
+    before = text[:end].removesuffix(text[start:end].lstrip())
     if word.startswith("##") and len(word) > 2:
         before, shown = before.rstrip(), word[2:]
     else:

@@ -35,7 +35,7 @@ def load(
     tokenizer: bool = True,
     **computed,
 ) -> "Model":
-    """Open a Hugging Face model directory of BERT, RoBERTa or XLM-R.
+    """Open a Hugging Face model directory of any of the families in hub/families.
 
     `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them, its
     values made from `seed`. `computed` are EncoderConfig's fields on how to compute:

@@ -69,9 +69,10 @@ class Runner:
     def need(self, head: str, what: str) -> None:
         if head not in self.layout.heads:
             has = ", ".join(self.layout.heads) or "none"
+            theirs = self.layout.family.class_name + HEADS[head].architecture
             raise BertJaxError(
                 f'{what} needs the head "{head}", and this model\'s heads are: {has}; open a directory that has it '
-                f'(transformers calls it Bert{HEADS[head].architecture}), or train one from load(path, head="{head}")'
+                f'(transformers calls it {theirs}), or train one from load(path, head="{head}")'
             )
 
     def kind_for(self, head: str, what: str) -> Kind:

@@ -236,6 +236,7 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     source, _ = hub.survey(config.init, **computed)
     layout = source.with_head(kind.head, kind.labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
+    rates[HEADS[kind.head].dropout] = rates["head_dropout"]
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
     if encoder.max_positions < config.data.max_length:
         raise BertJaxError(

@@ -11,12 +11,14 @@ import numpy as np
 
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.errors import BertJaxError
-from bert_jax.hub.families import family_for
+from bert_jax.hub import directory as hub
+from bert_jax.hub.families import FAMILIES, family_for
+from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.tasks.warm_start import as_in
+from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Features, Task
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Config(RunConfig):
+    family: str = ""  # of the model that is saved; "": that of `init`, else the one that has such models
     model: EncoderConfig = field(default_factory=EncoderConfig)
     data: DataConfig = field(default_factory=DataConfig)
 
@@ -36,6 +39,9 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
 
     data = Corpora(Stream(config.data, config.seed, config.steps))
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
+    if config.init:  # before the family finds fault with what the directory would set right
+        source, _ = hub.survey(config.init)
+        check_sizes(config.init, source.config, family_of(config).fixed(model))
     task = Pretraining.of(dataclasses.replace(config, model=model))
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
@@ -63,6 +69,18 @@ def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig
     return model.replace(vocab_size=vocabulary)
 
 
+def family_of(config: Config) -> Family:
+    if not config.init:
+        return FAMILIES[config.family] if config.family else family_for(config.model)
+    family = hub.survey(config.init)[0].family
+    if config.family not in ("", family.model_type):
+        raise BertJaxError(
+            f'the model in {config.init} is of the family "{family.model_type}", not "{config.family}"; '
+            f"set --config.family={family.model_type}"
+        )
+    return family
+
+
 @dataclass(frozen=True)
 class Pretraining(Task):
     """Masked words and, where rows are pairs, the second half of the pair."""
@@ -75,8 +93,13 @@ class Pretraining(Task):
     def of(cls, config: Config) -> "Pretraining":
         paired = not config.data.packed
         heads = ("mlm", "nsp") if paired else ("mlm",)
-        family = family_for(config.model)
-        return cls(Layout(config.model, family, heads, pooler=paired), config.data)
+        family = family_of(config)
+        if missing := [head for head in heads if head not in family.heads]:
+            raise BertJaxError(
+                f'data.examples={config.data.examples} trains the head "{missing[0]}", which models of the family '
+                f'"{family.model_type}" lack; set --config.data.examples=full_sentences'
+            )
+        return cls(Layout(family.fixed(config.model), family, heads, pooler=paired), config.data)
 
     def features(self, rows: int, length: int) -> Features:
         return self.data.features(rows, length)

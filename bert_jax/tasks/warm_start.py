@@ -6,22 +6,16 @@ import jax
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.models.config import EncoderConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.task import Task
-
-# The config's own sizes must be the directory's; other fields are how the run trains and computes.
-SIZES = ("vocab_size", "hidden_size", "layers", "heads", "feed_forward", "max_positions", "segment_types", "activation",
-         "norm_epsilon", "tied_decoder")  # fmt: skip
 
 
 def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
     """The layout, published as the directory is; a directory of other sizes or with another tokenizer is refused."""
     source, _ = hub.survey(directory)
-    differing = [name for name in SIZES if getattr(source.config, name) != getattr(layout.config, name)]
-    if differing:
-        sizes = ", ".join(f"--config.model.{name}={getattr(source.config, name)}" for name in differing)
-        raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
+    check_sizes(directory, source.config, layout.config)
     if open_tokenizer(hub.existing(directory)).fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
             f"the corpus was prepared with another tokenizer than that of {directory}; "
@@ -30,10 +24,18 @@ def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layou
     return replace(layout, family=source.family, published=source.published)
 
 
+def check_sizes(directory: str, theirs: EncoderConfig, ours: EncoderConfig) -> None:
+    expected, actual = theirs.architecture, ours.architecture
+    if differing := [name for name in expected if expected[name] != actual[name]]:
+        sizes = ", ".join(f"--config.model.{name}={expected[name]}" for name in differing)
+        raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
+
+
 def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
     """The directory's parameters for the task, and the parts it lacks, which have initial values."""
     source, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
     params = hub.read_params(source, tensors, directory)
+    params = hub.read_beside(task.layout, tensors) | params
     key = jax.random.key(seed, impl="threefry2x32")
     names = list(jax.eval_shape(task.init, key))
     missing = [name for name in names if name not in params]

@@ -31,16 +31,31 @@ Rules = Sequence[tuple[str, Any]]
 
 EMBEDDINGS, LAYERS = "encoder/embeddings/", "encoder/layers/"
 # A stacked parameter [N, ...] is N tensors, and a fused query, key and value are three: qkv is [N, D, 3, H, K], out
-# [N, H, K, D], the feed-forward [N, D, F] and [N, F, D], words [V, D].
+# [N, H, K, D], the feed-forward [N, D, F], or gated [N, D, 2, F], and [N, F, D], words [V, D].
 PARAMETERS: list[tuple[str, Parameter]] = [
     (EMBEDDINGS + "words$", Parameter(P(TENSOR, FSDP), depth="embeddings")),
     (EMBEDDINGS + "positions$", Parameter(P(None, FSDP), depth="embeddings")),
     (EMBEDDINGS + "segments$", Parameter(depth="embeddings")),
     (EMBEDDINGS + "norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
+    ("encoder/distances/table$", Parameter(depth="embeddings")),
+    ("encoder/distances/norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
+    ("encoder/convolution/dense/kernel$", Parameter(P(None, FSDP), depth="embeddings", in_products=True)),
+    ("encoder/convolution/(dense/bias|scale|bias)$", Parameter(decays=False, depth="embeddings")),
+    (
+        LAYERS + "attention/distance_(keys|queries)/kernel$",
+        Parameter(P(None, FSDP, TENSOR, None), tensors=(0,), depth="layers", in_products=True),
+    ),
+    (
+        LAYERS + "attention/distance_(keys|queries)/bias$",
+        Parameter(P(None, TENSOR, None), False, (0,), "layers"),
+    ),
+    (EMBEDDINGS + "projection/kernel$", Parameter(P(None, FSDP), depth="embeddings", in_products=True)),
+    (EMBEDDINGS + "projection/bias$", Parameter(decays=False, depth="embeddings")),
     (
         LAYERS + "attention/qkv/kernel$",
         Parameter(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers", in_products=True),
     ),
+    (LAYERS + "attention/bias$", Parameter(P(None, None, TENSOR, None), False, (0, 1), "layers")),
     (LAYERS + "attention/qkv/bias$", Parameter(P(None, None, TENSOR, None), False, (0, 1), "layers")),
     (
         LAYERS + "attention/out/kernel$",
@@ -52,15 +67,25 @@ PARAMETERS: list[tuple[str, Parameter]] = [
     ),
     (LAYERS + "feed_forward/in/bias$", Parameter(P(None, TENSOR), False, (0,), "layers")),
     (
+        LAYERS + "feed_forward/gated/kernel$",
+        Parameter(P(None, FSDP, None, TENSOR), tensors=(0, 2), depth="layers", in_products=True),
+    ),
+    (LAYERS + "feed_forward/gated/bias$", Parameter(P(None, None, TENSOR), False, (0, 1), "layers")),
+    (
         LAYERS + "feed_forward/out/kernel$",
         Parameter(P(None, TENSOR, FSDP), tensors=(0,), depth="layers", in_products=True),
     ),
     (LAYERS + "(attention|feed_forward)/out/bias$", Parameter(P(), False, (0,), "layers")),
     (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", Parameter(P(), False, (0,), "layers")),
-    ("(^|/)(pooler/dense|mlm/transform)/kernel$", Parameter(P(FSDP, None), in_products=True)),
+    ("(^|/)encoder/final_norm/(scale|bias)$", Parameter(decays=False)),
+    (
+        "(^|/)((pooler|transform)/dense|(mlm|replaced)/transform)/kernel$",
+        Parameter(P(FSDP, None), in_products=True),
+    ),
+    ("(^|/)(pooler|transform)/norm/(scale|bias)$", Parameter(decays=False)),
     ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP), in_products=True)),
     ("(^|/)mlm/bias$", Parameter(P(TENSOR), decays=False)),
-    ("(^|/)mlm/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
+    ("(^|/)(mlm|replaced)/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
     # The last layer of any head, whose outputs are few.
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", Parameter()),
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", Parameter(decays=False)),

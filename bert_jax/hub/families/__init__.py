@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub.family import LARGEST, Family
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import SIZES, EncoderConfig
 from bert_jax.registry import Registry
 
 FAMILIES = Registry("bert_jax.hub.families", "family", "FAMILY")
@@ -40,3 +40,17 @@ def family_for(config: EncoderConfig) -> Family:
         return candidates[differing.index([])]
     fewest = min(differing, key=lambda names: len(names))
     raise BertJaxError(f"no family publishes models with {', '.join(fewest)}; add a file to hub/families")
+
+
+def sized(name: str) -> tuple[str, EncoderConfig]:
+    """The family that a published size belongs to, and the model; the family of BERT's own sizes is left to the model.
+
+    >>> sized("tiny")[1].layers
+    2
+    """
+    if name in SIZES:
+        return "", EncoderConfig.named(name)
+    sizes = {size: family for family in known() for size in family.sizes}
+    if name not in sizes:
+        raise BertJaxError(f'no size "{name}"; {nearest(name, [*SIZES, *sizes])}')
+    return sizes[name].model_type, sizes[name].sized(name)

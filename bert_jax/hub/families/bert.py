@@ -45,7 +45,7 @@ FAMILY = Family(
     prefix="bert",
     new_models=True,
     fields=FIELDS,
-    constants={"block": "post_norm", "layer_groups": 0},
+    constants={},
     supported={
         "position_embedding_type": ("absolute",),
         "is_decoder": (False,),
@@ -70,5 +70,6 @@ FAMILY = Family(
     extra=(
         r"embeddings\.(position_ids|token_type_ids)$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",  # of tied parameters
+        r"^fit_dense(s\.\d+)?\.(weight|bias)$",  # TinyBERT's, from its states to its teacher's
     ),
 )

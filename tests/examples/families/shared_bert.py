@@ -9,5 +9,4 @@ FAMILY = replace(
     model_type="shared-bert",
     class_name="SharedBert",
     fields=bert.FIELDS | {"num_hidden_groups": ("layer_groups", 1)},
-    constants={"block": "post_norm"},
 )

@@ -1,0 +1,24 @@
+"""How published configs say that queries and keys turn with their place."""
+
+from bert_jax.errors import BertJaxError
+
+
+def theta_of(table, default: float, where: str) -> float:
+    """The base of the angles in a table of transformers' `rope_parameters`."""
+    if table is None:
+        return default
+    if not isinstance(table, dict):
+        raise BertJaxError(f"{where} = {table!r:.60} is not a table")
+    kind = table.get("rope_type", table.get("type", "default"))
+    if kind != "default":
+        raise BertJaxError(f'{where}.rope_type = {kind!r:.60} is not supported, only "default"')
+    theta = table.get("rope_theta")
+    if theta is None:
+        return default
+    if type(theta) not in (int, float) or not theta >= 1:
+        raise BertJaxError(f"{where}.rope_theta = {theta!r:.60} is not a number of at least 1")
+    return float(theta)
+
+
+def table_of(theta: float) -> dict:
+    return {"rope_type": "default", "rope_theta": theta}
