@@ -1,10 +1,22 @@
 """Tokenizers against those of `transformers`: same ids and offsets, also from the files we save."""
 
 import pytest
+from sentencepiece import SentencePieceProcessor
 
 from bert_jax.bench.tokenizers import compare, google_albert, transformers_on
 from bert_jax.text.directory import open_tokenizer
-from vocabularies import ADVERSARIAL, SENTENCES, TEXTS, bytepair, sentencepiece, wordpiece, write_json
+from bert_jax.text.subwords import clean
+from vocabularies import (
+    ADVERSARIAL,
+    SENTENCES,
+    TEXTS,
+    bytepair,
+    modernbert,
+    mpnet,
+    sentencepiece,
+    wordpiece,
+    write_json,
+)
 
 transformers = pytest.importorskip("transformers")
 
@@ -36,12 +48,45 @@ def test_wordpiece(words, tmp_path):
     agree(ours, transformers_on(tmp_path))
 
 
+@pytest.mark.parametrize("casing", [{}, {"do_lower_case": False}])
+def test_mpnet_s_wordpiece(casing, tmp_path):
+    directory = mpnet(tmp_path / "files", cased=bool(casing))
+    write_json(directory / "tokenizer_config.json", {"tokenizer_class": "MPNetTokenizer", **casing})
+    ours, theirs = open_tokenizer(directory), transformers.MPNetTokenizer.from_pretrained(directory)
+    agree(ours, transformers_on(directory))
+    pair = ours.encode([("the quick", "fox")])[0]
+    assert pair.ids == theirs("the quick", "fox")["input_ids"] and set(pair.segments) == {0}
+    ours.save(tmp_path / "ours")
+    agree(ours, transformers_on(tmp_path / "ours"))
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = open_tokenizer(tmp_path / "theirs")
+    agree(again, transformers_on(tmp_path / "theirs"))
+    assert again.special == ours.special and again.template == ours.template
+    (tmp_path / "theirs" / "tokenizer_config.json").unlink()  # the file alone says which is the unknown token
+    assert open_tokenizer(tmp_path / "theirs").special == ours.special
+
+
 def test_byte_level_bpe(tmp_path):
     directory = bytepair(tmp_path / "files")
     ours = open_tokenizer(directory)
     agree(ours, transformers_on(directory, "RobertaTokenizer"))
     ours.save(tmp_path / "saved")
     agree(ours, transformers_on(tmp_path / "saved"))
+
+
+def test_byte_level_bpe_with_names_of_bert(tmp_path):
+    directory = modernbert(tmp_path / "files")
+    ours, theirs = open_tokenizer(directory), transformers.AutoTokenizer.from_pretrained(directory)
+    agree(ours, transformers_on(directory))
+    pair = ours.encode([("the quick", "fox")])[0]
+    assert pair.ids == theirs("the quick", "fox")["input_ids"]
+    ours.save(tmp_path / "saved")
+    agree(ours, transformers_on(tmp_path / "saved"))
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert dict(again("the quick", "fox")) == dict(theirs("the quick", "fox")), (
+        "no segments, which no layer reads"
+    )
+    assert open_tokenizer(tmp_path / "saved").fingerprint == ours.fingerprint
 
 
 def test_xlm_roberta_model(tmp_path):
@@ -61,6 +106,53 @@ def test_albert_model(tmp_path):
     ours.save(tmp_path / "ours")
     agree(ours, transformers_on(tmp_path / "ours"))
     transformers.AlbertTokenizer.from_pretrained(directory).save_pretrained(tmp_path / "theirs")
+    agree(open_tokenizer(tmp_path / "theirs"), transformers_on(tmp_path / "theirs"))
+
+
+def test_the_first_deberta_s_byte_level_bpe(tmp_path):
+    directory = bytepair(tmp_path / "files", ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"))
+    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
+    ours = open_tokenizer(directory)
+    agree(
+        ours,
+        transformers_on(directory, "DebertaTokenizer"),
+        [text for text in TEXTS if " [MASK]" not in text],
+    )
+    (masked,) = ours.encode(["a [MASK]"])
+    assert ours.tokens(masked.ids)[1:-1] == ["a", "[MASK]"], "the masked word has its space with it"
+    (pair,) = ours.encode([("a", "b")])
+    assert ours.tokens(pair.ids) == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]
+    ours.save(tmp_path / "ours")
+    agree(ours, transformers_on(tmp_path / "ours"))
+    assert open_tokenizer(tmp_path / "ours").fingerprint == ours.fingerprint
+
+
+def test_deberta_model(tmp_path):
+    """The file's own normalisation and bytes, which transformers leaves out: ids are those of `sentencepiece`."""
+    directory = sentencepiece(tmp_path / "files", "deberta")
+    ours = open_tokenizer(directory)
+    library = SentencePieceProcessor(model_file=str(directory / "spm.model"))
+    texts = [text for text in clean(TEXTS) if "[" not in text]
+    for encoding, text in zip(ours.encode(texts), texts, strict=True):
+        assert encoding.ids == [ours.special.cls, *library.encode(text), ours.special.sep], text
+    (encoding,) = ours.encode(["x𠀀 [MASK]y"])
+    assert ours.tokens(encoding.ids)[2:-1] == [
+        "x",
+        "<0xF0>",
+        "<0xA0>",
+        "<0x80>",
+        "<0x80>",
+        "[MASK]",
+        "▁",
+        "y",
+    ]
+    assert encoding.offsets[2:-1] == [(0, 1), *[(1, 2)] * 4, (3, 9), (9, 10), (9, 10)]
+    assert ours.decode(encoding.ids) == "x𠀀 y" and ours.special.mask == library.get_piece_size()
+    assert ours.encode([("a", "b")])[0].segments[-2:] == [1, 1]
+    ours.save(tmp_path / "ours")
+    agree(ours, transformers_on(tmp_path / "ours"))
+    assert open_tokenizer(tmp_path / "ours").fingerprint == ours.fingerprint
+    transformers.DebertaV2Tokenizer.from_pretrained(directory).save_pretrained(tmp_path / "theirs")
     agree(open_tokenizer(tmp_path / "theirs"), transformers_on(tmp_path / "theirs"))
 
 

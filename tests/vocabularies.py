@@ -66,19 +66,61 @@ def wordpiece(directory: Path, cased: bool = False) -> Path:
     return directory
 
 
-def bytepair(directory: Path) -> Path:
+def mpnet(directory: Path, cased: bool = False) -> Path:
+    """MPNet's vocabulary: RoBERTa's special tokens around BERT's entries."""
+    path = wordpiece(directory, cased) / "vocab.txt"
+    entries = path.read_text(encoding="utf-8").split("\n")[:-1]
+    lines = ["<s>", "<pad>", "</s>", "<unk>", *entries, "<mask>"]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return directory
+
+
+def bytepair(directory: Path, special=("<s>", "<pad>", "</s>", "<unk>", "<mask>")) -> Path:
     from tokenizers import ByteLevelBPETokenizer
 
     trained = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trained.train_from_iterator(SENTENCES * 3, vocab_size=400, special_tokens=special, show_progress=False)
+    trained.train_from_iterator(
+        SENTENCES * 3, vocab_size=400, special_tokens=list(special), show_progress=False
+    )
     directory.mkdir(parents=True, exist_ok=True)
     trained.save_model(str(directory))
     return directory
 
 
+def modernbert(directory: Path) -> Path:
+    """Byte-level BPE between special tokens of BERT's names, in one file as ModernBERT is published."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    from bert_jax.text.rust import BERT_NAMES, processor
+
+    rust = Tokenizer(models.BPE())
+    rust.normalizer = normalizers.NFC()
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rust.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    rust.train_from_iterator(SENTENCES * 3, trainer)
+    # Spaces in a row are entries of their own, as in the published file.
+    rust.add_tokens([AddedToken(" " * n, normalized=True) for n in range(4, 1, -1)])
+    names = [name for role, name in BERT_NAMES.items() if role != "mask"]
+    mask = AddedToken(BERT_NAMES["mask"], lstrip=True, special=True, normalized=False)
+    rust.add_special_tokens([*names, mask])
+    ids = {role: rust.token_to_id(name) for role, name in BERT_NAMES.items()}
+    rust.post_processor = processor(BERT_NAMES, ids)
+    directory.mkdir(parents=True, exist_ok=True)
+    rust.save(str(directory / "tokenizer.json"))
+    settings = {f"{role}_token": name for role, name in BERT_NAMES.items()}
+    inputs = ["input_ids", "attention_mask"]
+    write_json(
+        directory / "tokenizer_config.json",
+        settings | {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs},
+    )
+    return directory
+
+
 def sentencepiece(directory: Path, convention: str) -> Path:
-    """A `.model` with ALBERT's special pieces and user-defined ones, or with the three that XLM-R's file has."""
+    """A `.model` with ALBERT's special pieces and user-defined ones, with DeBERTa's and bytes, or with the three that
+    XLM-R's file has."""
     from sentencepiece import SentencePieceTrainer
 
     albert = {
@@ -87,13 +129,22 @@ def sentencepiece(directory: Path, convention: str) -> Path:
         # As in Google's: pieces such as "16," are learned, and its tokenizer takes them apart again.
         "split_by_unicode_script": False, "split_by_number": False,
     }  # fmt: skip
+    deberta = {
+        "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]", "bos_piece": "[CLS]",
+        "eos_piece": "[SEP]", "unk_piece": "[UNK]", "byte_fallback": True, "character_coverage": 0.98,
+        "vocab_size": 600,
+    }  # fmt: skip
     directory.mkdir(parents=True, exist_ok=True)
-    name = {"albert": "spiece.model", "xlm-roberta": "sentencepiece.bpe.model"}[convention]
+    name, options = {
+        "albert": ("spiece.model", albert),
+        "deberta": ("spm.model", deberta),
+        "xlm-roberta": ("sentencepiece.bpe.model", {}),
+    }[convention]
     with open(directory / name, "wb") as file:
         SentencePieceTrainer.train(
             sentence_iterator=iter([s if convention != "albert" else s.lower() for s in SENTENCES] * 3),
-            model_writer=file, vocab_size=330, character_coverage=1.0, hard_vocab_limit=False, minloglevel=2,
-            **(albert if convention == "albert" else {}),
+            model_writer=file, hard_vocab_limit=False, minloglevel=2,
+            **{"vocab_size": 330, "character_coverage": 1.0} | options,
         )  # fmt: skip
     return directory
 

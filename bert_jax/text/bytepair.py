@@ -1,12 +1,13 @@
-"""Byte-level BPE, RoBERTa's tokenizer: every byte is an entry, so no text is unknown."""
+"""Byte-level BPE, RoBERTa's and the first DeBERTa's tokenizer: every byte is an entry, so no text is unknown."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json
-from bert_jax.text.rust import ROBERTA_NAMES, RustTokenizer
+from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, processor
 from bert_jax.text.settings import Settings
 
 
@@ -17,13 +18,20 @@ class BytePair(RustTokenizer):
     ) -> "BytePair":
         """From entries with their ids, and the pairs to merge in order of rank."""
         settings = settings or Settings()
-        names = ROBERTA_NAMES | settings.names
+        is_deberta = set(BERT_NAMES.values()) <= set(vocabulary)
+        names = (BERT_NAMES if is_deberta else ROBERTA_NAMES) | settings.names
         prefix_space = settings.config.get("add_prefix_space", False)
         rust = Tokenizer(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
         rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
         rust.decoder = decoders.ByteLevel()
         sep, start = names["sep"], names["cls"]
-        if sep in vocabulary and start in vocabulary:  # one that is missing is named where all are checked
+        if is_deberta:
+            # As the model was trained; transformers 5 puts two [SEP] between the texts of a pair, and leaves the space
+            # before [MASK] to stand as a token.
+            rust.post_processor = processor(names, {role: vocabulary[name] for role, name in names.items()})
+            mask = AddedToken(names["mask"], lstrip=True, special=True, normalized=False)
+            settings = replace(settings, special={"mask": mask} | settings.special)
+        elif sep in vocabulary and start in vocabulary:  # one that is missing is named where all are checked
             ends = (sep, vocabulary[sep]), (start, vocabulary[start])
             trim = settings.config.get("trim_offsets", True)
             rust.post_processor = processors.RobertaProcessing(*ends, trim, prefix_space)
@@ -46,10 +54,11 @@ class BytePair(RustTokenizer):
         self.rust.model.save(str(directory))  # vocab.json and merges.txt
 
     def _transformers_class(self) -> dict:
-        spaces, processor = self.rust.pre_tokenizer, self.rust.post_processor
-        if not isinstance(spaces, pre_tokenizers.ByteLevel) or self.rust.normalizer is not None:
+        spaces, ends = self.rust.pre_tokenizer, self.rust.post_processor
+        plain = isinstance(spaces, pre_tokenizers.ByteLevel) and self.rust.normalizer is None
+        if not plain or self.names["cls"] != ROBERTA_NAMES["cls"]:
             return super()._transformers_class()
         flags = {"add_prefix_space": spaces.add_prefix_space}
-        if isinstance(processor, processors.RobertaProcessing):
-            flags["trim_offsets"] = processor.trim_offsets
+        if isinstance(ends, processors.RobertaProcessing):
+            flags["trim_offsets"] = ends.trim_offsets
         return {"tokenizer_class": "RobertaTokenizer"} | flags

@@ -93,7 +93,8 @@ class RustTokenizer(Subwords):
 
     def _transformers_class(self) -> dict:
         """The class under which `transformers` opens the files; this one takes tokenizer.json as it is."""
-        inputs = ["input_ids", "attention_mask"] + ["token_type_ids"] * self.template.second
+        inputs = self.settings.config.get("model_input_names")
+        inputs = inputs or ["input_ids", "attention_mask"] + ["token_type_ids"] * self.template.second
         return {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
 
     @staticmethod
@@ -104,6 +105,10 @@ class RustTokenizer(Subwords):
 
 def bert_template(special: Special) -> Template:
     return Template((special.cls,), (special.sep,), (special.sep,), second=1)
+
+
+def roberta_template(special: Special) -> Template:
+    return Template((special.cls,), (special.sep, special.sep), (special.sep,), second=0)
 
 
 def processor(
@@ -118,7 +123,10 @@ def processor(
 def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
     """Names of the special tokens: those of the settings, else RoBERTa's where the vocabulary has them."""
     roberta = all(rust.token_to_id(name) is not None for name in ROBERTA_NAMES.values())
-    return (ROBERTA_NAMES if roberta else BERT_NAMES) | settings.names
+    names = ROBERTA_NAMES if roberta else BERT_NAMES
+    if isinstance(rust.model, models.WordPiece):
+        names = names | {"unk": rust.model.unk_token}  # MPNet's vocabulary has <unk>, too
+    return names | settings.names
 
 
 def template_of(rust: tokenizers.Tokenizer) -> Template:

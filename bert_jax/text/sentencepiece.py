@@ -1,4 +1,4 @@
-"""SentencePiece's unigram models, under ALBERT's conventions and XLM-R's.
+"""SentencePiece's unigram models, under ALBERT's conventions, DeBERTa's and XLM-R's.
 
 The pieces come out of the `.model` file; the Rust library cuts texts into them, which gives the ids of the
 `sentencepiece` library, and offsets into the original text besides.
@@ -22,18 +22,25 @@ SPLIT_LATER = -100.0  # a score that keeps a piece out of every best segmentatio
 class SentencePiece(RustTokenizer):
     @classmethod
     def from_model(cls, path, settings: Settings | None = None) -> "SentencePiece":
-        """From a `.model` file; its pieces tell ALBERT's convention ([CLS] among them) from XLM-R's."""
+        """From a `.model` file; its pieces tell ALBERT's convention ([CLS] among them), DeBERTa's ([PAD], too) and
+        XLM-R's."""
         settings = settings or Settings()
         proto = read_model(Path(path))
         pieces = [piece.piece for piece in proto.pieces]
-        if "[CLS]" in pieces:
+        if {"[PAD]", "[CLS]"} <= set(pieces):
+            build = _deberta
+        elif "[CLS]" in pieces:
             build = _albert
         elif pieces[:3] == ["<unk>", "<s>", "</s>"] and "<cls>" not in pieces:
             build = _xlm_roberta
         else:
             raise BertJaxError(
-                f"{path}: its pieces ({', '.join(pieces[:5])}, ...) follow neither ALBERT's convention nor XLM-R's; "
-                "give the directory a tokenizer.json (transformers writes one)"
+                f"{path}: its pieces ({', '.join(pieces[:5])}, ...) follow neither ALBERT's convention nor DeBERTa's "
+                "nor XLM-R's; give the directory a tokenizer.json (transformers writes one)"
+            )
+        if proto.trainer_spec.byte_fallback and build != _deberta:
+            raise BertJaxError(
+                f"{path}: byte fallback, which only DeBERTa's files use; give it a tokenizer.json instead"
             )
         rust, names, form = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
@@ -41,7 +48,9 @@ class SentencePiece(RustTokenizer):
             rust.post_processor = processor(names, ids, form)
         spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
         rust.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
-        rust.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        of_spaces = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        in_bytes = proto.trainer_spec.byte_fallback
+        rust.decoder = decoders.Sequence([decoders.ByteFallback(), of_spaces]) if in_bytes else of_spaces
         return cls(rust, names, settings)
 
 
@@ -59,7 +68,6 @@ def read_model(path: Path):
     trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
     odd = {
         "not a unigram model": trainer.model_type != UNIGRAM,
-        "byte fallback": trainer.byte_fallback,
         "no dummy prefix": not normalizer.add_dummy_prefix,
         "extra whitespace kept": not normalizer.remove_extra_whitespaces,
         "whitespace behind words": trainer.treat_whitespace_as_suffix,
@@ -84,6 +92,25 @@ def _albert(proto, settings: Settings):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if settings.config.get("do_lower_case", True):
         steps.append(normalizers.Lowercase())
+    rust.normalizer = normalizers.Sequence(steps + _charsmap(proto))
+    return rust, names, BERT_FORM
+
+
+def _deberta(proto, settings: Settings):
+    """The text as the file normalises it, and what it has no piece for in bytes, where transformers does neither."""
+    if settings.config.get("split_by_punct", False):
+        raise BertJaxError(
+            "split_by_punct = true is not supported; give the directory a tokenizer.json instead"
+        )
+    names = BERT_NAMES | settings.names
+    entries = [(piece.piece, piece.score) for piece in proto.pieces]
+    if names["mask"] not in {piece for piece, _ in entries}:
+        entries.append((names["mask"], 0.0))
+    spec = proto.trainer_spec
+    rust = Tokenizer(models.Unigram(entries, unk_id=spec.unk_id, byte_fallback=spec.byte_fallback))
+    steps: list = [normalizers.Lowercase()] * bool(settings.config.get("do_lower_case", False))
+    if "nfkc" in proto.normalizer_spec.name:
+        steps.append(normalizers.NFC())  # the Rust library reads the file's rules for one letter at a time
     rust.normalizer = normalizers.Sequence(steps + _charsmap(proto))
     return rust, names, BERT_FORM
 

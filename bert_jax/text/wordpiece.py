@@ -4,11 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from bert_jax.text.rust import BERT_NAMES, RustTokenizer, bert_template
+from bert_jax.text.rust import (
+    BERT_NAMES,
+    ROBERTA_NAMES,
+    RustTokenizer,
+    bert_template,
+    roberta_template,
+)
 from bert_jax.text.settings import Settings
 
+# Its vocabulary has BERT's special tokens, too, of which it uses the unknown one.
+MPNET_NAMES = ROBERTA_NAMES | {"unk": "[UNK]"}
 # Names in tokenizer_config.json and in the Rust normalizer.
 CASING = {
     "do_lower_case": "lowercase",
@@ -31,11 +39,12 @@ class WordPiece(RustTokenizer):
         Without a setting for lower-casing the vocabulary decides: with capitals it is cased.
         """
         settings = settings or Settings()
-        names = BERT_NAMES | settings.names
-        casing = {key: settings.config[key] for key in CASING if key in settings.config} | casing
-        lower = casing.get("do_lower_case")
         # Empty lines and repeats in a vocab.txt still take their number.
         vocabulary = {entry: i for i, entry in enumerate(entries) if entry}
+        is_mpnet = set(MPNET_NAMES.values()) <= set(vocabulary)
+        names = (MPNET_NAMES if is_mpnet else BERT_NAMES) | settings.names
+        casing = {key: settings.config[key] for key in CASING if key in settings.config} | casing
+        lower = casing.get("do_lower_case")
         rust = Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
         rust.normalizer = normalizers.BertNormalizer(
             clean_text=True,
@@ -45,6 +54,9 @@ class WordPiece(RustTokenizer):
         )
         rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         rust.decoder = decoders.WordPiece(prefix="##")
+        if is_mpnet and {names["cls"], names["sep"]} <= set(vocabulary):
+            sep, start = ((names[role], vocabulary[names[role]]) for role in ("sep", "cls"))
+            rust.post_processor = processors.RobertaProcessing(sep, start, True, False)
         return cls(rust, names, settings)
 
     @classmethod
@@ -77,10 +89,13 @@ class WordPiece(RustTokenizer):
 
     def _transformers_class(self) -> dict:
         normalizer = self.rust.normalizer
-        plain = self.template == bert_template(self.special)
-        if plain and isinstance(normalizer, normalizers.BertNormalizer):
+        classes = {
+            bert_template(self.special): "BertTokenizer",
+            roberta_template(self.special): "MPNetTokenizer",
+        }
+        if self.template in classes and isinstance(normalizer, normalizers.BertNormalizer):
             casing = {key: getattr(normalizer, attribute) for key, attribute in CASING.items()}
-            return {"tokenizer_class": "BertTokenizer"} | casing
+            return {"tokenizer_class": classes[self.template]} | casing
         return super()._transformers_class()
 
 
