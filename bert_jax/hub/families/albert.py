@@ -1,0 +1,74 @@
+"""ALBERT: layers that share their parameters in groups, and embeddings narrower than the layers."""
+
+from bert_jax.hub.family import Family
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.models.config import EncoderConfig
+
+FIELDS = {
+    "vocab_size": ("vocab_size", 30000),
+    "embedding_size": ("embedding_size", 128),
+    "hidden_size": ("hidden_size", 4096),
+    "num_hidden_layers": ("layers", 12),
+    "num_hidden_groups": ("layer_groups", 1),
+    "num_attention_heads": ("heads", 64),
+    "intermediate_size": ("feed_forward", 16384),
+    "type_vocab_size": ("segment_types", 2),
+    "max_position_embeddings": ("max_positions", 512),
+    "layer_norm_eps": ("norm_epsilon", 1e-12),
+    "hidden_dropout_prob": ("dropout", 0.0),
+    "attention_probs_dropout_prob": ("attention_dropout", 0.0),
+    "classifier_dropout_prob": ("head_dropout", 0.1),
+    "initializer_range": ("init_stddev", 0.02),
+    "tie_word_embeddings": ("tied_decoder", True),
+    "hidden_act": ("activation", "gelu_new"),
+}
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "encoder.albert_layer_groups.{i}.albert_layers.0."
+    qkv = [f"{theirs}attention.{name}" for name in ("query", "key", "value")]
+    return [
+        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
+        Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)),
+        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *linear("encoder/embeddings/projection", "encoder.embedding_hidden_mapping_in"),
+        *fused_qkv(config, ours + "attention/qkv", qkv),
+        *heads_out(config, ours + "attention/out", theirs + "attention.dense"),
+        *layer_norm(ours + "attention_norm", theirs + "attention.LayerNorm"),
+        *linear(ours + "feed_forward/in", theirs + "ffn"),
+        *linear(ours + "feed_forward/out", theirs + "ffn_output"),
+        *layer_norm(ours + "feed_forward_norm", theirs + "full_layer_layer_norm"),
+    ]
+
+
+FAMILY = Family(
+    model_type="albert",
+    class_name="Albert",
+    prefix="albert",
+    fields=FIELDS,
+    constants={"block": "albert"},
+    supported={"inner_group_num": (1,), "position_embedding_type": ("absolute",), "quantization_config": ()},
+    encoder=encoder,
+    pooler=linear("pooler/dense", "pooler"),
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "predictions.dense"),
+            *layer_norm("mlm/norm", "predictions.LayerNorm"),
+            Part("mlm/decoder", ("predictions.decoder.weight",), per_entry=True),
+            Part("mlm/bias", ("predictions.bias",), per_entry=True),
+        ],
+        "sop": linear("sop/dense", "sop_classifier.classifier"),
+        "classify": linear("classify/dense", "classifier"),
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    sizes={
+        "albert-base": {"hidden_size": 768, "heads": 12, "feed_forward": 3072},
+        "albert-large": {"layers": 24, "hidden_size": 1024, "heads": 16, "feed_forward": 4096},
+        "albert-xlarge": {"layers": 24, "hidden_size": 2048, "heads": 16, "feed_forward": 8192},
+        "albert-xxlarge": {},
+    },
+    architectures={"ForPreTraining": ("mlm", "sop")},
+    extra=(r"embeddings\.(position_ids|token_type_ids)$", r"^predictions\.decoder\.(weight|bias)$"),
+)

@@ -1,0 +1,71 @@
+"""DistilBERT: BERT without segments and pooler, half as deep; a classifier brings a dense layer of its own."""
+
+from typing import Any
+
+from bert_jax.hub.family import Family
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.models.config import EncoderConfig, PoolerConfig
+
+FIELDS = {
+    "vocab_size": ("vocab_size", 30522),
+    "dim": ("hidden_size", 768),
+    "n_layers": ("layers", 6),
+    "n_heads": ("heads", 12),
+    "hidden_dim": ("feed_forward", 3072),
+    "max_position_embeddings": ("max_positions", 512),
+    "dropout": ("dropout", 0.1),
+    "attention_dropout": ("attention_dropout", 0.1),
+    "seq_classif_dropout": ("head_dropout", 0.2),
+    "qa_dropout": ("answer_dropout", 0.1),
+    "activation": ("activation", "gelu"),
+    "initializer_range": ("init_stddev", 0.02),
+    "tie_word_embeddings": ("tied_decoder", True),
+}
+
+
+def tag_dropout(published: dict) -> Any:
+    """The reference drops a tagger's states at the rate of the hidden states, not of a classifier's."""
+    rate = published.get("dropout")
+    return FIELDS["dropout"][1] if rate is None else rate
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "transformer.layer.{i}."
+    qkv = [f"{theirs}attention.{name}_lin" for name in "qkv"]
+    return [
+        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
+        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *fused_qkv(config, ours + "attention/qkv", qkv),
+        *heads_out(config, ours + "attention/out", theirs + "attention.out_lin"),
+        *layer_norm(ours + "attention_norm", theirs + "sa_layer_norm"),
+        *linear(ours + "feed_forward/in", theirs + "ffn.lin1"),
+        *linear(ours + "feed_forward/out", theirs + "ffn.lin2"),
+        *layer_norm(ours + "feed_forward_norm", theirs + "output_layer_norm"),
+    ]
+
+
+FAMILY = Family(
+    model_type="distilbert",
+    class_name="DistilBert",
+    prefix="distilbert",
+    fields=FIELDS,
+    constants={"segment_types": 0, "pooler": PoolerConfig("relu")},
+    derived={"tag_dropout": tag_dropout},
+    supported={"quantization_config": ()},
+    encoder=encoder,
+    pooler=[],
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "vocab_transform"),
+            *layer_norm("mlm/norm", "vocab_layer_norm"),
+            Part("mlm/decoder", ("vocab_projector.weight",), per_entry=True),
+            Part("mlm/bias", ("vocab_projector.bias",), per_entry=True),
+        ],
+        "classify": [*linear("pooler/dense", "pre_classifier"), *linear("classify/dense", "classifier")],
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    sizes={"distilbert-base": {}},
+    extra=(r"embeddings\.position_ids$", r"^vocab_projector\.weight$"),
+)

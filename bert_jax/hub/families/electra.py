@@ -1,0 +1,70 @@
+"""ELECTRA: BERT's encoder, which may be wider than its embeddings. Published apart are the discriminator, whose head
+says which tokens were replaced, and the generator, a masked LM."""
+
+from dataclasses import replace
+from typing import Any
+
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import size_of
+from bert_jax.hub.parts import Part, layer_norm, linear
+from bert_jax.models.config import EncoderConfig, PoolerConfig
+
+FIELDS = bert.FIELDS | {
+    "hidden_size": ("hidden_size", 256),
+    "num_attention_heads": ("heads", 4),
+    "intermediate_size": ("feed_forward", 1024),
+}
+
+
+def embedding_size(published: dict) -> int:
+    """The reference has the layer behind the embeddings only where sizes differ."""
+    size = size_of(published, "embedding_size", 128)
+    return 0 if size == size_of(published, "hidden_size", 256) else size
+
+
+def derived_keys(config: EncoderConfig) -> dict[str, Any]:
+    return {"embedding_size": config.embedding_width}
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    projection = linear("encoder/embeddings/projection", "embeddings_project")
+    return bert.encoder(config) + (projection if config.embedding_size else [])
+
+
+FAMILY = replace(
+    bert.FAMILY,
+    model_type="electra",
+    class_name="Electra",
+    prefix="electra",
+    new_models=False,
+    fields=FIELDS,
+    constants={"pooler": PoolerConfig("gelu", dropout=True), "mlm_activation": "gelu"},
+    derived={"embedding_size": embedding_size},
+    derived_keys=derived_keys,
+    encoder=encoder,
+    pooler=[],
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "generator_predictions.dense"),
+            *layer_norm("mlm/norm", "generator_predictions.LayerNorm"),
+            Part("mlm/decoder", ("generator_lm_head.weight",), per_entry=True),
+            Part("mlm/bias", ("generator_lm_head.bias",), per_entry=True),
+        ],
+        "replaced": [
+            *linear("replaced/transform", "discriminator_predictions.dense"),
+            *linear("replaced/dense", "discriminator_predictions.dense_prediction"),
+        ],
+        "classify": [*linear("pooler/dense", "classifier.dense"), *linear("classify/dense", "classifier.out_proj")],
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    sizes={
+        "electra-small": {"embedding_size": 128},
+        "electra-base": {"embedding_size": 0, "hidden_size": 768, "heads": 12, "feed_forward": 3072},
+        "electra-large": {
+            "embedding_size": 0, "layers": 24, "hidden_size": 1024, "heads": 16, "feed_forward": 4096
+        },
+    },
+    architectures={},
+    extra=(r"embeddings\.(position_ids|token_type_ids)$", r"^generator_lm_head\.weight$"),
+)  # fmt: skip

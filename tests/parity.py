@@ -1,0 +1,125 @@
+"""A family beside `transformers`: hidden states, logits, losses and gradients, and directories both ways."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import losses
+from bert_jax.inference.model import load
+from bert_jax.models.heads import Bert
+from seeded import seeded_batch
+from test_reference import assert_close, assert_gradients_close, inputs, masked_lm_labels, reference
+
+torch = pytest.importorskip("torch")
+LABELS = 3  # of classes and tags
+# Heads of one output for each token; the others have one for each row.
+PER_TOKEN = ("mlm", "tag", "answer", "replaced")
+
+
+def assert_equals_transformers(prefix: str, classes: dict[str, tuple[str, ...]], config: dict, root) -> None:
+    """Each class of the family with its heads, all computed by one program of ours, which takes long to compile."""
+    theirs = {}
+    for suffix in classes:
+        labels = {"num_labels": LABELS} if suffix.endswith("Classification") else {}
+        theirs[suffix] = reference(prefix + suffix, root / suffix, seed=3, **config, **labels)
+    ours = {suffix: load(root / suffix, tokenizer=False) for suffix in classes}
+    whole = {name: part for model in ours.values() for name, part in model.params.items()}
+    heads = list(dict.fromkeys(head for of_class in classes.values() for head in of_class))
+    encoder = next(iter(ours.values())).config
+    module = Bert(encoder, tuple(heads), LABELS, "pooler" in whole)
+
+    def loss(params, batch, weights):
+        outputs = module.apply({"params": params}, batch)
+        return sum(weights[head] * loss_of(head, outputs[head], batch).mean for head in heads), outputs
+
+    run = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    for suffix, of_class in classes.items():
+        batch = batch_for(of_class, config, encoder)
+        given = inputs(batch)
+        if not encoder.segment_types:
+            del given["token_type_ids"]
+        model, weights = ours[suffix], {head: float(head in of_class) for head in heads}
+        assert model.layout.heads == of_class and model.config == encoder
+        (total, outputs), gradients = run(whole | model.params, batch, weights)
+        answer = theirs[suffix](**given, **labels_for(of_class, batch), output_hidden_states=True)
+        hidden = answer.last_hidden_state if "last_hidden_state" in answer else answer.hidden_states[-1]
+        assert_close(outputs["hidden"], hidden, batch["mask"])
+        assert_outputs_close(of_class, outputs, answer, batch)
+        if of_class:
+            assert_close(total, answer.loss)
+            answer.loss.backward()
+            own = {name: gradients[name] for name in model.layout.module_names}
+            assert_gradients_close(model.layout.published_tensors(own), theirs[suffix])
+        saved = root / f"{suffix}-ours"
+        model.save(saved)
+        opened, report = type(theirs[suffix]).from_pretrained(saved, output_loading_info=True)
+        assert not any(report.values()), report
+        assert_outputs_close(of_class, outputs, opened.eval()(**given), batch)
+
+
+def batch_for(heads, config: dict, encoder) -> dict:
+    batch = seeded_batch(3, 19, config["vocab_size"], max(encoder.segment_types, 1), targets=4, seed=1)
+    if "answer" in heads:  # the reference's loss reads padding, whose embedding it gives no gradient
+        batch["mask"][:], batch["tokens"] = 1, np.maximum(batch["tokens"], 1)
+    random, mask = np.random.RandomState(2), batch["mask"]
+    more = {
+        "classes": random.randint(0, LABELS, len(mask)),
+        "tags": random.randint(0, LABELS, mask.shape),
+        "ends": mask.sum(1) - 1,
+    }
+    return batch | more
+
+
+def labels_for(heads, batch: dict) -> dict:
+    """What the reference is given as labels."""
+    mask = batch["mask"]
+    labels = {
+        "mlm": {"labels": masked_lm_labels(batch)},
+        "sop": {"sentence_order_label": torch.from_numpy(batch["labels"])},
+        "classify": {"labels": torch.from_numpy(batch["classes"])},
+        "tag": {"labels": torch.from_numpy(np.where(mask > 0, batch["tags"], -100))},
+        "replaced": {"labels": torch.from_numpy(batch["tags"] % 2)},
+        "answer": {
+            "start_positions": torch.ones(len(mask), dtype=torch.long),
+            "end_positions": torch.from_numpy(batch["ends"]),
+        },
+    }
+    return {name: value for head in heads for name, value in labels[head].items()}
+
+
+def loss_of(head: str, logits, batch: dict) -> losses.Loss:
+    mask, one = batch["mask"], jnp.ones(len(batch["mask"]))
+    match head:
+        case "mlm":
+            return losses.cross_entropy(logits, batch["targets"], batch["target_weight"])
+        case "sop":
+            return losses.cross_entropy(logits, batch["labels"], one)
+        case "classify":
+            return losses.cross_entropy(logits, batch["classes"], one)
+        case "tag":
+            return losses.cross_entropy(logits, batch["tags"], mask)
+        case "replaced":
+            return losses.binary_cross_entropy(logits[..., None], batch["tags"][..., None] % 2, mask)
+        case "answer":
+            return losses.span_cross_entropy(logits, jnp.ones_like(batch["ends"]), batch["ends"], one)
+    raise AssertionError(head)
+
+
+def assert_outputs_close(heads, outputs: dict, answer, batch: dict) -> None:
+    """The heads' logits, or what the encoder gives where there are none."""
+    if not heads:
+        assert_close(outputs["hidden"], answer.last_hidden_state, batch["mask"])
+        if "pooler_output" in answer:
+            assert_close(outputs["pooled"], answer.pooler_output)
+    for head in heads:
+        mask = batch["mask"] if head in PER_TOKEN else None
+        if head == "mlm":
+            positions = torch.from_numpy(batch["target_positions"])[..., None]
+            logits = answer.logits if "logits" in answer else answer.prediction_logits
+            assert_close(outputs["mlm"], torch.take_along_dim(logits, positions, dim=1))
+        elif head == "answer":
+            assert_close(outputs["answer"][..., 0], answer.start_logits, mask)
+            assert_close(outputs["answer"][..., 1], answer.end_logits, mask)
+        else:
+            assert_close(outputs[head], answer.sop_logits if head == "sop" else answer.logits, mask)

@@ -1,0 +1,65 @@
+"""DistilBERT's files."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import info
+from bert_jax.hub.families import FAMILIES
+from packing import assert_packed_equals_separate
+from released import add_tensors, layout_of, released
+
+FIELDS = {"dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 40, "vocab_size": 61}
+# The keys that Hugging Face's files of 2019 have beside the sizes.
+OLD_KEYS = {
+    "activation": "gelu", "attention_dropout": 0.1, "dropout": 0.1, "initializer_range": 0.02, "pad_token_id": 0,
+    "max_position_embeddings": 512, "qa_dropout": 0.1, "seq_classif_dropout": 0.2, "sinusoidal_pos_embds": False,
+    "tie_weights_": True, "output_past": True,
+}  # fmt: skip
+
+
+def test_a_released_directory_opens(tmp_path):
+    config = OLD_KEYS | FIELDS | {"architectures": ["DistilBertForMaskedLM"]}
+    params = released(tmp_path, "distilbert", config, ("mlm",))
+    words = params["encoder"]["embeddings"]["words"]
+    add_tensors(tmp_path, {
+        "distilbert.embeddings.position_ids": np.arange(512)[None], "vocab_projector.weight": words,
+    })  # fmt: skip
+    model = bert_jax.load(tmp_path, tokenizer=False)
+    assert model.layout.heads == ("mlm",) and not model.layout.pooler
+    facts = info.collect(tmp_path)
+    assert facts["unread"] == ["distilbert.embeddings.position_ids", "vocab_projector.weight"]
+    assert "not read    distilbert.embeddings.position_ids, vocab_projector" in info.describe(tmp_path)
+    model.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again/config.json").read_text())["tie_weights_"] is True
+
+
+def test_rates_of_dropout_are_those_of_the_heads():
+    config = FAMILIES["distilbert"].read_config({"dropout": 0.3, "qa_dropout": 0.4}, "config.json")
+    rates = (config.dropout, config.head_dropout, config.tag_dropout, config.answer_dropout)
+    assert rates == (0.3, 0.2, 0.3, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_heads": 5}, "heads = 5 does not divide hidden_size = 24; 4 does"),
+        ({"n_layers": -1}, "n_layers = -1 is not a size that a model can have"),
+        ({"dim": None}, "[61, 24] where the config asks for [61, 768]"),
+        ({"activation": "gelo"}, 'activation = "gelo" is not supported; did you mean "gelu"?'),
+        ({"dropout": "half"}, "dropout must be a number in [0, 1), not 'half'"),
+    ],
+)  # fmt: skip
+def test_absurd_configs(tmp_path, changes, message):
+    released(tmp_path, "distilbert", FIELDS | changes, ("mlm",), FIELDS)
+    with pytest.raises(BertJaxError) as error:
+        bert_jax.load(tmp_path, tokenizer=False)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_packed_rows_equal_separate_ones(quick_to_compile):
+    assert_packed_equals_separate(layout_of("distilbert", FIELDS, ("mlm", "classify"), ("a", "b", "c")))
