@@ -1,0 +1,177 @@
+"""ModernBERT: layers that normalise first, rotary positions, and two of three layers that see near tokens alone."""
+
+from dataclasses import replace
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.family import ACTIVATIONS, Family, size_of
+from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear
+from bert_jax.hub.rope import table_of, theta_of
+from bert_jax.models.config import EncoderConfig, Near, PoolerConfig, Rotary
+
+LAYERS, WIDTH, HEADS = 22, 768, 12
+FAR, NEAR = "full_attention", "sliding_attention"
+THETA, NEAR_THETA, WINDOW, EVERY = 160_000.0, 10_000.0, 128, 3
+FIELDS = {
+    "vocab_size": ("vocab_size", 50368),
+    "hidden_size": ("hidden_size", WIDTH),
+    "num_hidden_layers": ("layers", LAYERS),
+    "num_attention_heads": ("heads", HEADS),
+    "intermediate_size": ("feed_forward", 1152),
+    "max_position_embeddings": ("max_positions", 8192),
+    "norm_eps": ("norm_epsilon", 1e-5),
+    "mlp_dropout": ("dropout", 0.0),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "classifier_dropout": ("head_dropout", 0.0),
+    "initializer_range": ("init_stddev", 0.02),
+    "tie_word_embeddings": ("tied_decoder", True),
+    "hidden_activation": ("activation", "gelu"),
+}
+
+
+def near(published: dict) -> Near:
+    layers = size_of(published, "num_hidden_layers", LAYERS)
+    width = size_of(published, "local_attention", WINDOW)
+    if width < 2:
+        raise BertJaxError(f"local_attention = {width} leaves each token alone")
+    every = size_of(published, "global_attn_every_n_layers", EVERY)
+    if published.get("layer_types") is not None:  # which is newer
+        every = distance(published["layer_types"], layers)
+    return Near(width // 2, min(every, layers))
+
+
+def distance(kinds, layers: int) -> int:
+    """From a layer that sees all to the next."""
+    if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FAR, NEAR}:
+        raise BertJaxError(
+            f'layer_types must name "{FAR}" or "{NEAR}" for each of the {layers} layers: {kinds!r:.60}'
+        )
+    far = [i for i in range(layers) if kinds[i] == FAR]
+    every = far[1] - far[0] if len(far) > 1 else layers
+    if not far or far != list(range(0, layers, every)):
+        raise BertJaxError(
+            f'layer_types has "{FAR}" at {far} of {layers} layers; only the first and every n-th after it are supported'
+        )
+    return every
+
+
+def rotary(published: dict) -> Rotary:
+    tables = published.get("rope_parameters")
+    if tables is None:
+        old = {FAR: published.get("global_rope_theta"), NEAR: published.get("local_rope_theta", NEAR_THETA)}
+        tables = {kind: None if theta is None else table_of(theta) for kind, theta in old.items()}
+        near_default = theta_of(tables[FAR], THETA, "global_rope_theta")  # a null was the global one
+    elif not isinstance(tables, dict):
+        raise BertJaxError(f"rope_parameters = {tables!r:.60} is not a table")
+    else:
+        near_default = NEAR_THETA
+    return Rotary(
+        theta_of(tables.get(FAR), THETA, f"rope_parameters.{FAR}"),
+        theta_of(tables.get(NEAR), near_default, f"rope_parameters.{NEAR}"),
+    )
+
+
+def head_activation(published: dict) -> str:
+    name = published.get("classifier_activation") or "gelu"
+    if name not in list(ACTIVATIONS):
+        raise BertJaxError(
+            f'classifier_activation = "{name!s:.60}" is not supported, only {", ".join(ACTIVATIONS)}'
+        )
+    return ACTIVATIONS[name]
+
+
+def pooler(published: dict) -> PoolerConfig:
+    pooling = published.get("classifier_pooling") or "cls"
+    if pooling not in ("cls", "mean"):
+        raise BertJaxError(f'classifier_pooling = {pooling!r:.60} is neither "cls" nor "mean"')
+    return PoolerConfig(head_activation(published), mean=pooling == "mean", norm=True)
+
+
+def derived_keys(config: EncoderConfig) -> dict:
+    every = config.near.every
+    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    return {
+        "local_attention": 2 * config.near.window,
+        "layer_types": [NEAR if i % every else FAR for i in range(config.layers)],
+        "rope_parameters": {
+            FAR: table_of(config.rotary.theta),
+            NEAR: table_of(config.rotary.near_theta or config.rotary.theta),
+        },
+        "classifier_pooling": "mean" if config.pooler.mean else "cls",
+        "classifier_activation": theirs[config.pooler.activation],
+        # As versions of transformers below 5 read it.
+        "global_attn_every_n_layers": every,
+        "global_rope_theta": config.rotary.theta,
+        "local_rope_theta": config.rotary.near_theta or config.rotary.theta,
+    }
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "layers.{i}."
+    # The first layer reads the embeddings as they are, which are normalised already.
+    norms = [
+        replace(part, first=1) for part in layer_norm(ours + "attention_norm", theirs + "attn_norm", False)
+    ]
+    return [
+        Part("encoder/embeddings/words", ("embeddings.tok_embeddings.weight",), per_entry=True),
+        *layer_norm("encoder/embeddings/norm", "embeddings.norm", False),
+        *fused_qkv(config, ours + "attention/qkv", [theirs + "attn.Wqkv"]),
+        *heads_out(config, ours + "attention/out", theirs + "attn.Wo"),
+        *norms[: config.layers - 1],
+        *gated(config, ours + "feed_forward/gated", [theirs + "mlp.Wi"]),
+        *linear(ours + "feed_forward/out", theirs + "mlp.Wo", False),
+        *layer_norm(ours + "feed_forward_norm", theirs + "mlp_norm", False),
+        *layer_norm("encoder/final_norm", "final_norm", False),
+    ]
+
+
+def head(ours: str) -> list[Part]:
+    return [*linear(f"{ours}/dense", "head.dense", False), *layer_norm(f"{ours}/norm", "head.norm", False)]
+
+
+FAMILY = Family(
+    model_type="modernbert",
+    class_name="ModernBert",
+    prefix="model",
+    fields=FIELDS,
+    constants={
+        "block": "near_and_far", "positions": "none", "segment_types": 0, "bias": False, "norm_bias": False,
+        "head_bias": False, "gated": True, "transform": True, "scaled_init": True,
+    },
+    derived={
+        "near": near,
+        "rotary": rotary,
+        "pooler": pooler,
+        "mlm_activation": head_activation,
+        "answer_dropout": lambda published: published.get("classifier_dropout") or 0.0,
+    },
+    derived_keys=derived_keys,
+    # Absent, they are ids of the published vocabulary, which another one may not have.
+    unsaid=dict.fromkeys([f"{role}_token_id" for role in ("pad", "bos", "eos", "cls", "sep")]),
+    supported={
+        "attention_bias": (False,),
+        "mlp_bias": (False,),
+        "norm_bias": (False,),
+        "classifier_bias": (False,),
+        "decoder_bias": (True,),
+        "is_decoder": (False,),
+        "quantization_config": (),
+    },
+    encoder=encoder,
+    pooler=[],
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "head.dense", False),
+            *layer_norm("mlm/norm", "head.norm", False),
+            Part("mlm/decoder", ("decoder.weight",), per_entry=True),
+            Part("mlm/bias", ("decoder.bias",), per_entry=True),
+        ],
+        "classify": [*head("pooler"), *linear("classify/dense", "classifier")],
+        "tag": [*head("transform"), *linear("tag/dense", "classifier")],
+        "answer": [*head("transform"), *linear("answer/dense", "classifier")],
+    },
+    sizes={
+        "modernbert-base": {},
+        "modernbert-large": {"layers": 28, "hidden_size": 1024, "heads": 16, "feed_forward": 2624},
+    },
+    extra=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first of tied parameters
+)  # fmt: skip

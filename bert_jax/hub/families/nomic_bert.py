@@ -1,0 +1,179 @@
+"""NomicBERT: BERT with rotary positions, a gated feed-forward, and no biases in its layers' dense parts.
+
+The published files have names and keys of their own, from before transformers knew the family; they are read, and
+transformers' are written.
+"""
+
+import re
+from typing import Any
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import Family, size_of
+from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear
+from bert_jax.hub.rope import table_of, theta_of
+from bert_jax.hub.tensors import Tensors
+from bert_jax.models.config import EncoderConfig, Rotary
+
+FIELDS = bert.FIELDS | {
+    "vocab_size": ("vocab_size", 30528),
+    "max_position_embeddings": ("max_positions", 2048),
+    "hidden_dropout_prob": ("dropout", 0.0),
+    "attention_probs_dropout_prob": ("attention_dropout", 0.0),
+    "hidden_act": ("activation", "silu"),
+}
+# The keys of the published files -> transformers'.
+KEYS = {
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "n_positions": "max_position_embeddings",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "resid_pdrop": "hidden_dropout_prob",
+    "attn_pdrop": "attention_probs_dropout_prob",
+}
+# What else those files say, where it may not say anything else.
+ONLY: dict[str, Any] = {
+    "activation_function": "swiglu",
+    "causal": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "parallel_block": False,
+    "prenorm": False,
+    "qkv_proj_bias": False,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "scale_attn_by_inverse_layer_idx": False,
+    "scale_attn_weights": True,
+    "use_rms_norm": False,
+}
+# Keys that speak of the program which wrote the file.
+OBSOLETE = (
+    *KEYS,
+    *ONLY,
+    "auto_map",
+    "embd_pdrop",
+    "max_trained_positions",
+    "rotary_emb_base",
+    "rotary_scaling_factor",
+)
+NAMES = {
+    r"^bert\.": "nomic_bert.",
+    r"(^|\.)encoder\.layers\.": r"\1layers.",
+    r"(^|\.)emb_ln\.": r"\1embeddings.LayerNorm.",
+    r"\.attn\.out_proj\.": ".self_attn.o_proj.",
+    r"\.norm1\.": ".post_attention_layernorm.",
+    r"\.norm2\.": ".post_mlp_layernorm.",
+    r"\.mlp\.fc11\.": ".mlp.up_proj.",
+    r"\.mlp\.fc12\.": ".mlp.gate_proj.",
+    r"\.mlp\.fc2\.": ".mlp.down_proj.",
+}  # fmt: skip
+
+
+def todays_keys(published: dict, where) -> dict:
+    for key, value in ONLY.items():
+        if published.get(key, value) not in (value, None):
+            raise BertJaxError(f"{where}: {key} = {published[key]!r} is not supported, only {value!r}")
+    renamed = {KEYS[key]: published[key] for key in KEYS if published.get(key) is not None}
+    if "rotary_emb_base" in published:
+        renamed["rope_parameters"] = table_of(published["rotary_emb_base"])
+    if published.get("rotary_scaling_factor") is not None:
+        # Beyond the trained positions the angles would depend on the length of the text.
+        trained = size_of(published, "max_trained_positions", 2048, where)
+        renamed["max_position_embeddings"] = min(renamed.get("max_position_embeddings", trained), trained)
+    kept = {key: value for key, value in published.items() if key not in OBSOLETE}
+    if published.get("architectures") == ["NomicBertForPreTraining"]:
+        kept["architectures"] = ["NomicBertForMaskedLM"]
+    return renamed | kept
+
+
+def todays_tensors(tensors: Tensors) -> Tensors:
+    tensors = tensors.renamed(todays_names)
+    # The published masked LM has no biases.
+    dense, bias = "cls.predictions.transform.dense", "cls.predictions.bias"
+    words = "nomic_bert.embeddings.word_embeddings.weight"
+    if not {f"{dense}.weight", words} <= set(tensors) or {f"{dense}.bias", bias} & set(tensors):
+        return tensors
+    shapes = tensors.shapes
+    return tensors.with_zeros({f"{dense}.bias": shapes[f"{dense}.weight"][:1], bias: shapes[words][:1]})
+
+
+def todays_names(name: str) -> tuple[str, ...]:
+    """
+    >>> todays_names("encoder.layers.3.attn.Wqkv.weight")[1:]
+    ('layers.3.self_attn.k_proj.weight', 'layers.3.self_attn.v_proj.weight')
+    """
+    for old, new in NAMES.items():
+        name = re.sub(old, new, name)
+    if ".attn.Wqkv." in name:
+        return tuple(name.replace(".attn.Wqkv.", f".self_attn.{part}_proj.") for part in "qkv")
+    return (name,)
+
+
+def rotary(published: dict) -> Rotary:
+    width, heads = size_of(published, "hidden_size", 768), size_of(published, "num_attention_heads", 12)
+    if width % heads == 0 and published.get("head_dim", width // heads) not in (None, width // heads):
+        raise BertJaxError(
+            f"head_dim = {published['head_dim']!r:.60} is not hidden_size / num_attention_heads = {width // heads}"
+        )
+    return Rotary(theta_of(published.get("rope_parameters"), 1000.0, "rope_parameters"))
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "layers.{i}."
+    qkv = [f"{theirs}self_attn.{part}_proj" for part in "qkv"]
+    return [
+        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)),
+        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *fused_qkv(config, ours + "attention/qkv", qkv),
+        *heads_out(config, ours + "attention/out", theirs + "self_attn.o_proj"),
+        *layer_norm(ours + "attention_norm", theirs + "post_attention_layernorm"),
+        *gated(config, ours + "feed_forward/gated", [theirs + "mlp.gate_proj", theirs + "mlp.up_proj"]),
+        *linear(ours + "feed_forward/out", theirs + "mlp.down_proj", config.bias),
+        *layer_norm(ours + "feed_forward_norm", theirs + "post_mlp_layernorm"),
+    ]
+
+
+FAMILY = Family(
+    model_type="nomic_bert",
+    class_name="NomicBert",
+    prefix="nomic_bert",
+    fields=FIELDS,
+    constants={"positions": "none", "bias": False, "gated": True},
+    derived={"rotary": rotary},
+    derived_keys=lambda config: {
+        "rope_parameters": table_of(config.rotary.theta),
+        "head_dim": config.head_size,
+    },
+    supported={
+        "is_decoder": (False,),
+        "moe_every_n_layers": (0,),
+        "num_experts": (0,),
+        "quantization_config": (),
+        "rotary_emb_scale_base": (),
+    },
+    todays_keys=todays_keys,
+    todays_tensors=todays_tensors,
+    encoder=encoder,
+    pooler=linear("pooler/dense", "pooler.dense"),
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "cls.predictions.transform.dense"),
+            *layer_norm("mlm/norm", "cls.predictions.transform.layer_norm"),
+            Part("mlm/decoder", ("cls.predictions.decoder.weight",), per_entry=True),
+            Part("mlm/bias", ("cls.predictions.bias",), per_entry=True),
+        ],
+        "classify": linear("classify/dense", "classifier"),
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    alone=("answer",),
+    sizes={"nomic-bert-base": {}},
+    extra=(
+        r"embeddings\.(position_ids|token_type_ids)$",
+        r"rotary_emb\.inv_freq$",
+        r"^cls\.predictions\.decoder\.(weight|bias)$",  # of tied parameters
+    ),
+)
