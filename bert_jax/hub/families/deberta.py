@@ -1,0 +1,93 @@
+"""DeBERTa, the first: each distance has a row of its own, keys have no bias; query, key and value are one tensor."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bert_jax.hub.families import deberta_v2
+from bert_jax.hub.parts import Part, heads_out, layer_norm, linear
+from bert_jax.models.config import EncoderConfig, RelativeConfig
+
+
+def relative(published: dict) -> RelativeConfig:
+    return replace(deberta_v2.relative(published), key_bias=False)
+
+
+def derived_keys(config: EncoderConfig) -> dict[str, Any]:
+    of_v2 = ("position_buckets", "share_att_key", "norm_rel_ebd")
+    keys = deberta_v2.relative_keys(config).items()
+    return {key: value for key, value in keys if key not in of_v2} | {"legacy": False}
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
+    own = f"{theirs}attention.self."
+    D, H, K = config.hidden_size, config.heads, config.head_size
+    terms = config.relative.terms
+    return [
+        *deberta_v2.shared_parts(config),
+        Part(
+            ours + "attention/qkv/kernel",
+            (f"{own}in_proj.weight",),
+            lambda arrays: arrays[0].reshape(H, 3, K, D).transpose(3, 1, 0, 2),
+            lambda array: [array.transpose(2, 1, 3, 0).reshape(3 * D, D)],
+        ),
+        Part(
+            ours + "attention/bias",
+            (f"{own}q_bias", f"{own}v_bias"),
+            lambda arrays: np.stack(arrays).reshape(2, H, K),
+            lambda array: list(array.reshape(2, D)),
+        ),
+        *(deberta_v2.distances(config, "keys", f"{own}pos_proj", bias=False) if "keys" in terms else []),
+        *(deberta_v2.distances(config, "queries", f"{own}pos_q_proj") if "queries" in terms else []),
+        *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),
+        *layer_norm(ours + "attention_norm", theirs + "attention.output.LayerNorm"),
+        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
+        *linear(ours + "feed_forward/out", theirs + "output.dense"),
+        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+    ]
+
+
+V1: dict[str, Any] = {
+    "positions": "decoder",
+    "relative": RelativeConfig(("keys", "queries"), 0, 512, key_bias=False),
+}
+LARGE = V1 | {"hidden_size": 1024, "heads": 16, "feed_forward": 4096}
+
+FAMILY = replace(
+    deberta_v2.FAMILY,
+    model_type="deberta",
+    class_name="Deberta",
+    fields=dict(deberta_v2.FAMILY.fields)
+    | {
+        "vocab_size": ("vocab_size", 50265),
+        "hidden_size": ("hidden_size", 768),
+        "num_hidden_layers": ("layers", 12),
+        "num_attention_heads": ("heads", 12),
+        "intermediate_size": ("feed_forward", 3072),
+    },
+    supported={
+        "tie_word_embeddings": (True,),
+        "pooler_dropout": (0,),
+        "pooler_hidden_act": ("gelu",),
+        "talking_head": (False,),
+        "position_buckets": (-1,),
+        "share_att_key": (False,),
+        "norm_rel_ebd": ("none",),
+        "conv_kernel_size": (0,),
+        "quantization_config": (),
+    },
+    encoder=encoder,
+    derived={
+        "relative": relative,
+        "positions": deberta_v2.widths_and_positions,
+        "tag_dropout": deberta_v2.tag_dropout,
+    },
+    derived_keys=derived_keys,
+    sizes={
+        "deberta-base": V1,
+        "deberta-large": LARGE | {"layers": 24},
+        "deberta-xlarge": LARGE | {"layers": 48},
+    },
+)

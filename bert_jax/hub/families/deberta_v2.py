@@ -1,0 +1,265 @@
+"""DeBERTa-v2 and v3: attention that knows distances, and an enhanced mask decoder, which knows positions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import ACTIVATIONS, Family, size_of
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.tensors import Tensors
+from bert_jax.models.config import ConvolutionConfig, EncoderConfig, PoolerConfig, RelativeConfig
+
+PLACES = "embeddings.position_embeddings.weight"
+TERMS = {"c2p": "keys", "p2c": "queries"}
+# The masked LM of transformers, which names it otherwise unless told not to.
+LEGACY = {
+    "cls.predictions.transform.": "lm_predictions.lm_head.",
+    "cls.predictions.bias": "lm_predictions.lm_head.bias",
+}
+
+
+def relative(published: dict) -> RelativeConfig:
+    named = published.get("pos_att_type") or []
+    listed = named.split("|") if isinstance(named, str) else list(named)
+    kinds = {str(kind).strip().lower() for kind in listed}
+    if unknown := sorted(kinds - set(TERMS)):
+        raise BertJaxError(f'pos_att_type has "{unknown[0]}"; {nearest(unknown[0], TERMS)}')
+    if bool(published.get("relative_attention")) != bool(kinds):
+        raise BertJaxError(
+            f"relative_attention = {published.get('relative_attention')!r} contradicts pos_att_type = {named!r}"
+        )
+    if not kinds:
+        return RelativeConfig()
+    farthest = published.get("max_relative_positions")
+    if type(farthest) is not int or farthest < 1:
+        farthest = size_of(published, "max_position_embeddings", 512)
+    return RelativeConfig(
+        tuple(term for kind, term in TERMS.items() if kind in kinds),
+        buckets=buckets(published),
+        farthest=farthest,
+        shared=bool(published.get("share_att_key", False)),
+        normalized="layer_norm" in str(published.get("norm_rel_ebd", "none")).lower().split("|"),
+    )
+
+
+def buckets(published: dict) -> int:
+    """None is -1."""
+    return 0 if published.get("position_buckets") in (None, -1) else size_of(published, "position_buckets", 0)
+
+
+def relative_keys(config: EncoderConfig) -> dict[str, Any]:
+    r = config.relative
+    keys = {
+        "relative_attention": bool(r.terms),
+        "pos_att_type": [kind for kind, term in TERMS.items() if term in r.terms],
+        "position_biased_input": config.positions == "learned",
+    }
+    if not r.terms:
+        return keys
+    return keys | {
+        "position_buckets": r.buckets or -1,
+        "max_relative_positions": r.farthest,
+        "share_att_key": r.shared,
+        "norm_rel_ebd": "layer_norm" if r.normalized else "none",
+    }
+
+
+def convolution(published: dict) -> ConvolutionConfig:
+    width = size_of(published, "conv_kernel_size", 0)
+    activation = published.get("conv_act", "tanh")
+    known = ACTIVATIONS | {"tanh": "tanh"}
+    if activation not in list(known):
+        raise BertJaxError(f'conv_act = "{activation}" is not supported; {nearest(activation, known)}')
+    return ConvolutionConfig(width, known[activation]) if width else ConvolutionConfig()
+
+
+def convolution_keys(config: EncoderConfig) -> dict[str, Any]:
+    c = config.convolution
+    named = {ours: theirs for theirs, ours in [*ACTIVATIONS.items(), ("tanh", "tanh")]}
+    return {"conv_kernel_size": c.width, "conv_act": named[c.activation]} if c.width else {}
+
+
+def positions(published: dict) -> str:
+    return widths_and_positions(published, width=1536, heads=24)
+
+
+def widths_and_positions(published: dict, width: int = 768, heads: int = 12) -> str:
+    """Whether the embeddings know positions; embeddings, pooler and heads have to be as wide as the model."""
+    width = size_of(published, "hidden_size", width)
+    for key in ("embedding_size", "pooler_hidden_size"):
+        if published.get(key, width) != width:
+            raise BertJaxError(f"{key} = {published[key]!r} is not supported, only hidden_size = {width}")
+    size = published.get("attention_head_size")
+    if size is not None and size * size_of(published, "num_attention_heads", heads) != width:
+        raise BertJaxError(f"attention_head_size = {size!r} is not supported, only hidden_size / heads")
+    return "learned" if published.get("position_biased_input", True) else "none"
+
+
+def tag_dropout(published: dict) -> float:
+    """The classifier's own rate is not the tagger's."""
+    return -1.0 if published.get("cls_dropout") is None else published.get("hidden_dropout_prob", 0.1)
+
+
+def derived_keys(config: EncoderConfig) -> dict[str, Any]:
+    return relative_keys(config) | convolution_keys(config) | {"legacy": False}
+
+
+def seen(config: EncoderConfig, tensors: Mapping) -> EncoderConfig:
+    """Position embeddings that the embeddings do not read are the mask decoder's."""
+    there = any(name.endswith(PLACES) for name in tensors)
+    return config.replace(positions="decoder") if there and config.positions == "none" else config
+
+
+def todays_tensors(tensors: Tensors) -> Tensors:
+    def renamed(name: str) -> tuple[str]:
+        for old, new in LEGACY.items():
+            name = name.replace(old, new)
+        return (name,)
+
+    return tensors.renamed(renamed)
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
+    own = f"{theirs}attention.self."
+    return [
+        *shared_parts(config),
+        *fused_qkv(
+            config, ours + "attention/qkv", [f"{own}{name}_proj" for name in ("query", "key", "value")]
+        ),
+        *(part for term in own_terms(config) for part in distances(config, term, f"{own}{PROJECTED[term]}")),
+        *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),
+        *layer_norm(ours + "attention_norm", theirs + "attention.output.LayerNorm"),
+        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
+        *linear(ours + "feed_forward/out", theirs + "output.dense"),
+        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+    ]
+
+
+PROJECTED = {"keys": "pos_key_proj", "queries": "pos_query_proj"}
+
+
+def own_terms(config: EncoderConfig) -> tuple[str, ...]:
+    """Terms whose states each layer projects by parameters of their own."""
+    return () if config.relative.shared else config.relative.terms
+
+
+def distances(config: EncoderConfig, term: str, theirs: str, bias: bool = True) -> list[Part]:
+    D, H, K = config.hidden_size, config.heads, config.head_size
+    ours = f"encoder/layers/attention/distance_{term}"
+    parts = [
+        Part(
+            f"{ours}/kernel",
+            (f"{theirs}.weight",),
+            lambda arrays: arrays[0].T.reshape(D, H, K),
+            lambda array: [array.reshape(D, D).T],
+        ),
+        Part(
+            f"{ours}/bias",
+            (f"{theirs}.bias",),
+            lambda arrays: arrays[0].reshape(H, K),
+            lambda array: [array.reshape(D)],
+        ),
+    ]
+    return parts[: 1 + bias]
+
+
+def shared_parts(config: EncoderConfig) -> list[Part]:
+    """What stands before the layers or is read in all of them."""
+    parts = [Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True)]
+    if config.positions != "none":
+        parts.append(Part("encoder/embeddings/positions", (PLACES,), per_position=True))
+    if config.segment_types:
+        parts.append(Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)))
+    parts += layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm")
+    if config.relative.terms:
+        parts.append(Part("encoder/distances/table", ("encoder.rel_embeddings.weight",)))
+    if config.relative.normalized:
+        parts += layer_norm("encoder/distances/norm", "encoder.LayerNorm")
+    if config.convolution.width:
+        kernel = Part(
+            "encoder/convolution/dense/kernel",
+            ("encoder.conv.conv.weight",),
+            lambda arrays: arrays[0].transpose(2, 1, 0),  # torch keeps [out, in, width]
+            lambda array: [array.transpose(2, 1, 0)],
+        )
+        parts += [kernel, Part("encoder/convolution/dense/bias", ("encoder.conv.conv.bias",))]
+        parts += layer_norm("encoder/convolution", "encoder.conv.LayerNorm")
+    return parts
+
+
+V3 = {
+    "positions": "decoder",
+    "relative": RelativeConfig(("keys", "queries"), 256, 512, shared=True, normalized=True),
+}
+
+
+def size(layers: int, width: int, heads: int, **others) -> dict[str, Any]:
+    shape = {"layers": layers, "hidden_size": width, "heads": heads, "feed_forward": 4 * width}
+    return V3 | shape | others
+
+
+FAMILY = Family(
+    model_type="deberta-v2",
+    class_name="DebertaV2",
+    prefix="deberta",
+    fields={
+        key: field
+        for key, field in bert.FIELDS.items()
+        if key not in ("classifier_dropout", "tie_word_embeddings")
+    }
+    | {
+        "vocab_size": ("vocab_size", 128100),
+        "hidden_size": ("hidden_size", 1536),
+        "num_hidden_layers": ("layers", 24),
+        "num_attention_heads": ("heads", 24),
+        "intermediate_size": ("feed_forward", 6144),
+        "type_vocab_size": ("segment_types", 0),
+        "layer_norm_eps": ("norm_epsilon", 1e-7),
+        "cls_dropout": ("head_dropout", None),
+    },
+    constants={"block": "disentangled", "pooler": PoolerConfig("gelu")},
+    supported={
+        "tie_word_embeddings": (True,),
+        "pooler_dropout": (0,),
+        "pooler_hidden_act": ("gelu",),
+        "conv_groups": (1,),
+        "quantization_config": (),
+    },
+    encoder=encoder,
+    pooler=[],
+    heads={
+        "mlm": [
+            *linear("mlm/transform", "lm_predictions.lm_head.dense"),
+            *layer_norm("mlm/norm", "lm_predictions.lm_head.LayerNorm"),
+            Part("mlm/bias", ("lm_predictions.lm_head.bias",), per_entry=True),
+        ],
+        "classify": [*linear("pooler/dense", "pooler.dense"), *linear("classify/dense", "classifier")],
+        "tag": linear("tag/dense", "classifier"),
+        "answer": linear("answer/dense", "qa_outputs"),
+    },
+    derived={
+        "relative": relative,
+        "convolution": convolution,
+        "positions": positions,
+        "tag_dropout": tag_dropout,
+    },
+    derived_keys=derived_keys,
+    seen=seen,
+    todays_tensors=todays_tensors,
+    sizes={
+        "deberta-v3-xsmall": size(12, 384, 6),
+        "deberta-v3-small": size(6, 768, 12),
+        "deberta-v3-base": size(12, 768, 12),
+        "deberta-v3-large": size(24, 1024, 16),
+        "deberta-v2-xlarge": size(24, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
+        "deberta-v2-xxlarge": size(48, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
+    },
+    extra=(
+        r"embeddings\.position_ids$",
+        r"^cls\.predictions\.decoder\.(weight|bias)$",
+        r"^(deberta\.)?embeddings\.word_embeddings\._weight$",
+        r"^(lm|mask)_predictions\.",  # of pre-training: replaced-token detection, and a masked LM without its parts
+    ),
+)

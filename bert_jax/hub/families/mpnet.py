@@ -1,0 +1,44 @@
+"""MPNet: RoBERTa without segments, and a bias for each head and bucket of distances, which all layers share."""
+
+from dataclasses import replace
+
+from bert_jax.hub.families import bert, roberta
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.models.config import EncoderConfig, RelativeConfig
+
+BUCKETS, FARTHEST = 32, 128
+
+
+def encoder(config: EncoderConfig) -> list[Part]:
+    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
+    return [
+        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
+        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        Part("encoder/distances/table", ("encoder.relative_attention_bias.weight",)),
+        *fused_qkv(config, ours + "attention/qkv", [f"{theirs}attention.attn.{name}" for name in "qkv"]),
+        *heads_out(config, ours + "attention/out", theirs + "attention.attn.o"),
+        *layer_norm(ours + "attention_norm", theirs + "attention.LayerNorm"),
+        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
+        *linear(ours + "feed_forward/out", theirs + "output.dense"),
+        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+    ]
+
+
+FAMILY = replace(
+    roberta.FAMILY,
+    model_type="mpnet",
+    class_name="MPNet",
+    prefix="mpnet",
+    fields={key: field for key, field in bert.FIELDS.items() if key != "type_vocab_size"}
+    | {"vocab_size": ("vocab_size", 30527)},
+    constants={
+        "segment_types": 0,
+        "mlm_activation": "gelu",
+        "relative": RelativeConfig(("bias",), BUCKETS, FARTHEST),
+    },
+    # transformers makes a table of other sizes, and reads 32 rows of it whatever its size.
+    supported={"relative_attention_num_buckets": (BUCKETS,), "pad_token_id": (1,), "quantization_config": ()},
+    encoder=encoder,
+    sizes={"mpnet-base": {"max_positions": 512, "norm_epsilon": 1e-5}},
+)
