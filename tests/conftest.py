@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in long]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def quick_to_compile():
-    """Programs that run a few steps need no optimization."""
+    """Programs that run a few steps need no optimization; to the end of the file, once a test asks for it."""
     import jax
 
     jax.config.update("jax_disable_most_optimizations", True)

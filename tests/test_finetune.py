@@ -40,6 +40,7 @@ from bert_jax.train.log import read
 from bert_jax.train.state import fresh_params
 from bert_jax.train.task import Task
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ENCODER = EncoderConfig(
     vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
 )

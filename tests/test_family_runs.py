@@ -1,0 +1,207 @@
+"""What a user does with a directory of each family: words for masks, vectors, fine-tunings, predictions."""
+
+import json
+import random
+from dataclasses import replace
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+from sentencepiece import SentencePieceTrainer
+
+import bert_jax
+import corpora
+from bert_jax.command.main import main
+from bert_jax.data.examples.epochs import shuffled
+from bert_jax.hub import directory as hub
+from bert_jax.tasks import load as load_task
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.config import RunConfig
+from bert_jax.train.log import read
+from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
+from released import layout_of
+from test_finetune import finetune, table, texts
+from vocabularies import bytepair
+
+SIZES = {
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64},
+    "electra": {
+        "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "max_position_embeddings": 64,
+    },
+    "albert": {
+        "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "max_position_embeddings": 64, "classifier_dropout_prob": 0,
+    },
+    "modernbert": {
+        "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 24,
+        "max_position_embeddings": 64, "local_attention": 4,
+    },
+    "nomic_bert": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+        "max_position_embeddings": 64,
+    },
+    "mpnet": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": 66,
+    },
+    "deberta-v2": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": 64, "position_biased_input": False, "relative_attention": True,
+        "pos_att_type": "p2c|c2p", "position_buckets": 16, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+        "conv_kernel_size": 3,
+    },
+    "deberta": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": 64, "position_biased_input": False, "relative_attention": True,
+        "pos_att_type": "c2p|p2c",
+    },
+}  # fmt: skip
+STEPS = 12
+
+
+def sentence_pieces(directory, name: str, **special):
+    """A `.model` of the made-up words."""
+    with open(directory / name, "wb") as file:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(texts(400)), model_writer=file, vocab_size=300, hard_vocab_limit=False,
+            minloglevel=2, pad_id=0, **special,
+        )  # fmt: skip
+    return open_tokenizer(directory)
+
+
+def made_up_tokenizer(name: str, directory):
+    directory.mkdir()
+    match name:
+        case "albert":
+            special = {
+                "unk_id": 1,
+                "bos_id": -1,
+                "eos_id": -1,
+                "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+            }
+            return sentence_pieces(directory, "spiece.model", **special)
+        case "deberta-v2":
+            special = {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+            ids = {"bos_id": 1, "eos_id": 2, "unk_id": 3}
+            return sentence_pieces(directory, "spm.model", **ids, **special)
+        case "deberta":
+            return open_tokenizer(bytepair(directory, ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")))
+        case "mpnet":
+            return WordPiece.from_vocabulary(["<s>", "<pad>", "</s>", "<unk>", *corpora.ENTRIES, "<mask>"])
+    return WordPiece.from_vocabulary(corpora.ENTRIES)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """name, head -> a directory with initial values: a masked LM or a classifier of two labels, as if trained."""
+
+    @cache
+    def written(name: str, head: str):
+        root = tmp_path_factory.mktemp(name)
+        tokenizer = made_up_tokenizer(name, root / "tokenizer")
+        published = SIZES[name] | {"vocab_size": tokenizer.size}
+        layout = layout_of(name, published, (head,), ("bad", "good") if head == "classify" else ())
+        if layout.config.block == "disentangled":  # with the table that only the mask decoder reads
+            layout = replace(layout, config=layout.config.replace(positions="decoder"))
+        params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
+        # Farther apart than initial values, which would take hundreds of steps to learn from.
+        params = jax.tree_util.tree_map_with_path(
+            lambda path, x: x * 5 if path[-1].key in ("kernel", "words") else x, params
+        )
+        hub.save(root / "model", layout, jax.device_get(params), tokenizer)
+        return root / "model"
+
+    return written
+
+
+def short(count: int, seed: int) -> list[tuple[str, str]]:
+    """Texts of w0 are good, those of w1 are bad."""
+    rng = random.Random(seed)
+    words = [rng.randrange(2) for _ in range(count)]
+    return [(f"w{word} w{rng.randint(20, 90)} w{word}", ("good", "bad")[word]) for word in words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIZES)
+def test_words_vectors_and_files(name, directory, tmp_path, capsys):
+    model = directory(name, "mlm")
+    opened = bert_jax.load(model)
+    assert [len(filled) for filled in opened.fill_mask(["w20 [MASK]", "[MASK] w30"], top=3)] == [3, 3]
+    assert opened.embed(["w20 w21", "w30"]).shape == (2, 32)
+    assert main(["import", str(model), str(tmp_path / "copy")]) == 0 and main(["info", str(model)]) == 0
+    assert opened.layout.family.model_type in capsys.readouterr().out
+    again = bert_jax.load(tmp_path / "copy")
+    np.testing.assert_array_equal(again.embed("w20 w21"), opened.embed("w20 w21"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIZES)
+def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path, quick_to_compile):
+    model = directory(name, "classify")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from bert_jax.bench.finetune import TorchFinetuning
+    from bert_jax.bench.torch_training import Updates
+
+    train = table(tmp_path / "train.csv", short(8 * STEPS, 0))
+    settings = {
+        "data.train": train, "data.heldout": table(tmp_path / "dev.csv", short(24, 1)), "epochs": 1, "log.every": 1,
+        "model.head_dropout": 0,
+    }  # fmt: skip
+    finetune("classify", model, tmp_path / "run", **settings)
+    ours = [line["classify_loss"] for line in read(tmp_path / "run/metrics.jsonl") if line["kind"] == "train"]
+
+    values = json.loads((tmp_path / "run/run.json").read_text())["config"]
+    overrides = [f"{key}={values[key]}" for key in ("init", "epochs", "optimizer.rate", "data.batch")]
+    overrides += [f"data.train={train}", "data.max_length=32", f"data.heldout={tmp_path / 'dev.csv'}"]
+    module, config = load_task("configs/classify.py", overrides)
+    task, data, config = module.open(config)
+    theirs = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
+    updates, losses = Updates(torch, theirs.model, config.optimizer, config.steps), []
+    theirs.model.eval()  # without dropout
+    for numbers in shuffled(len(data.train), config.steps * config.data.batch, config.seed).reshape(
+        config.steps, -1
+    ):
+        batch = [data.train[i] for i in numbers]
+        loss = theirs.model(**theirs.inputs(batch), **theirs.targets(batch)).loss
+        updates.apply(loss)
+        losses.append(loss.item())
+    assert len(ours) == STEPS and abs(ours[0] - ours[-1]) > 0.05
+    np.testing.assert_allclose(ours, losses, atol=1e-3)
+
+    path = tmp_path / "run/model"
+    result, given = bert_jax.load(path), [text for text, _ in short(4, 2)]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    assert ("token_type_ids" in tokenizer("w1")) == bool(result.config.segment_types)
+    opened = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
+    logits = opened(**tokenizer(given, padding=True, return_tensors="pt")).logits
+    likely = torch.softmax(logits, -1).detach().numpy()
+    scores = [result.classify(text, scores=True) for text in given]
+    np.testing.assert_allclose([[s["bad"], s["good"]] for s in scores], likely, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path, quick_to_compile):
+    lines = "".join(f"w{i} O\nw20 B-X\nw{i + 1} O\n\n" for i in range(16))
+    (tmp_path / "train.conll").write_text(lines)
+    settings = {"data.train": tmp_path / "train.conll", "data.overlap": 8, "epochs": 1}
+    finetune("tag", directory("albert", "mlm"), tmp_path / "run", **settings)
+    model = bert_jax.load(tmp_path / "run/model")
+    assert model.layout.heads == ("tag",)
+    assert all(span.text == "w1 w20"[span.start : span.end] for span in model.tag("w1 w20"))
+
+
+@pytest.mark.slow
+def test_answers_are_learnt_without_segments(directory, tmp_path, quick_to_compile):
+    rows = [("w10", text, text.split()[-1]) for text in texts(16, (4, 12))]
+    questions = table(tmp_path / "train.csv", rows, ("question", "context", "answer"))
+    finetune(
+        "answer", directory("distilbert", "mlm"), tmp_path / "run",
+        **{"data.train": questions, "data.overlap": 8, "epochs": 1},
+    )  # fmt: skip
+    answer = bert_jax.load(tmp_path / "run/model").answer("w10", "w50 w51 w52")
+    assert answer.text == "w50 w51 w52"[answer.start : answer.end]
