@@ -11,7 +11,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub import info
 from bert_jax.hub.families import FAMILIES, sized
-from bert_jax.models.config import Near, Rotary
+from bert_jax.models.config import NearConfig, RotaryConfig
 from bert_jax.tasks import warm_start
 from bert_jax.train.task import Task
 from packing import assert_packed_equals_separate
@@ -49,7 +49,7 @@ def test_a_released_directory_opens(tmp_path):
     add_tensors(tmp_path, {"decoder.weight": params["encoder"]["embeddings"]["words"]})
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("mlm",) and not model.layout.pooler
-    assert model.config.near == Near(4, 2) and model.config.rotary == Rotary(1600.0, 100.0)
+    assert model.config.near == NearConfig(4, 2) and model.config.rotary == RotaryConfig(1600.0, 100.0)
     assert model.config.pooler.mean and model.config.max_positions == 8192
     facts = info.collect(tmp_path)
     assert facts["unread"] == ["decoder.weight"]
@@ -79,11 +79,11 @@ def test_a_new_head_keeps_the_transform_of_the_masked_lm(tmp_path, head):
 def test_absent_keys_have_the_published_values():
     config = FAMILIES["modernbert"].read_config({}, "config.json")
     assert config == sized("modernbert-base")[1].replace(vocab_size=50368)
-    assert config.near == Near(64, 3) and config.rotary == Rotary(160_000.0, 10_000.0)
+    assert config.near == NearConfig(64, 3) and config.rotary == RotaryConfig(160_000.0, 10_000.0)
     of_null = FAMILIES["modernbert"].read_config(
         {"local_rope_theta": None, "global_rope_theta": 5e4}, "config.json"
     )
-    assert of_null.rotary == Rotary(5e4, 5e4)
+    assert of_null.rotary == RotaryConfig(5e4, 5e4)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax.models import attention, banded_attention, rotary
 from bert_jax.models.attention import attend, attend_near_or_far, choose
-from bert_jax.models.config import EncoderConfig, Near, Rotary
+from bert_jax.models.config import EncoderConfig, NearConfig, RotaryConfig
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
 from gradients import assert_gradients_equal
@@ -98,7 +98,7 @@ def test_memory_of_near_attention_grows_with_the_length():
 
 
 def test_rotary_products_depend_on_the_distance_alone():
-    config = EncoderConfig(hidden_size=H * K, heads=H, rotary=Rotary(1000.0))
+    config = EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(1000.0))
     table = rotary.tables(config, 40)[0]
     same = jnp.broadcast_to(QKV[:1, :1], (1, 40, 3, H * K))
     q, k, v = (part[0] for part in attention.split_parts(rotary.rotate(same, table), K))
@@ -115,7 +115,7 @@ def test_rotary_products_depend_on_the_distance_alone():
 
 @pytest.mark.parametrize("turn", [rotary.turn_pairs, rotary.turn_side_by_side])
 def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeypatch):
-    table = rotary.tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=Rotary(50.0)), L)[0]
+    table = rotary.tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(50.0)), L)[0]
 
     def plain(qkv):
         heads = qkv.reshape(3, L, 3, H, K)
@@ -135,7 +135,7 @@ def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeyp
 NEAR_AND_FAR = EncoderConfig(
     vocab_size=50, hidden_size=16, layers=5, heads=2, feed_forward=24, max_positions=64, dropout=0.0,
     attention_dropout=0.0, block="near_and_far", gated=True, bias=False, norm_bias=False,
-    rotary=Rotary(160.0, 10.0), near=Near(4, 3),
+    rotary=RotaryConfig(160.0, 10.0), near=NearConfig(4, 3),
 )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch, quick_to_compile
     np.testing.assert_allclose(scanned[batch["mask"] > 0], expected[batch["mask"] > 0], atol=2e-5)
     assert_gradients_equal(gradients, stack(of_unrolled))
     assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
-    every_layer_far = Encoder(c.replace(near=Near()))
+    every_layer_far = Encoder(c.replace(near=NearConfig()))
     assert float(jnp.abs(every_layer_far.apply({"params": params}, batch) - scanned).max()) > 0.01
 
 

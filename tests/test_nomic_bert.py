@@ -12,7 +12,7 @@ from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.info import collect
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.model import load
-from bert_jax.models.config import Rotary
+from bert_jax.models.config import RotaryConfig
 from packing import assert_packed_equals_separate
 from released import layout_of
 from seeded import seeded_tensors
@@ -76,7 +76,7 @@ def test_published_files_open_and_are_saved_under_todays_names(tmp_path, mlm):
     tensors = publish(tmp_path / "old", mlm)
     model = load(tmp_path / "old", tokenizer=False)
     assert model.layout.heads == (("mlm",) if mlm else ())
-    assert model.config.rotary == Rotary(500) and model.config.max_positions == 8192
+    assert model.config.rotary == RotaryConfig(500) and model.config.max_positions == 8192
     qkv = tensors["bert." * mlm + "encoder.layers.1.attn.Wqkv.weight"].reshape(3, 3, 8, 24)
     ours = model.params["encoder"]["layers"]["attention"]["qkv"]["kernel"][1]
     np.testing.assert_array_equal(ours, qkv.transpose(3, 0, 1, 2))
@@ -147,7 +147,7 @@ def test_a_head_that_transformers_lacks_is_pointed_out(tmp_path):
 
 def test_the_published_size():
     family, config = sized("nomic-bert-base")
-    assert family == "nomic_bert" and config.rotary == Rotary(1000.0) and config.gated
+    assert family == "nomic_bert" and config.rotary == RotaryConfig(1000.0) and config.gated
     layout = Layout(config.replace(vocab_size=30528), FAMILY, (), pooler=False)
     assert sum(np.prod(shape) for shape in layout.shapes().values()) == 136_731_648
     assert not FAMILY.differing(config) and FAMILIES["bert"].differing(config)

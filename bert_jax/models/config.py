@@ -78,8 +78,9 @@ class RelativeConfig:
 
 
 @dataclass(frozen=True)
-class Rotary:
-    """Positions that turn queries and keys, by a 1/theta-th part of the first number's angle for the last number's."""
+class RotaryConfig:
+    """Queries and keys turn with their place: the first pair of numbers by a radian a place, the last by some
+    1 / theta."""
 
     theta: float = 0.0  # 0: none
     near_theta: float = 0.0  # of layers that see near tokens alone; 0: the same
@@ -94,7 +95,7 @@ class Rotary:
 
 
 @dataclass(frozen=True)
-class Near:
+class NearConfig:
     """Layers whose tokens see near ones alone: all but every `every`-th, which from the first on sees all."""
 
     window: int = 0  # places to each side; 0: every layer sees all
@@ -180,8 +181,8 @@ class EncoderConfig:
     transform: bool = False
     scaled_init: bool = False  # what adds to the hidden states begins smaller the more layers there are
     gated: bool = False  # the feed-forward multiplies what it activates by a gate
-    rotary: Rotary = Rotary()
-    near: Near = Near()
+    rotary: RotaryConfig = RotaryConfig()
+    near: NearConfig = NearConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
     layer_groups: int = 0  # groups of layers that share their parameters; 0: as many as layers, none shares
     pooler: PoolerConfig = field(default_factory=PoolerConfig)

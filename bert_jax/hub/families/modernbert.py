@@ -6,7 +6,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
 from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear
 from bert_jax.hub.rope import table_of, theta_of
-from bert_jax.models.config import EncoderConfig, Near, PoolerConfig, Rotary
+from bert_jax.models.config import EncoderConfig, NearConfig, PoolerConfig, RotaryConfig
 
 LAYERS, WIDTH, HEADS = 22, 768, 12
 FAR, NEAR = "full_attention", "sliding_attention"
@@ -28,7 +28,7 @@ FIELDS = {
 }
 
 
-def near(published: dict) -> Near:
+def near(published: dict) -> NearConfig:
     layers = size_of(published, "num_hidden_layers", LAYERS)
     width = size_of(published, "local_attention", WINDOW)
     if width < 2:
@@ -36,7 +36,7 @@ def near(published: dict) -> Near:
     every = size_of(published, "global_attn_every_n_layers", EVERY)
     if published.get("layer_types") is not None:  # which is newer
         every = distance(published["layer_types"], layers)
-    return Near(width // 2, min(every, layers))
+    return NearConfig(width // 2, min(every, layers))
 
 
 def distance(kinds, layers: int) -> int:
@@ -54,7 +54,7 @@ def distance(kinds, layers: int) -> int:
     return every
 
 
-def rotary(published: dict) -> Rotary:
+def rotary(published: dict) -> RotaryConfig:
     tables = published.get("rope_parameters")
     if tables is None:
         old = {FAR: published.get("global_rope_theta"), NEAR: published.get("local_rope_theta", NEAR_THETA)}
@@ -64,7 +64,7 @@ def rotary(published: dict) -> Rotary:
         raise BertJaxError(f"rope_parameters = {tables!r:.60} is not a table")
     else:
         near_default = NEAR_THETA
-    return Rotary(
+    return RotaryConfig(
         theta_of(tables.get(FAR), THETA, f"rope_parameters.{FAR}"),
         theta_of(tables.get(NEAR), near_default, f"rope_parameters.{NEAR}"),
     )

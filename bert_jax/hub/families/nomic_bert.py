@@ -13,7 +13,7 @@ from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear
 from bert_jax.hub.rope import table_of, theta_of
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.config import EncoderConfig, Rotary
+from bert_jax.models.config import EncoderConfig, RotaryConfig
 
 FIELDS = bert.FIELDS | {
     "vocab_size": ("vocab_size", 30528),
@@ -111,13 +111,13 @@ def todays_names(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def rotary(published: dict) -> Rotary:
+def rotary(published: dict) -> RotaryConfig:
     width, heads = size_of(published, "hidden_size", 768), size_of(published, "num_attention_heads", 12)
     if width % heads == 0 and published.get("head_dim", width // heads) not in (None, width // heads):
         raise BertJaxError(
             f"head_dim = {published['head_dim']!r:.60} is not hidden_size / num_attention_heads = {width // heads}"
         )
-    return Rotary(theta_of(published.get("rope_parameters"), 1000.0, "rope_parameters"))
+    return RotaryConfig(theta_of(published.get("rope_parameters"), 1000.0, "rope_parameters"))
 
 
 def encoder(config: EncoderConfig) -> list[Part]:
