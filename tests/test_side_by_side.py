@@ -48,7 +48,7 @@ def theirs(directory, data, config):
     return losses
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_hundred_steps_are_those_of_transformers(tmp_path):
     task, config = tiny(STEPS, layers=2, warmup=20)
     quiet = task.layout.config.replace(dropout=0.0, attention_dropout=0.0)
