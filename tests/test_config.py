@@ -82,9 +82,9 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     ):
         Pretraining.of(config)
     _, config = load_task(f"{PRETRAIN}:base", changes)
-    source = load_model(tmp_path, tokenizer=False).config
+    source = load_model(tmp_path, tokenizer=False).layout
     with pytest.raises(BertJaxError, match="set .*hidden_size=24.*, --config.model.embedding_size=8"):
-        check_sizes(str(tmp_path), source, family_of(config).fixed(config.model))
+        check_sizes(str(tmp_path), source.config, family_of(config, source).fixed(config.model))
 
 
 def test_recipes():

@@ -39,10 +39,10 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
 
     data = Corpora(Stream(config.data, config.seed, config.steps))
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
-    if config.init:  # before the family finds fault with what the directory would set right
-        source, _ = hub.survey(config.init)
-        check_sizes(config.init, source.config, family_of(config).fixed(model))
-    task = Pretraining.of(dataclasses.replace(config, model=model))
+    source = hub.survey(config.init)[0] if config.init else None
+    if source:  # before the family finds fault with what the directory would set right
+        check_sizes(config.init, source.config, family_of(config, source).fixed(model))
+    task = Pretraining.of(dataclasses.replace(config, model=model), source)
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
     return task, data, config
@@ -69,10 +69,11 @@ def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig
     return model.replace(vocab_size=vocabulary)
 
 
-def family_of(config: Config) -> Family:
-    if not config.init:
+def family_of(config: Config, source: Layout | None) -> Family:
+    """The family of `source`, which the run begins from, or else the one that the config asks for."""
+    if source is None:
         return FAMILIES[config.family] if config.family else family_for(config.model)
-    family = hub.survey(config.init)[0].family
+    family = source.family
     if config.family not in ("", family.model_type):
         raise BertJaxError(
             f'the model in {config.init} is of the family "{family.model_type}", not "{config.family}"; '
@@ -90,10 +91,13 @@ class Pretraining(Task):
     data: DataConfig = DataConfig()
 
     @classmethod
-    def of(cls, config: Config) -> "Pretraining":
+    def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
+        """The task of a config; `source` is the layout of the directory `init`, where it was read already."""
         paired = not config.data.packed
         heads = ("mlm", "nsp") if paired else ("mlm",)
-        family = family_of(config)
+        if config.init and source is None:
+            source, _ = hub.survey(config.init)
+        family = family_of(config, source)
         if missing := [head for head in heads if head not in family.heads]:
             raise BertJaxError(
                 f'data.examples={config.data.examples} trains the head "{missing[0]}", which models of the family '
