@@ -9,7 +9,9 @@ import bert_jax
 import runs
 from bert_jax import config as configs
 from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
 from bert_jax.tasks import pretrain
+from bert_jax.train.task import Task
 from bert_jax.train.workdir import Workdir
 
 
@@ -124,3 +126,12 @@ def test_recipes_of_the_config_file():
         (128,),
         100,
     )
+
+
+@pytest.mark.parametrize("name", ["best", "features", "losses"])
+def test_what_a_task_does_not_define_is_said(name):
+    task = Task(pretrain.Pretraining.of(pretrain.Config()).layout)
+    arguments = {"best": None, "features": (1, 8), "losses": ({}, {})}[name]
+    with pytest.raises(BertJaxError, match=f"the task Task does not define `{name}`"):
+        asked = getattr(task, name)
+        asked(*arguments)

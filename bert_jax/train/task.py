@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from bert_jax.data.examples.example import Example
+from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss
 from bert_jax.models.cost import layer_flops
@@ -48,7 +49,7 @@ class Task:
     @property
     def best(self) -> str:
         """The held-out metric by which runs of the task are compared."""
-        raise NotImplementedError
+        raise self.lacking("best")
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -76,7 +77,7 @@ class Task:
 
     def features(self, rows: int, length: int) -> Features:
         """Shape and type of each array of a batch, for compiling without data."""
-        raise NotImplementedError
+        raise self.lacking("features")
 
     def flops(self, rows: int, length: int) -> float:
         """Of one step, forward and backward; those of the layers, for a head costs little beside them."""
@@ -84,7 +85,11 @@ class Task:
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """The step minimises the sum of their means. A weight is a function of the batch, never of the outputs."""
-        raise NotImplementedError
+        raise self.lacking("losses")
+
+    def lacking(self, name: str) -> BertJaxError:
+        """The error of a task that is asked for what it does not define; saving its models asks for none of it."""
+        return BertJaxError(f"the task {type(self).__name__} does not define `{name}`; see train/task.py")
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """What else is measured, in training and on the held-out part."""
