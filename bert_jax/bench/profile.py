@@ -111,9 +111,8 @@ def fill(result: Profile, call: Call, parts: Mapping[Operation, Part]) -> None:
     for operation, seconds in call.operations.items():
         part, runs = parts.get(operation, UNKNOWN), call.runs[operation]
         if jax.default_backend() != "cpu":
-            runs = min(
-                runs, part.trips
-            )  # the trace of a GPU counts kernels, of which an operation may have several
+            # The trace of a GPU counts kernels, of which an operation may have several.
+            runs = min(runs, part.trips)
         row = rows[row_name(part)]
         match part.direction:
             case "":

@@ -29,9 +29,8 @@ class Part:
     per_position: bool = False
     before: int = 0
     after: int = 0
-    first: int = (
-        0  # the layer from which on it is published; in those below nothing reads it, and ours are ones
-    )
+    # The layer from which on it is published; in those below nothing reads it, and ours are ones.
+    first: int = 0
 
     @property
     def layered(self) -> bool:

@@ -193,9 +193,8 @@ class EncoderConfig:
     dtype: str = "float32"
     # What the backward pass computes again: only LayerNorm and activations, all but matrix products, all.
     remat: str = "none"
-    unroll: bool = (
-        False  # layers one after another, not as a loop: a fifth faster on a GPU, slower to compile
-    )
+    # Layers one after another, not as a loop: a fifth faster on a GPU, slower to compile.
+    unroll: bool = False
     vocab_multiple: int = (
         1  # word embeddings are padded to this; 128 fills a TPU's lanes and divides over chips
     )

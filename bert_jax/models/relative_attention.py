@@ -27,9 +27,8 @@ from bert_jax.models.short_attention import (
     heads_per_program,
 )
 
-ROOM = (
-    48 * 2**20
-)  # bytes on the chip, three times what a kernel gets unasked, for scores by distance of 512 places
+# Bytes on the chip for scores by distance of 512 places, three times what a kernel gets unasked.
+ROOM = 48 * 2**20
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
