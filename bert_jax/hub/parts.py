@@ -77,6 +77,16 @@ def layer_norm(ours: str, theirs: str, bias: bool = True) -> list[Part]:
     ]
 
 
+def masked_lm(transform: str, norm: str, decoder: str, bias: str, biased: bool = True) -> list[Part]:
+    """The head of a masked LM; `biased` says it of the two layers before the decoder."""
+    return [
+        *linear("mlm/transform", transform, biased),
+        *layer_norm("mlm/norm", norm, biased),
+        Part("mlm/decoder", (f"{decoder}.weight",), per_entry=True),
+        Part("mlm/bias", (bias,), per_entry=True),
+    ]
+
+
 def gated(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
     """What a feed-forward activates and its gate, published apart or, under one name, one above the other."""
     D, F = config.hidden_size, config.feed_forward

@@ -1,7 +1,7 @@
 """ALBERT: layers that share their parameters in groups, and embeddings narrower than the layers."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear, masked_lm
 from bert_jax.models.config import EncoderConfig
 
 FIELDS = {
@@ -52,12 +52,9 @@ FAMILY = Family(
     encoder=encoder,
     pooler=linear("pooler/dense", "pooler"),
     heads={
-        "mlm": [
-            *linear("mlm/transform", "predictions.dense"),
-            *layer_norm("mlm/norm", "predictions.LayerNorm"),
-            Part("mlm/decoder", ("predictions.decoder.weight",), per_entry=True),
-            Part("mlm/bias", ("predictions.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm(
+            "predictions.dense", "predictions.LayerNorm", "predictions.decoder", "predictions.bias"
+        ),
         "sop": linear("sop/dense", "sop_classifier.classifier"),
         "classify": linear("classify/dense", "classifier"),
         "tag": linear("tag/dense", "classifier"),

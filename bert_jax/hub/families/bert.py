@@ -1,7 +1,7 @@
 """BERT."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear, masked_lm
 from bert_jax.models.config import EncoderConfig
 
 FIELDS = {
@@ -55,12 +55,12 @@ FAMILY = Family(
     encoder=encoder,
     pooler=linear("pooler/dense", "pooler.dense"),
     heads={
-        "mlm": [
-            *linear("mlm/transform", "cls.predictions.transform.dense"),
-            *layer_norm("mlm/norm", "cls.predictions.transform.LayerNorm"),
-            Part("mlm/decoder", ("cls.predictions.decoder.weight",), per_entry=True),
-            Part("mlm/bias", ("cls.predictions.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm(
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.decoder",
+            "cls.predictions.bias",
+        ),
         "nsp": linear("nsp/dense", "cls.seq_relationship"),
         "classify": linear("classify/dense", "classifier"),
         "tag": linear("tag/dense", "classifier"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear, masked_lm
 from bert_jax.models.config import EncoderConfig, PoolerConfig
 
 FIELDS = {
@@ -56,12 +56,7 @@ FAMILY = Family(
     encoder=encoder,
     pooler=[],
     heads={
-        "mlm": [
-            *linear("mlm/transform", "vocab_transform"),
-            *layer_norm("mlm/norm", "vocab_layer_norm"),
-            Part("mlm/decoder", ("vocab_projector.weight",), per_entry=True),
-            Part("mlm/bias", ("vocab_projector.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
         "classify": [*linear("pooler/dense", "pre_classifier"), *linear("classify/dense", "classifier")],
         "tag": linear("tag/dense", "classifier"),
         "answer": linear("answer/dense", "qa_outputs"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import size_of
-from bert_jax.hub.parts import Part, layer_norm, linear
+from bert_jax.hub.parts import Part, linear, masked_lm
 from bert_jax.models.config import EncoderConfig, PoolerConfig
 
 FIELDS = bert.FIELDS | {
@@ -44,12 +44,10 @@ FAMILY = replace(
     encoder=encoder,
     pooler=[],
     heads={
-        "mlm": [
-            *linear("mlm/transform", "generator_predictions.dense"),
-            *layer_norm("mlm/norm", "generator_predictions.LayerNorm"),
-            Part("mlm/decoder", ("generator_lm_head.weight",), per_entry=True),
-            Part("mlm/bias", ("generator_lm_head.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm(
+            "generator_predictions.dense", "generator_predictions.LayerNorm",
+            "generator_lm_head", "generator_lm_head.bias",
+        ),
         "replaced": [
             *linear("replaced/transform", "discriminator_predictions.dense"),
             *linear("replaced/dense", "discriminator_predictions.dense_prediction"),

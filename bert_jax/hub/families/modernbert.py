@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
-from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear
+from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear, masked_lm
 from bert_jax.hub.rope import table_of, theta_of
 from bert_jax.models.config import EncoderConfig, NearConfig, PoolerConfig, RotaryConfig
 
@@ -159,12 +159,7 @@ FAMILY = Family(
     encoder=encoder,
     pooler=[],
     heads={
-        "mlm": [
-            *linear("mlm/transform", "head.dense", False),
-            *layer_norm("mlm/norm", "head.norm", False),
-            Part("mlm/decoder", ("decoder.weight",), per_entry=True),
-            Part("mlm/bias", ("decoder.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm("head.dense", "head.norm", "decoder", "decoder.bias", False),
         "classify": [*head("pooler"), *linear("classify/dense", "classifier")],
         "tag": [*head("transform"), *linear("tag/dense", "classifier")],
         "answer": [*head("transform"), *linear("answer/dense", "classifier")],

@@ -10,7 +10,7 @@ from typing import Any
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import Family, size_of
-from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear
+from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear, masked_lm
 from bert_jax.hub.rope import table_of, theta_of
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import EncoderConfig, RotaryConfig
@@ -159,12 +159,12 @@ FAMILY = Family(
     encoder=encoder,
     pooler=linear("pooler/dense", "pooler.dense"),
     heads={
-        "mlm": [
-            *linear("mlm/transform", "cls.predictions.transform.dense"),
-            *layer_norm("mlm/norm", "cls.predictions.transform.layer_norm"),
-            Part("mlm/decoder", ("cls.predictions.decoder.weight",), per_entry=True),
-            Part("mlm/bias", ("cls.predictions.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm(
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.layer_norm",
+            "cls.predictions.decoder",
+            "cls.predictions.bias",
+        ),
         "classify": linear("classify/dense", "classifier"),
         "tag": linear("tag/dense", "classifier"),
         "answer": linear("answer/dense", "qa_outputs"),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bert_jax.hub.families import bert
-from bert_jax.hub.parts import Part, layer_norm, linear
+from bert_jax.hub.parts import linear, masked_lm
 
 FAMILY = replace(
     bert.FAMILY,
@@ -13,12 +13,7 @@ FAMILY = replace(
     new_models=False,
     fields=bert.FIELDS | {"vocab_size": ("vocab_size", 50265)},
     heads={
-        "mlm": [
-            *linear("mlm/transform", "lm_head.dense"),
-            *layer_norm("mlm/norm", "lm_head.layer_norm"),
-            Part("mlm/decoder", ("lm_head.decoder.weight",), per_entry=True),
-            Part("mlm/bias", ("lm_head.bias",), per_entry=True),
-        ],
+        "mlm": masked_lm("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
         # The classifier's own pooler; a file may still carry the encoder's, which nothing reads.
         "classify": [*linear("pooler/dense", "classifier.dense"), *linear("classify/dense", "classifier.out_proj")],
         "tag": linear("tag/dense", "classifier"),
