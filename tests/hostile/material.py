@@ -1,0 +1,57 @@
+"""Small things that commands are tried on: text, a vocabulary, a corpus, models, tables, and a run."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+from flax.traverse_util import unflatten_dict
+
+import corpora
+import runs
+from bert_jax.hub import directory as hub
+from bert_jax.hub.families import FAMILIES
+from bert_jax.hub.layout import Layout
+from bert_jax.models.config import EncoderConfig
+from bert_jax.text.directory import open_tokenizer
+
+LABELS = ("no", "yes")
+
+
+def make(root: Path) -> Path:
+    """text.txt, vocabulary/, corpus/, masked/ and classifier/ (models), lines.txt and labelled.jsonl."""
+    root.mkdir(parents=True, exist_ok=True)
+    runs.small_corpus(root)
+    model(root / "masked", root / "vocabulary", ("mlm", "nsp"))
+    model(root / "classifier", root / "vocabulary", ("classify",), LABELS)
+    lines = sentences(60)
+    (root / "lines.txt").write_text("\n".join(lines) + "\n")
+    rows = [{"id": i, "text": line, "label": LABELS[i % 2]} for i, line in enumerate(lines)]
+    (root / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return root
+
+
+def sentences(count: int) -> list[str]:
+    drawn = random.Random(1)
+    return [" ".join(drawn.choices(corpora.WORDS, k=drawn.randint(3, 12))) for _ in range(count)]
+
+
+def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = "bert") -> Path:
+    """A model directory of two layers of width 32, with weights that mean nothing."""
+    tokenizer = open_tokenizer(vocabulary)
+    config = EncoderConfig(
+        vocab_size=tokenizer.size, hidden_size=32, layers=2, heads=2, feed_forward=64, max_positions=32
+    )
+    layout, drawn = Layout(config, FAMILIES[family], heads, labels), np.random.default_rng(0)
+    flat = {
+        name: (drawn.normal(size=shape) / 4).astype(np.float32) for name, shape in layout.shapes().items()
+    }
+    hub.save(directory, layout, unflatten_dict(flat, sep="/"), tokenizer)
+    return directory
+
+
+def run(root: Path, workdir: Path) -> Path:
+    """A finished run of eight steps, with its checkpoints."""
+    settings = {"steps": 8, "checkpoints.every": 4, "log.evaluate_every": 4, "optimizer.warmup": 2}
+    runs.finished(runs.command(root / "corpus", workdir, **settings))
+    return workdir
