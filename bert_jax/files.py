@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import BertJaxError, first_line
+from bert_jax.typed import Mistyped, fit
 
 
 @contextmanager
@@ -41,30 +42,30 @@ def write_json(path: Path, value, indent: int = 2) -> None:
     write_atomically(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
 
-def read_json(
-    path: Path,
-    kind: Any = dict,
-    keys: Mapping[str, type] | None = None,
-    remedy: str = "copy it again from its source",
-) -> Any:
-    """The object or list in a file; of an object, `keys` must be there with values of these types.
+def read_json(path: Path, kind: Any = dict, remedy: str = "copy it again from its source") -> Any:
+    """What a file holds, as `kind` (see typed.py).
 
     A missing file raises FileNotFoundError, for the caller to explain.
     """
+    return parse_json(path.read_bytes(), kind, path, remedy)
+
+
+def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(content.decode("utf-8"), parse_constant=refuse_constant)
+        # A lone surrogate, which JSON can spell, is no text that could be written anywhere.
+        if b"\\u" in content:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        raise BertJaxError(f"{path} is not valid JSON ({first_line(error)}); {remedy}") from error
-    if not isinstance(value, kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise BertJaxError(f"{path} holds a {type(value).__name__}, not {wanted}; {remedy}")
-    for key, type_ in (keys or {}).items():
-        if key not in value:
-            raise BertJaxError(f'{path} has no key "{key}"; {remedy}')
-        if not isinstance(value[key], type_):
-            actual = type(value[key]).__name__
-            raise BertJaxError(f'{path}: "{key}" is a {actual}, not a {type_.__name__}; {remedy}')
-    return value
+        raise BertJaxError(f"{where} is not valid JSON ({first_line(error)}); {remedy}") from error
+    try:
+        return fit(value, kind)
+    except Mistyped as error:
+        raise BertJaxError(f"{where}: {error}; {remedy}") from None
+
+
+def refuse_constant(name: str):
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def file_hash(path: Path) -> str:

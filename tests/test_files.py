@@ -1,5 +1,9 @@
 """Files: whole or absent, JSON that holds what it should, arrays longer than memory."""
 
+import re
+from dataclasses import dataclass
+from typing import TypedDict
+
 import numpy as np
 import pytest
 
@@ -8,19 +12,35 @@ from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 
 
+class Files(TypedDict):
+    files: dict[str, int]
+
+
+class Lists(TypedDict):
+    lists: list
+
+
+@dataclass
+class Closed:
+    file: int = 0
+
+
 def test_json_is_read_back_and_what_is_wrong_with_it_is_one_line(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, {"files": {"Zoë": 1}})
     assert "Zoë" in path.read_text("utf-8") and path.read_text("utf-8").endswith("}\n")
-    assert read_json(path, keys={"files": dict}) == {"files": {"Zoë": 1}}
-    for kind, keys, complaint in (
-        (list, {}, "a.json holds a dict, not a list; fetch it"),
-        (dict, {"file": dict}, 'a.json has no key "file"; fetch it'),
-        (dict, {"files": list}, 'a.json: "files" is a dict, not a list; fetch it'),
+    assert read_json(path, Files) == {"files": {"Zoë": 1}}
+    for kind, complaint in (
+        (list, "a.json: it is an object, not a list; fetch it"),
+        (dict[str, list], 'a.json: "files" is an object, not a list; fetch it'),
+        (dict[str, dict[str, str]], 'a.json: "files.Zoë" is a number, not a text; fetch it'),
+        (dict[str, dict[int, int]], 'a.json: "files.Zoë": its name is not a whole number; fetch it'),
+        (Lists, 'a.json: "lists" is missing; fetch it'),
+        (Closed, 'a.json: "files" is not a key of it; did you mean "file"?; fetch it'),
     ):
-        with pytest.raises(BertJaxError, match=complaint):
-            read_json(path, kind, keys, remedy="fetch it")
-    for broken in (b"{", b"\xff", b"[" * 100_000):
+        with pytest.raises(BertJaxError, match=re.escape(complaint)):
+            read_json(path, kind, remedy="fetch it")
+    for broken in (b"{", b"\xff", b"[" * 100_000, b'{"a": NaN}', b'{"a": "\\ud800"}', b"1" * 5000):
         path.write_bytes(broken)
         with pytest.raises(BertJaxError, match=r"a\.json is not valid JSON \(.*; copy it again") as raised:
             read_json(path)

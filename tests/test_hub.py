@@ -284,7 +284,7 @@ def test_what_is_no_model_directory(tmp_path):
     (tmp_path / "config.json").write_text("{")
     assert "is not valid JSON" in refusal(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    assert "holds a list" in refusal(tmp_path)
+    assert "is a list, not an object" in refusal(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert "holds no weights" in refusal(tmp_path)
     assert "is not a directory" in refusal(tmp_path / "config.json")

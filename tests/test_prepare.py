@@ -243,12 +243,12 @@ def damage(corpus: Path, kind: str) -> str:
     tokens = corpus / "train" / "tokens.npy"
     if kind == "truncated":
         os.truncate(tokens, tokens.stat().st_size - 2)
-        return r"train/tokens.npy has \d+ bytes instead of \d+"
+        return r"train/tokens.npy has [\d,]+ bytes instead of [\d,]+"
     if kind == "altered":
         raw = bytearray(tokens.read_bytes())
         raw[-1] ^= 1
         tokens.write_bytes(raw)
-        return "train/tokens.npy is not what was prepared"
+        return "train/tokens.npy is not what was written"
     if kind == "missing":
         (corpus / "heldout" / "documents.npy").unlink()
         return "lacks its file heldout/documents.npy"

@@ -96,5 +96,5 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
         model.save(tmp_path / "again")
     assert not (tmp_path / "again").exists()
     (tmp_path / "modules.json").write_text("[{}]")
-    with pytest.raises(BertJaxError, match="names no modules that can be read"):
+    with pytest.raises(BertJaxError, match="0.type. is missing"):
         bert_jax.load(tmp_path)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 from flax.traverse_util import unflatten_dict
@@ -16,15 +17,29 @@ from safetensors.numpy import save_file
 from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.files import read_json, replacing, write_atomically, write_json
 from bert_jax.hub.families import family_of
-from bert_jax.hub.family import Family
+from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.parts import Part
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.heads import HEADS
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
+MOST_LABELS = 1 << 20
 CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+class Published(TypedDict, total=False):
+    """Keys of a config.json that every family has; those of its sizes are checked where they are read."""
+
+    model_type: str | None
+    architectures: list[str] | None
+    id2label: dict[str, Any] | None
+    num_labels: int | None
+    pad_token_id: int | None
+    problem_type: str | None
+    prediction_kind: str | None
+    may_be_missing: bool | None
 
 
 def survey(directory, **computed) -> tuple[Layout, Tensors]:
@@ -73,7 +88,7 @@ def existing(directory) -> Path:
 def read_published(directory: Path) -> tuple[dict, Path]:
     for path in map(directory.joinpath, CONFIGS):
         if path.is_file():
-            return read_json(path), path
+            return read_json(path, Published), path
     of_run = directory / "model"
     where = "it is not a model directory"
     if (of_run / CONFIGS[0]).is_file():
@@ -131,7 +146,12 @@ def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, 
 def labels_in(published: dict, where) -> tuple[str, ...]:
     named = published.get("id2label")
     if named is None:
-        return tuple(f"LABEL_{i}" for i in range(published.get("num_labels", 2)))
+        count = size_of(published, "num_labels", 2, where)
+        if count > MOST_LABELS:
+            raise BertJaxError(
+                f"{where}: num_labels = {count} is more than the {MOST_LABELS:,} that are read"
+            )
+        return tuple(f"LABEL_{i}" for i in range(count))
     try:
         ordered = {int(i): str(label) for i, label in named.items()}
         return tuple(ordered[i] for i in range(len(ordered)))

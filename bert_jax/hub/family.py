@@ -10,6 +10,7 @@ from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub.parts import Part
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import COMPUTED, RATES, EncoderConfig, flattened
+from bert_jax.typed import Mistyped, fit
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -27,6 +28,13 @@ def size_of(published: dict, key: str, default: int, where="config.json") -> int
     if type(value) is not int or not min(default, 1) <= value < LARGEST:
         raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
     return value
+
+
+def fit_value(value, kind: type, key: str, where) -> Any:
+    try:
+        return fit(value, kind, key)
+    except Mistyped as error:
+        raise BertJaxError(f"{where}: {error}") from None
 
 
 def value_of(config: EncoderConfig, name: str) -> Any:
@@ -145,6 +153,8 @@ class Family:
             value = default if published.get(key) is None else published[key]
             if type(default) is int:
                 value = size_of(published, key, default, where)
+            elif published.get(key) is not None:
+                value = fit_value(value, float if default is None else type(default), key, where)
             if name == "activation":
                 if value not in list(ACTIVATIONS):
                     hint = nearest(value, ACTIVATIONS)

@@ -6,14 +6,47 @@ is written, because every version opens it.
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypedDict
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
+from bert_jax.hashes import is_within
 
 # Ours -> sentence-transformers' name in the new layout; the old one writes it as pooling_mode_{name}: true.
 MODES = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len": "mean_sqrt_len_tokens"}
-BESIDE = ("sentence_bert_config.json", "config_sentence_transformers.json", "tokenizer_config.json")
 OLD_KEYS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+
+
+class Module(TypedDict):
+    type: str
+    path: str
+
+
+class Texts(TypedDict, total=False):
+    max_seq_length: int | float | None
+    do_lower_case: bool | None
+
+
+class Prompts(TypedDict, total=False):
+    prompts: dict[str, str] | None
+    default_prompt_name: str | None
+
+
+class Lengths(TypedDict, total=False):
+    model_max_length: int | float | None
+
+
+class PoolingConfig(TypedDict, total=False):
+    pooling_mode: str | list[str] | None
+    include_prompt: bool
+
+
+# Each file beside modules.json and what it holds.
+BESIDE: dict[str, Any] = {
+    "sentence_bert_config.json": Texts,
+    "config_sentence_transformers.json": Prompts,
+    "tokenizer_config.json": Lengths,
+}
 
 
 @dataclass(frozen=True)
@@ -35,21 +68,21 @@ def read(directory) -> Embedder | None:
     directory = Path(directory)
     if not (directory / "modules.json").is_file():
         return None
-    modules = read_json(directory / "modules.json", list)
+    path = directory / "modules.json"
+    modules = read_json(path, list[Module])
     bert, whole, tokenizer = (
-        read_json(path) if path.is_file() else {} for path in map(directory.joinpath, BESIDE)
+        read_json(directory / name, kind) if (directory / name).is_file() else {}
+        for name, kind in BESIDE.items()
     )
-    try:
-        kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
-        unknown = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
-        file = directory / kinds["Pooling"] / "config.json"
-        pooling = read_json(file) if file.is_file() else {}
-        mode = pooling_mode(pooling)
-    except (KeyError, TypeError, AttributeError) as error:
-        path = directory / "modules.json"
+    kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
+    unknown = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    if "Pooling" not in kinds or not is_within(f"./{kinds['Pooling']}"):
         raise BertJaxError(
-            f"{path} names no modules that can be read ({error!r}); copy the directory again from its source"
-        ) from None
+            f"{path} names no module of pooling in a folder beside it; copy it again from its source"
+        )
+    file = directory / kinds["Pooling"] / "config.json"
+    pooling = read_json(file, PoolingConfig) if file.is_file() else {}
+    mode = pooling_mode(pooling)
     length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
     return Embedder(
         pooling=mode,

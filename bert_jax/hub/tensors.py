@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -17,6 +18,10 @@ FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
+
+
+class Index(TypedDict):
+    weight_map: dict[str, str]
 
 
 class Tensors(Mapping[str, np.ndarray]):
@@ -41,7 +46,7 @@ class Tensors(Mapping[str, np.ndarray]):
         parts = shards(file) if file.name.endswith(".index.json") else [file]
         whole = cls({}, {})
         for part in parts:
-            tensors = cls.of(torch_tensors(part)) if part.suffix == ".bin" else in_safetensors(part)
+            tensors = cls(*torch_tensors(part)) if part.suffix == ".bin" else in_safetensors(part)
             whole.shapes |= tensors.shapes
             whole._read |= tensors._read
         return whole
@@ -87,7 +92,7 @@ def rows(read: Callable[[], np.ndarray], cut: slice) -> np.ndarray:
 
 
 def shards(index: Path) -> list[Path]:
-    names = set(map(str, read_json(index, keys={"weight_map": dict})["weight_map"].values()))
+    names = set(read_json(index, Index)["weight_map"].values())
     paths = [index.parent / Path(name).name for name in sorted(names)]
     for path in paths:
         if not path.is_file():
@@ -109,7 +114,7 @@ def in_safetensors(path: Path) -> Tensors:
     return Tensors(shapes, {name: partial(file.get_tensor, name) for name in shapes})
 
 
-def torch_tensors(path: Path) -> dict[str, np.ndarray]:
+def torch_tensors(path: Path):
     from bert_jax.hub import torch_pickle
 
     return torch_pickle.tensors(path)

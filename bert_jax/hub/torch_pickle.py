@@ -1,31 +1,34 @@
 """Reads the tensors of a `pytorch_model.bin` without torch and without trusting it.
 
-A torch checkpoint is a pickle, and an open pickle may run anything. This unpickler knows the six names that a plain
-state dict needs and refuses every other; tensors become views of the file, so a lie about sizes allocates nothing.
-Both layouts are read: the zip of torch 1.6 and later, and the older stream of pickles with the raw storages behind.
+A torch checkpoint is a pickle, and an open pickle may run anything and change anything it can name. This reader
+interprets the few opcodes that a plain state dict needs by itself: it calls nothing, hands out no object of the
+process, and refuses the rest. Tensors become views of the file, so a lie about sizes allocates nothing. Both layouts
+are read: the zip of torch 1.6 and later, and the older stream of pickles with the raw storages behind.
 """
 
 import math
 import mmap
-import pickle
+import pickletools
 import struct
 import zipfile
-from collections import OrderedDict
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, first_line
 
 # What the standard readers raise on bytes that are not what they expect.
 DAMAGE = (
-    pickle.UnpicklingError, zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, KeyError,
-    IndexError, AttributeError, OverflowError, MemoryError, RecursionError,
+    zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, KeyError, IndexError, AttributeError,
+    OverflowError, MemoryError, RecursionError, NotImplementedError,
 )  # fmt: skip
-STREAM_MAGIC = 0x1950A86A20F9469CFC6C
+STREAM_MAGIC, STREAM_VERSION = 0x1950A86A20F9469CFC6C, 1001
 DTYPES = {
     "DoubleStorage": np.float64,
     "FloatStorage": np.float32,
@@ -38,12 +41,31 @@ DTYPES = {
     "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
 }
+STORAGES = {
+    f"{module}.{name}": np.dtype(of) for name, of in DTYPES.items() for module in ("torch", "torch.storage")
+}
+MOST_OPCODES = 1 << 22  # each may take some 70 bytes; the largest published encoders have 30,000
+DICTS = ("collections.OrderedDict", "builtins.dict")
+TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+LITERALS = {
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
+    "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Name:
+    """One of the names that a state dict needs."""
+
+    text: str
 
 
 @dataclass(frozen=True)
 class Storage:
     key: str
     dtype: np.dtype
+    count: int
 
 
 @dataclass(frozen=True)
@@ -56,39 +78,82 @@ class Strided:
     strides: tuple[int, ...]
 
 
-def tensors(path: Path) -> dict[str, np.ndarray]:
-    """Name -> read-only array."""
+@dataclass
+class Record:
+    """Bytes of the file, compared with their checksum, if they have one, when they are first read."""
+
+    name: str
+    mapped: np.ndarray
+    checksum: int | None = None
+
+    @cached_property
+    def content(self) -> np.ndarray:
+        if self.checksum is not None and zlib.crc32(self.mapped) != self.checksum:
+            raise BertJaxError(f"its {self.name} is damaged (its checksum differs)")
+        return self.mapped
+
+
+def tensors(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
+    """Shapes by name, and a function that reads each as a read-only array."""
+    return guarded(path, partial(described_tensors, path))
+
+
+def guarded(path: Path, read: Callable):
+    """What `read` returns, or one line on what is wrong with the file."""
     try:
-        described, storages = read_zip(path) if zipfile.is_zipfile(path) else read_stream(path)
-        if isinstance(described, dict) and isinstance(described.get("state_dict"), dict):
-            described = described["state_dict"]
-        if not isinstance(described, dict):
-            raise BertJaxError(f"{path} holds a {type(described).__name__}, not a dict of tensors")
-        return {
-            str(name): view(tensor, storages, name)
-            for name, tensor in described.items()
-            if isinstance(tensor, Strided)
-        }
+        return read()
     except BertJaxError as error:
-        raise BertJaxError(f"{path}: {error}") from None
+        raise BertJaxError(f"{path}: {error}; copy it again from its source") from None
     except DAMAGE as error:
         raise BertJaxError(
-            f"{path} is damaged or not a torch checkpoint ({error}); copy it again from its source"
+            f"{path} is damaged or not a torch checkpoint ({first_line(error)}); copy it again from its source"
         ) from error
 
 
-def view(tensor: Strided, storages: dict[str, np.ndarray], name: str) -> np.ndarray:
-    raw = storages[tensor.storage.key].view(tensor.storage.dtype)
-    shape, strides = tensor.shape, tensor.strides
-    if len(shape) != len(strides) or any(
-        type(n) is not int or n < 0 for n in (tensor.offset, *shape, *strides)
-    ):
+def described_tensors(path: Path):
+    described, records = read_zip(path) if zipfile.is_zipfile(path) else read_stream(path)
+    if isinstance(described, dict) and isinstance(described.get("state_dict"), dict):
+        described = described["state_dict"]
+    if not isinstance(described, dict):
+        raise BertJaxError(f"it holds a {type(described).__name__}, not a dict of tensors")
+    shapes, read = {}, {}
+    for name, tensor in described.items():
+        if isinstance(tensor, Strided):
+            name = printable(name)
+            record = records[tensor.storage.key]
+            check(tensor, len(record.mapped), name)
+            shapes[name] = tensor.shape
+            read[name] = partial(guarded, path, partial(view, tensor, record))
+    return shapes, read
+
+
+def printable(name) -> str:
+    if not isinstance(name, str) or not name.isprintable():
+        raise BertJaxError(f"it holds a tensor whose name is {shown(name)}")
+    return name
+
+
+def shown(value) -> str:
+    """Of a value of the pickle, which may be of any size."""
+    return ascii(value[:60]) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def check(tensor: Strided, size: int, name: str) -> None:
+    """Refuse a view that is not within its storage of `size` bytes."""
+    shape, strides, storage = tensor.shape, tensor.strides, tensor.storage
+    numbers = (tensor.offset, *shape, *strides)
+    if len(shape) != len(strides) or any(type(n) is not int or n < 0 for n in numbers):
         raise BertJaxError(f"the shape of {name} is invalid")
     last = tensor.offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    if math.prod(shape) > len(raw) or (0 not in shape and last >= len(raw)):
+    claimed = storage.count * storage.dtype.itemsize
+    if claimed != size or math.prod(shape) > storage.count or (0 not in shape and last >= storage.count):
         raise BertJaxError(f"{name} reaches beyond the end of its data: the file is cut short or was altered")
-    steps = tuple(stride * raw.itemsize for stride in strides)
-    return np.lib.stride_tricks.as_strided(raw[tensor.offset :], shape, steps, writeable=False)
+
+
+def view(tensor: Strided, record: Record) -> np.ndarray:
+    values = record.content.view(tensor.storage.dtype)
+    steps = tuple(stride * values.itemsize for stride in tensor.strides)
+    return np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, steps, writeable=False)
 
 
 def read_zip(path: Path):
@@ -97,42 +162,43 @@ def read_zip(path: Path):
     if "data.pkl" not in entries:
         raise BertJaxError("a zip without data.pkl is not a torch checkpoint")
     whole = map_file(path)
-    storages = {}
+    records = {}
     for name, entry in entries.items():
-        if not name.startswith("data/"):
-            continue
         if entry.compress_type != zipfile.ZIP_STORED:
             raise BertJaxError(f"{name} is compressed, which torch never does")
         # A local header is 30 bytes and two fields whose lengths stand at its end; the bytes follow it.
         header = whole[entry.header_offset : entry.header_offset + 30].tobytes()
         start = entry.header_offset + 30 + sum(struct.unpack("<HH", header[26:30]))
-        storages[name.removeprefix("data/")] = whole[start : start + entry.file_size]
-    if entries["data.pkl"].compress_type != zipfile.ZIP_STORED:
-        raise BertJaxError("data.pkl is compressed, which torch never does")
+        records[name] = Record(name, whole[start : start + entry.file_size], entry.CRC)
+    if "byteorder" in records and records["byteorder"].content.tobytes() != b"little":
+        raise BertJaxError("its numbers are not little-endian, which alone is read here")
+    storages = {name.removeprefix("data/"): record for name, record in records.items() if "data/" in name}
     with archive.open(entries["data.pkl"]) as file:
-        return Unpickler(file).load(), storages
+        return unpickled(file), storages
 
 
 def read_stream(path: Path):
-    with open(path, "rb") as file:
-        if Unpickler(file).load() != STREAM_MAGIC:
-            raise BertJaxError("not a torch checkpoint")
-        for _ in ("protocol version", "machine"):
-            Unpickler(file).load()
-        unpickler = Unpickler(file)
-        described = unpickler.load()
-        keys = Unpickler(file).load()
-        position = file.tell()
-    whole = map_file(path)
-    storages = {}
+    with open(path, "rb") as opened:
+        # A map reads no more than there is, whatever length the pickle claims.
+        file: Any = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    if unpickled(file) != STREAM_MAGIC:
+        raise BertJaxError("not a torch checkpoint")
+    version, machine = unpickled(file), unpickled(file)
+    if version != STREAM_VERSION or not isinstance(machine, dict) or machine.get("little_endian") is not True:
+        raise BertJaxError("its layout is of another version or machine")
+    unpickler = Unpickler(file)
+    described, keys, position = unpickler.load(), unpickled(file), file.tell()
+    whole = np.frombuffer(file, np.uint8)
+    records = {}
     for key in keys:
-        (length,) = struct.unpack("<q", whole[position : position + 8].tobytes())
-        size = length * unpickler.storages[key].dtype.itemsize
-        if length < 0 or position + 8 + size > len(whole):
+        storage = unpickler.storages[key]
+        (count,) = struct.unpack("<q", whole[position : position + 8].tobytes())
+        size = count * storage.dtype.itemsize
+        if count != storage.count or position + 8 + size > len(whole):
             raise BertJaxError("the file is cut short")
-        storages[key] = whole[position + 8 : position + 8 + size]
+        records[key] = Record(key, whole[position + 8 : position + 8 + size])
         position += 8 + size
-    return described, storages
+    return described, records
 
 
 def map_file(path: Path) -> np.ndarray:
@@ -140,36 +206,142 @@ def map_file(path: Path) -> np.ndarray:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-class Unpickler(pickle.Unpickler):
+def unpickled(file: IO[bytes]) -> Any:
+    return Unpickler(file).load()
+
+
+class Unpickler:
+    """A stack machine over the opcodes of one pickle. All that it makes is its own: numbers, texts, lists, dicts."""
+
     def __init__(self, file: IO[bytes]):
-        super().__init__(file)
+        self.file = file
         self.storages: dict[str, Storage] = {}
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
 
-    def find_class(self, module: str, name: str):
-        if (module, name) in (("collections", "OrderedDict"), ("builtins", "dict")):
-            return OrderedDict
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return rebuild_tensor
-        if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return rebuild_parameter
-        if module in ("torch", "torch.storage") and name in DTYPES:
-            return np.dtype(DTYPES[name])
+    def load(self) -> Any:
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(self.file)):
+            if count == MOST_OPCODES:
+                raise BertJaxError(f"it has more than {MOST_OPCODES:,} opcodes, which no state dict needs")
+            if opcode.name in LITERALS:
+                self.stack.append(argument)
+            elif opcode.name in CONSTANTS:
+                self.stack.append(CONSTANTS[opcode.name])
+            else:
+                self.step(opcode.name, argument)
+        return self.stack.pop()
+
+    def step(self, opcode: str, argument: Any) -> None:
+        stack = self.stack
+        match opcode:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case "MARK":
+                self.marks.append(len(stack))
+            case "PUT" | "BINPUT" | "LONG_BINPUT":
+                self.memo[argument] = stack[-1]
+            case "MEMOIZE":
+                self.memo[len(self.memo)] = stack[-1]
+            case "GET" | "BINGET" | "LONG_BINGET":
+                stack.append(self.memo[argument])
+            case "EMPTY_TUPLE":
+                stack.append(())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                size = int(opcode[-1])
+                stack[-size:] = [tuple(stack[-size:])]
+            case "TUPLE":
+                stack.append(tuple(self.marked()))
+            case "EMPTY_LIST":
+                stack.append([])
+            case "LIST":
+                stack.append(self.marked())
+            case "APPEND":
+                value = stack.pop()
+                self.top(list).append(value)
+            case "APPENDS":
+                values = self.marked()
+                self.top(list).extend(values)
+            case "EMPTY_DICT":
+                stack.append({})
+            case "DICT":
+                stack.append(paired(self.marked()))
+            case "SETITEM":
+                value, key = stack.pop(), stack.pop()
+                self.top(dict).update(paired([key, value]))
+            case "SETITEMS":
+                values = self.marked()
+                self.top(dict).update(paired(values))
+            case "GLOBAL":
+                stack.append(named(*argument.split(" ", 1)))
+            case "STACK_GLOBAL":
+                name, module = stack.pop(), stack.pop()
+                stack.append(named(module, name))
+            case "REDUCE":
+                arguments, function = stack.pop(), stack.pop()
+                stack.append(called(function, arguments))
+            case "BUILD":  # the versions of its modules, which a state dict carries as an attribute
+                stack.pop()
+                self.top(dict)
+            case "BINPERSID":
+                storage = storage_of(stack.pop())
+                self.storages[storage.key] = storage
+                stack.append(storage)
+            case _:
+                raise BertJaxError(f"it uses the opcode {opcode}, which no tensor needs")
+
+    def marked(self) -> list:
+        start = self.marks.pop()
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def top(self, kind: type) -> Any:
+        if type(self.stack[-1]) is not kind:
+            raise BertJaxError(f"it fills {shown(self.stack[-1])} as if it were a {kind.__name__}")
+        return self.stack[-1]
+
+
+def named(module, name) -> Name:
+    text = f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else ""
+    if text not in (*DICTS, TENSOR, PARAMETER, *STORAGES):
         raise BertJaxError(
-            f'it asks for "{module}.{name}", which no tensor needs; it was refused, and nothing of it was run'
+            f"it asks for {shown(text)}, which no tensor needs; it was refused, and nothing of it was run"
         )
-
-    def persistent_load(self, reference):
-        kind, dtype, key, *_ = reference
-        if kind != "storage" or not isinstance(dtype, np.dtype):
-            raise BertJaxError("it refers to something that is not a tensor's storage")
-        return self.storages.setdefault(str(key), Storage(str(key), dtype))
+    return Name(text)
 
 
-def rebuild_tensor(storage, offset, shape, strides, *_) -> Strided:
-    if not isinstance(storage, Storage):
-        raise BertJaxError("a tensor without a storage")
-    return Strided(storage, offset, tuple(shape), tuple(strides))
+def paired(values: list) -> dict:
+    """Keys and values in turn. Keys are texts and numbers: to hash a nest of tuples may take for ever."""
+    pairs = dict(zip(values[::2], values[1::2], strict=True)) if all(map(is_key, values[::2])) else None
+    if pairs is None:
+        raise BertJaxError("a dict has keys other than texts and numbers")
+    return pairs
 
 
-def rebuild_parameter(tensor, *_) -> Strided:
-    return tensor
+def is_key(value) -> bool:
+    return type(value) in (str, int)
+
+
+def called(function, arguments) -> Any:
+    """What one of the names gives for its arguments."""
+    if not isinstance(function, Name) or type(arguments) is not tuple:
+        raise BertJaxError("it calls something that has no name")
+    if function.text in DICTS:
+        return paired([value for pair in (arguments[0] if arguments else ()) for value in pair])
+    if function.text == PARAMETER:
+        return arguments[0]
+    if function.text == TENSOR:
+        storage, offset, shape, strides, *_ = arguments
+        if isinstance(storage, Storage) and type(shape) is type(strides) is tuple:
+            return Strided(storage, offset, shape, strides)
+    raise BertJaxError(f"it calls {function.text} with what makes no tensor")
+
+
+def storage_of(reference) -> Storage:
+    """What a persistent id stands for: ("storage", its type, its key, the device it was on, its size)."""
+    kind, name, key, _, count, *view = reference
+    known = isinstance(name, Name) and name.text in STORAGES
+    if kind != "storage" or not known or type(key) is not str or type(count) is not int or any(view):
+        raise BertJaxError("it refers to something that is not a tensor's storage")
+    return Storage(key, STORAGES[name.text], count)

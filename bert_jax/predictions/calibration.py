@@ -115,14 +115,7 @@ def read(directory, labels: Sequence[str]) -> Calibration:
     path = Path(directory) / FILE
     if not path.is_file():
         return NONE
-    remedy = "delete it, or train again"
-    values = read_json(path, keys={"kind": str, "levels": list}, remedy=remedy)
-    try:
-        values["levels"] = [Level(**level) for level in values["levels"]]
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        calibration = Calibration(**values)
-    except TypeError as error:
-        raise BertJaxError(f"{path} is not a calibration ({error}); {remedy}") from error
+    calibration = read_json(path, Calibration, "delete it, or train again")
     if calibration.labels and calibration.labels != tuple(labels):
         warnings.warn(f"{path} is for other labels than the model's and is ignored; delete it", stacklevel=3)
         return NONE

@@ -2,16 +2,56 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Required, TypedDict
 
 from tokenizers import AddedToken, Tokenizer
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 
-FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 KEPT = ("model_max_length",)  # does not change ids, but other tools read it from the saved directory
+
+
+class TokenFacts(TypedDict, total=False):
+    content: Required[str]
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+    normalized: bool
+    special: bool
+
+
+Token = str | TokenFacts | None
+
+
+class SpecialTokens(TypedDict, total=False):
+    pad_token: Token
+    unk_token: Token
+    cls_token: Token
+    sep_token: Token
+    mask_token: Token
+
+
+class TokenizerConfig(SpecialTokens, total=False):
+    added_tokens_decoder: dict[int, TokenFacts]
+    do_lower_case: bool | None
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool | None
+    add_prefix_space: bool
+    trim_offsets: bool
+    keep_accents: bool
+    split_by_punct: bool
+    model_input_names: list[str] | None
+
+
+# Each file and what it holds.
+FILES: dict[str, Any] = {
+    "tokenizer_config.json": TokenizerConfig,
+    "special_tokens_map.json": SpecialTokens,
+    "added_tokens.json": dict[str, int],
+}
 
 
 @dataclass(frozen=True)
@@ -31,12 +71,13 @@ class Settings:
     def read(cls, directory) -> "Settings":
         directory = Path(directory)
         config, names, listed = (
-            read_json(path) if path.is_file() else {} for path in map(directory.joinpath, FILES)
+            read_json(directory / name, kind) if (directory / name).is_file() else {}
+            for name, kind in FILES.items()
         )
         tokens = config | names
         special = {role: added_token(token) for role in ROLES if (token := tokens.get(f"{role}_token"))}
         added = {i: AddedToken(name, normalized=True) for name, i in listed.items()}
-        added |= {int(i): added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
+        added |= {i: added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
         return cls(config, special, added, str(directory))
 
     def add_tokens(self, rust: Tokenizer, names: dict[str, str]) -> None:
@@ -61,7 +102,7 @@ class Settings:
         write_json(directory / "tokenizer_config.json", kind | special | kept)
 
 
-def added_token(token: str | dict) -> AddedToken:
+def added_token(token: str | TokenFacts) -> AddedToken:
     if isinstance(token, str):
         return AddedToken(token, special=True, normalized=False)
-    return AddedToken(token["content"], **{key: token[key] for key in FLAGS if key in token})
+    return AddedToken(token["content"], **{key: value for key, value in token.items() if key in FLAGS})

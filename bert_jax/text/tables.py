@@ -13,6 +13,7 @@ from itertools import chain
 from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
+from bert_jax.typed import type_of
 
 Row = dict[str, object]
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -63,12 +64,6 @@ def text_in(where: str, row: Mapping, column: str) -> str:
     if value is not None and not isinstance(value, str):
         raise BertJaxError(f'{where}: column "{column}" holds {type_of(value)}, not text; name another')
     return value or ""
-
-
-def type_of(value) -> str:
-    names = {str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing",
-             list: "a list", dict: "an object"}  # fmt: skip
-    return names.get(type(value), type(value).__name__)
 
 
 def separated_rows(

@@ -5,28 +5,35 @@ checkpoint counts when its manifest is there, and is good when every file is wha
 """
 
 import json
-from hashlib import blake2b
 from pathlib import Path
+from typing import Any, TypedDict
 
+from bert_jax import hashes
 from bert_jax.files import hash_files, write_atomically
+from bert_jax.typed import Mistyped, fit
 
 NAME = "manifest.json"
+
+
+class Manifest(TypedDict):
+    position: dict[str, Any]
+    files: dict[str, list[int | str]]  # name -> [size, hash]
 
 
 def write(directory: Path, position: dict) -> None:
     """Hash the files of the directory; `position` is where the run stood."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
     content = {"position": position, "files": hash_files(directory, names)}
-    write_atomically(directory / NAME, json.dumps(content | {"self": digest(content)}, indent=1))
+    write_atomically(directory / NAME, json.dumps(hashes.sealed(content), indent=1))
 
 
 def read(directory: Path) -> dict | None:
     """The position that a manifest holds; None where there is no manifest or it is not what was written."""
     try:
+        # Not `read_json`: runs begun earlier may have measured what is not finite.
         content = json.loads((directory / NAME).read_text(encoding="utf-8"))
-        expected = content.pop("self")
-        return content if expected == digest(content) else None
-    except (FileNotFoundError, ValueError, KeyError, AttributeError):
+        return fit(content, Manifest) if hashes.is_sealed(content) else None
+    except (FileNotFoundError, ValueError, AttributeError, RecursionError, Mistyped):
         return None
 
 
@@ -37,14 +44,5 @@ def damage(directory: Path) -> str | None:
     content = read(directory)
     if content is None:
         return f"its {NAME} is damaged"
-    missing = [name for name in content["files"] if not (directory / name).is_file()]
-    if missing:
-        return f"it lacks {missing[0]}"
-    for name, actual in hash_files(directory, content["files"]).items():
-        if actual != content["files"][name]:
-            return f"{name} is not what was written"
-    return None
-
-
-def digest(content: dict) -> str:
-    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+    files = {name: hashes.facts(*facts) for name, facts in content["files"].items()}
+    return next(hashes.differing(directory, files), None)

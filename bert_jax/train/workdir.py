@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from bert_jax.config import build
 from bert_jax.errors import BertJaxError
@@ -31,7 +31,27 @@ from bert_jax.train.task import Data, Task
 FREE = re.compile(
     r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.corpora|model\.(attention|remat|unroll))$"
 )
-RUN = {"config": dict, "data": dict, "layout": dict}  # what run.json holds
+BACK = "put it back from a copy"
+
+
+class ModelFacts(TypedDict):
+    """A layout, see `describe`."""
+
+    heads: list[str]
+    labels: list[str]
+    pooler: bool
+    published: dict[str, Any]
+    family: str
+    config: dict[str, Any]
+
+
+class RunFacts(TypedDict):
+    """What run.json holds."""
+
+    config: dict[str, Any]
+    data: dict[str, Any]
+    layout: ModelFacts
+    layouts: NotRequired[dict[str, ModelFacts]]
 
 
 class Workdir:
@@ -93,11 +113,14 @@ class Workdir:
         """Of the models that the run leaves, as `Task.layouts`."""
         content = self.read()
         described = {"": content["layout"], **content.get("layouts", {})}
-        return {name: layout_of(values) for name, values in described.items()}
+        try:
+            return {name: layout_of(values) for name, values in described.items()}
+        except BertJaxError as error:
+            raise BertJaxError(f"{self.run}: {error}; {BACK}") from None
 
     def read(self) -> dict:
         try:
-            return read_json(self.run, keys=RUN, remedy="put it back from a copy")
+            return read_json(self.run, RunFacts, remedy=BACK)
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
 

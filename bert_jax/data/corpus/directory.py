@@ -1,6 +1,6 @@
 """A tokenized corpus on disk.
 
-    DIR/manifest.json            version, tokenizer fingerprint, counts, hashes, where it came from
+    DIR/manifest.json            version, tokenizer fingerprint, counts, hashes, where it came from, its own hash
     DIR/tokenizer/               the tokenizer that gives these ids
     DIR/train/tokens.npy         all tokens, without special ones, in 2 or 4 bytes
     DIR/train/sentences.npy      where each sentence begins in `tokens`, and where the last one ends
@@ -17,16 +17,44 @@ import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 
+from bert_jax import hashes
 from bert_jax.errors import BertJaxError, first_line
-from bert_jax.files import cache_home, hash_files, read_json, write_atomically
+from bert_jax.files import cache_home, parse_json, write_atomically
 from bert_jax.text.tokenizer import Tokenizer
 
-VERSION = 1
+VERSION = 2
+UNSEALED = 1  # the version whose manifest has no hash of its own
 PARTS = ("train", "heldout")
 ARRAYS = ("tokens", "sentences", "documents")
+AGAIN = "prepare or copy it again"
+
+
+class PartCounts(TypedDict):
+    tokens: int
+    sentences: int
+    documents: int
+
+
+class Counts(TypedDict):
+    train: PartCounts
+    heldout: PartCounts
+
+
+class TokenizerFacts(TypedDict):
+    fingerprint: str
+    size: int
+
+
+class Manifest(TypedDict):
+    version: int
+    counts: Counts
+    tokenizer: TokenizerFacts
+    source: dict[str, Any]
+    files: dict[str, hashes.FileFacts]
 
 
 @dataclass(frozen=True)
@@ -53,10 +81,7 @@ class Corpus:
         path = self.directory / "manifest.json"
         if not path.is_file():
             raise BertJaxError(f"{self.name} has no manifest.json; `bert-jax prepare` makes a corpus")
-        self.manifest = read_json(path, remedy="prepare the corpus again")
-        if self.manifest.get("version") != VERSION:
-            version = self.manifest.get("version")
-            raise BertJaxError(f"{self.name} is of version {version}, {VERSION} is needed; prepare it again")
+        self.manifest = _manifest(path.read_bytes(), path)
         self._verify()
 
     @property
@@ -90,37 +115,75 @@ class Corpus:
     def _part(self, name: str) -> Part:
         if not self.manifest["counts"][name]["documents"]:
             raise BertJaxError(f"{self.name} has no {name} part; prepare it again with --heldout above 0")
-        tokens, sentences, documents = (
-            np.asarray(np.load(self.directory / name / f"{array}.npy", mmap_mode="r")) for array in ARRAYS
-        )
-        hashes = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]
-        identity = hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
+        tokens, sentences, documents = self._arrays(name)
+        digests = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]
+        identity = hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()
         plans = _writable(self.directory / "plans", identity) / name
         return Part(tokens, sentences, documents, identity, plans)
 
+    def _arrays(self, name: str) -> list[np.ndarray]:
+        """Of one part, refused where they are no arrays of numbers, or of other lengths than counted."""
+        counts, arrays = self.manifest["counts"][name], []
+        for array in ARRAYS:
+            file = f"{name}/{array}.npy"
+            is_tokens = array == "tokens"
+            size = counts[array] if is_tokens else counts[array] + 1
+            kinds = ("uint16", "uint32") if is_tokens else ("uint64",)
+            try:
+                arrays.append(np.asarray(np.load(self.directory / file, mmap_mode="r")))
+            except (OSError, ValueError, EOFError) as error:
+                raise BertJaxError(
+                    f"{self.name}/{file} is no array ({first_line(error)}); {AGAIN}"
+                ) from error
+            if (
+                file not in self.manifest["files"]
+                or arrays[-1].shape != (size,)
+                or arrays[-1].dtype.name not in kinds
+            ):
+                raise BertJaxError(f"{self.name}/{file} is not the array that manifest.json counts; {AGAIN}")
+        return arrays
+
     def _verify(self) -> None:
-        """Sizes each time; hashes again only when a file changed since they were last right."""
+        """Sizes each time; contents again only when a file changed since they were last right."""
         files, seen = self.manifest["files"], {}
-        again = "prepare or copy it again"
         for name, facts in files.items():
-            path, size = self.directory / name, facts["bytes"]
-            if not path.is_file():
-                raise BertJaxError(f"{self.name} lacks its file {name}; {again}")
-            stat = path.stat()
-            if stat.st_size != size:
-                raise BertJaxError(f"{self.name}/{name} has {stat.st_size} bytes instead of {size}; {again}")
-            seen[name] = [size, stat.st_mtime_ns, stat.st_ino, facts["blake2b"]]
-        stamp = _writable(self.directory / "plans", _digest_of(files)) / "verified.json"
-        if stamp.is_file() and stamp.read_text(encoding="utf-8") == json.dumps(seen):
-            return
-        for name, (_, digest) in hash_files(self.directory, files).items():
-            if digest != files[name]["blake2b"]:
-                raise BertJaxError(f"{self.name}/{name} is not what was prepared (its hash differs); {again}")
-        write_atomically(stamp, json.dumps(seen))
+            if wrong := hashes.misfit(self.directory, name, facts["bytes"]):
+                raise BertJaxError(f"{self.name}: {wrong}; {AGAIN}")
+            stat = (self.directory / name).stat()
+            seen[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, facts["blake2b"]]
+        stamp = _writable(self.directory / "plans", hashes.digest(files)) / "verified.json"
+        content = json.dumps(seen).encode()
+        if not stamp.is_file() or stamp.read_bytes() != content:
+            self.verify_contents()
+            write_atomically(stamp, content)
+
+    def verify_contents(self) -> None:
+        """Every hash, and that the arrays fit together, which a stranger's hashes do not say."""
+        for wrong in hashes.differing(self.directory, self.manifest["files"]):
+            raise BertJaxError(f"{self.name}: {wrong}; {AGAIN}")
+        for name in PARTS:
+            if self.manifest["counts"][name]["documents"]:
+                tokens, *starts = self._arrays(name)
+                inner = zip(starts, (len(tokens), len(starts[0]) - 1), strict=True)
+                fits = all(a[0] == 0 and a[-1] == end and (a[1:] > a[:-1]).all() for a, end in inner)
+                if not fits or int(tokens.max()) >= self.manifest["tokenizer"]["size"]:
+                    raise BertJaxError(
+                        f"{self.name}: the arrays of its {name} part do not fit together; {AGAIN}"
+                    )
 
 
-def _digest_of(files: dict) -> str:
-    return hashlib.blake2b(json.dumps(files, sort_keys=True).encode(), digest_size=16).hexdigest()
+def _manifest(content: bytes, where) -> Any:
+    remedy = "prepare the corpus again"
+    manifest = parse_json(content, dict, where, remedy)
+    version = manifest.get("version")
+    if version not in (UNSEALED, VERSION):
+        raise BertJaxError(f"{where} is of version {version!r:.20}, {VERSION} is needed; {remedy}")
+    parse_json(content, Manifest, where, remedy)
+    if not hashes.is_sealed(manifest) and (version == VERSION or hashes.SELF in manifest):
+        raise BertJaxError(f"{where} is not what was prepared (its own hash differs); {AGAIN}")
+    if unsafe := [name for name in manifest["files"] if not hashes.is_within(name)]:
+        raise BertJaxError(f"{where} lists {unsafe[0][:100]!r}, which is no file within the corpus; {remedy}")
+    return manifest
 
 
 def _writable(directory: Path, identity: str) -> Path:
@@ -137,8 +200,9 @@ def _local(name: str) -> Path:
     from bert_jax.text.host_tensorflow import tf
 
     try:
-        manifest = json.loads(tf.io.gfile.GFile(f"{name}/manifest.json").read())
-        target = cache_home() / "corpora" / _digest_of(manifest["files"])
+        content = tf.io.gfile.GFile(f"{name}/manifest.json", "rb").read()
+        manifest = _manifest(content, f"{name}/manifest.json")
+        target = cache_home() / "corpora" / hashes.digest(manifest["files"])
         if target.is_dir():
             return target
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
@@ -152,5 +216,5 @@ def _local(name: str) -> Path:
                 raise
             shutil.rmtree(partial)
         return target
-    except (tf.errors.OpError, KeyError, ValueError) as error:
+    except tf.errors.OpError as error:
         raise BertJaxError(f"{name}: the corpus cannot be read ({first_line(error)})") from error

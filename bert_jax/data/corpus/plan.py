@@ -8,12 +8,15 @@ document, so that neither block sizes nor threads change them. The kinds of plan
 import json
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from bert_jax import hashes
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.directory import Part
 from bert_jax.data.randomness import key_of
+from bert_jax.errors import BertJaxError
 from bert_jax.files import file_hash, read_json, write_atomically
 
 VERSION = 1  # raise it when the same arguments would give other rows
@@ -44,14 +47,22 @@ def load_or_build(part: Part, kind, seed: int, length: int, number: int) -> Plan
     key = key_of("plan", VERSION, part.identity, kind, seed, length, number)
     path = part.plans / f"{kind.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
     facts_path = path.with_suffix(".json")
-    facts = read_json(facts_path, remedy="delete it") if facts_path.is_file() and path.is_file() else {}
-    # A plan is a cache: a damaged one is built again.
-    if not facts or facts.get("blake2b") != file_hash(path):
+    facts = kept_facts(path, facts_path)
+    if facts is None:
         counts: Counter[str] = Counter()
         with growing_array(path, row_type(kind.spans)) as rows:
             for table, of_block in kind.blocks(part, length, key):
                 rows.append(table)
                 counts.update(of_block)
-        facts = {"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}}
+        facts = hashes.sealed({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})
         write_atomically(facts_path, json.dumps(facts))
     return Plan(np.asarray(np.load(path, mmap_mode="r")), facts["counts"])
+
+
+def kept_facts(path: Path, facts_path: Path) -> dict | None:
+    """Those of a plan on disk; None where it is damaged or not there: a plan is a cache, and is built again."""
+    try:
+        facts = read_json(facts_path)
+        return facts if hashes.is_sealed(facts) and facts["blake2b"] == file_hash(path) else None
+    except (FileNotFoundError, BertJaxError):
+        return None

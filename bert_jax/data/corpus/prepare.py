@@ -9,11 +9,12 @@ import os
 import shutil
 from pathlib import Path
 
+from bert_jax import hashes
 from bert_jax.data.corpus.chunks import Recipe, cores, make_chunks
 from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION
 from bert_jax.data.corpus.join import join
 from bert_jax.errors import BertJaxError
-from bert_jax.files import hash_files, write_atomically
+from bert_jax.files import write_atomically
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 
@@ -56,12 +57,9 @@ def prepare(
                 "broken_lines": source.broken_lines,
                 "cut_documents": source.cut_documents,
             },
-            "files": {
-                name: {"bytes": size, "blake2b": digest}
-                for name, (size, digest) in hash_files(made, files).items()
-            },
+            "files": hashes.facts_of(made, files),
         }
-        write_atomically(made / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+        write_atomically(made / "manifest.json", json.dumps(hashes.sealed(manifest), indent=1) + "\n")
         os.replace(made, output)
     except OSError as error:
         raise BertJaxError(
