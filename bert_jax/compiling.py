@@ -3,6 +3,7 @@
 import os
 import sys
 
+from bert_jax.errors import BertJaxError
 from bert_jax.files import programs_home
 
 # JAX's settings: name -> (its default, ours).
@@ -18,7 +19,7 @@ def keep_programs() -> None:
 
     A directory that is chosen already stays: by JAX_COMPILATION_CACHE_DIR, where "" is none, or in `jax.config`.
     """
-    folder, jax = programs_home(), sys.modules.get("jax")
+    jax = sys.modules.get("jax")
     chosen = "JAX_COMPILATION_CACHE_DIR" in os.environ or (
         jax and jax.config.jax_compilation_cache_dir is not None
     )
@@ -26,8 +27,9 @@ def keep_programs() -> None:
     if chosen or (jax and jax.distributed.is_initialized()):
         return
     try:
+        folder = programs_home()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, BertJaxError):  # nobody's home, or one that cannot be written to
         return
     if not os.access(folder, os.W_OK | os.X_OK):  # a read-only home keeps nothing
         return

@@ -85,7 +85,12 @@ def hash_files(directory: Path, names: Iterable[str]) -> dict[str, list]:
 
 
 def cache_home() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+    except RuntimeError as error:  # of a user without a home directory
+        raise BertJaxError(
+            "no home directory to keep a cache in; set XDG_CACHE_HOME to a directory"
+        ) from error
 
 
 def programs_home() -> Path:

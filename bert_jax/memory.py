@@ -1,14 +1,17 @@
-"""Memory: its pages, and that of a GPU."""
+"""Memory: its pages, that of a GPU, and whether there is enough of it."""
 
 import os
 import platform
 import sys
 from pathlib import Path
 
+from bert_jax.errors import BertJaxError
+
 TUNABLES = "GLIBC_TUNABLES"
 LARGE_PAGES = "glibc.malloc.hugetlb=1"
 OLDEST_GLIBC = (2, 35)  # that knows it
 SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+MACHINE, CONTAINER = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
 def use_large_pages() -> None:
@@ -34,3 +37,31 @@ def can_ask() -> bool:
     if name != "glibc" or tuple(map(int, version.split("."))) < OLDEST_GLIBC:
         return False
     return SYSTEM.exists() and "[madvise]" in SYSTEM.read_text()
+
+
+def require(needed: float, what: str, remedy: str, device=None) -> None:
+    """Refuse what takes more memory than is free, on a JAX device or else on this machine, before any is taken."""
+    free = free_bytes(device)
+    if free is not None and needed > free:
+        where = "this machine" if device is None else device.device_kind
+        raise BertJaxError(
+            f"{what} takes {needed / 1e9:,.1f} GB of memory at least, and {where} has {free / 1e9:,.1f} GB free; "
+            f"{remedy}"
+        )
+
+
+def free_bytes(device=None) -> int | None:
+    """None where it is not known."""
+    if device is not None:
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+    if not MACHINE.is_file():
+        return None
+    table = dict(line.split(":") for line in MACHINE.read_text().splitlines())
+    free = sum(int(table[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree") if name in table)
+    limit, used = CONTAINER / "memory.max", CONTAINER / "memory.current"
+    if limit.is_file() and used.is_file() and (most := limit.read_text().strip()) != "max":
+        # What was read from files counts as used, and goes when memory is asked for.
+        kept = dict(line.split() for line in (CONTAINER / "memory.stat").read_text().splitlines())
+        free = min(free, int(most) - int(used.read_text()) + int(kept["inactive_file"]))
+    return free

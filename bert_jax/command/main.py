@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from bert_jax import __version__
 from bert_jax.command import bench, corpora, labels, models, runs
+from bert_jax.command.failures import explained
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
 from bert_jax.compiling import keep_programs
@@ -82,12 +83,18 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"{name}: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt as interrupt:
-        if args.debug:
-            raise
-        return 128 + (interrupt.args or (signal.SIGINT,))[0]
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); say nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except Exception as error:
+        known = None if args.debug else explained(error)
+        if known is None:
+            raise
+        print(f"{name}: {known}", file=sys.stderr)
+        return known.exit_code
+    except KeyboardInterrupt as interrupt:
+        if args.debug:
+            raise
+        return 128 + (interrupt.args or (signal.SIGINT,))[0]
     return 0

@@ -21,6 +21,17 @@ def info(args):
 
 
 @verb(
+    "verify the hashes of a corpus, a run or a model directory",
+    "bert-jax check runs/base",
+    flag("directory", help="corpus, directory of a run, or model directory"),
+)
+def check(args):
+    from bert_jax.command.check import describe
+
+    print(describe(args.directory))
+
+
+@verb(
     "convert a model directory of any layout to safetensors",
     "bert-jax import uncased_L-12_H-768_A-12 DIR",
     flag(

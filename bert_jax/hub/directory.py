@@ -5,6 +5,7 @@ a directory that `transformers` opens with the same outputs.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 from safetensors.numpy import save_file
 
+from bert_jax import memory
 from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.files import read_json, replacing, write_atomically, write_json
 from bert_jax.hub.families import family_of
@@ -215,6 +217,8 @@ def shortened(names: list[str]) -> str:
 def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> dict:
     """The parameters, as nested dicts of float32 arrays, without those of a new head."""
     fresh = check_tensors(layout, tensors, where, new_head)
+    size = 4 * sum(math.prod(shape) for shape in layout.shapes().values())
+    memory.require(size, f"the model in {where}", "open it on a larger machine")
     flat = {}
     for part in layout.parts(is_prefixed(tensors, layout.family)):
         if part.ours not in fresh:

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import jax
 
+from bert_jax import memory
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
@@ -19,7 +20,15 @@ from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, make_mesh
-from bert_jax.train.state import Constants, State, abstract_state, constants_of, gathered, initial_state
+from bert_jax.train.state import (
+    Constants,
+    State,
+    abstract_state,
+    constants_of,
+    gathered,
+    initial_state,
+    least_bytes,
+)
 from bert_jax.train.step import StepCache
 from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
@@ -84,6 +93,7 @@ class Run:
 
     def resume(self, params: Callable[[], dict] | None) -> None:
         self.say(self.description())
+        self.check_memory()
         newest = self.checkpoints.newest()
         if newest is None:
             self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
@@ -116,6 +126,22 @@ class Run:
             f"{counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {counted(rows, 'row')}; "
             f"computed in {' and '.join(sorted(dtypes))}"
         )
+
+    def check_memory(self) -> None:
+        """Refuse a run whose state, gradients and input of each layer are more than there is room for."""
+        rows = self.data.batch // self.mesh.size // self.config.mesh.accumulate
+        length = max(self.data.length(step) for step in (0, max(self.config.steps - 1, 0)))
+        model = self.task.layouts[""].config
+        width = 2 if model.computed_dtype == "bfloat16" else 4
+        kept = width * rows * length * model.layers * model.hidden_size
+        needed = kept + least_bytes(abstract_state(self.task, self.config, self.mesh))
+        device = self.mesh.local_devices[0]
+        on_host = device.platform == "cpu"
+        memory.require(
+            needed * (len(self.mesh.local_devices) if on_host else 1), "this run",
+            "set a smaller --config.data.batch, --config.mesh.accumulate=2 or more, or a smaller model",
+            None if on_host else device,
+        )  # fmt: skip
 
     def go(self, stop: Stop) -> bool:
         config, rows = self.config, self.data.batch

@@ -1,5 +1,6 @@
 """The state of a run, what stays the same in all its steps, and where their parts lie."""
 
+import math
 from typing import Any
 
 import flax.struct
@@ -74,6 +75,12 @@ def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> State:
     moments = optimizer_shardings(optimizer_of(task, config), shapes.params, params, mesh)
     everywhere = NamedSharding(mesh, P())
     return with_shardings(shapes, State(everywhere, params, moments, everywhere, everywhere))
+
+
+def least_bytes(state: State) -> int:
+    """Of an abstract state and its gradients, what each device holds."""
+    leaves = jax.tree.leaves((state, state.params))
+    return sum(leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape)) for leaf in leaves)
 
 
 def whole_shardings(task: Task, params, mesh: Mesh):

@@ -73,16 +73,19 @@ class Part:
 
 
 class Corpus:
-    """A corpus directory, checked: every file has the size and the hash that the manifest gives."""
+    """A corpus directory, checked: every file has the size and the hash that the manifest gives.
 
-    def __init__(self, directory):
+    `anew`: whatever was right before is hashed again, for a disk may change what it holds and not its time stamp.
+    """
+
+    def __init__(self, directory, anew: bool = False):
         self.name = str(directory)
         self.directory = _local(self.name)
         path = self.directory / "manifest.json"
         if not path.is_file():
             raise BertJaxError(f"{self.name} has no manifest.json; `bert-jax prepare` makes a corpus")
         self.manifest = _manifest(path.read_bytes(), path)
-        self._verify()
+        self._verify(anew)
 
     @property
     def fingerprint(self) -> str:
@@ -143,7 +146,7 @@ class Corpus:
                 raise BertJaxError(f"{self.name}/{file} is not the array that manifest.json counts; {AGAIN}")
         return arrays
 
-    def _verify(self) -> None:
+    def _verify(self, anew: bool) -> None:
         """Sizes each time; contents again only when a file changed since they were last right."""
         files, seen = self.manifest["files"], {}
         for name, facts in files.items():
@@ -153,7 +156,7 @@ class Corpus:
             seen[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, facts["blake2b"]]
         stamp = _writable(self.directory / "plans", hashes.digest(files)) / "verified.json"
         content = json.dumps(seen).encode()
-        if not stamp.is_file() or stamp.read_bytes() != content:
+        if anew or not stamp.is_file() or stamp.read_bytes() != content:
             self.verify_contents()
             write_atomically(stamp, content)
 

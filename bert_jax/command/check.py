@@ -1,0 +1,93 @@
+"""`bert-jax check`: whether a corpus, the directory of a run or a model directory is what was written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax import hashes
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.oddities import check_tokenizer
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.train import manifest
+from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.config import CheckpointConfig
+from bert_jax.train.workdir import Workdir
+
+LISTED = 6  # names of files that a line shows
+
+
+def describe(path: str) -> str:
+    """A line for each thing that was checked; anything damaged is an error that names it."""
+    directory = Path(path)
+    if (directory / "run.json").is_file():
+        lines = run_lines(directory)
+    elif (directory / "manifest.json").is_file():
+        lines = corpus_lines(directory)
+    elif (directory / hashes.FILE).is_file() or any((directory / name).is_file() for name in hub.CONFIGS):
+        lines = model_lines(directory)
+    else:
+        raise BertJaxError(
+            f"{path} is no corpus, run or model: it has no manifest.json, run.json or config.json"
+        )
+    return "\n".join(lines)
+
+
+def corpus_lines(directory: Path) -> Iterator[str]:
+    corpus = Corpus(directory, anew=True)
+    assert corpus.tokenizer  # opened, for its ids may be others than those on disk
+    files = corpus.manifest["files"]
+    yield f"{directory}: {len(files)} files of a corpus are what was prepared"
+
+
+def run_lines(directory: Path) -> Iterator[str]:
+    """Of the settings, the tokenizer, each checkpoint, and the models that the run left."""
+    workdir = Workdir(directory)
+    names = workdir.layouts()
+    open_tokenizer(workdir.tokenizer)
+    yield f"{workdir.run}: readable; it has no hash"
+    steps = Checkpoints(workdir.checkpoints, CheckpointConfig()).steps()
+    damaged = [(step, wrong) for step in steps if (wrong := manifest.damage(workdir.checkpoints / str(step)))]
+    if damaged:
+        step, wrong = damaged[0]
+        raise BertJaxError(
+            f"{workdir.checkpoints / str(step)}: {wrong}; {len(damaged)} of {len(steps)} checkpoints are damaged; "
+            "delete them, and the run resumes from the newest that is whole"
+        )
+    yield f"{workdir.checkpoints}: {len(steps)} checkpoints are what was written"
+    for name in names:
+        if (workdir.model / name).is_dir():
+            yield from model_lines(workdir.model / name)
+
+
+def model_lines(directory: Path) -> Iterator[str]:
+    files = hashes.read(directory)
+    if files is None:
+        check_structure(directory)
+        yield (
+            f"{directory}: it has no {hashes.FILE}, so only its structure was checked: config, tokenizer and weights "
+            "can be read and belong together"
+        )
+        return
+    if wrong := list(hashes.differing(directory, files)):
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise BertJaxError(
+            f"{directory}: {wrong[0]}{more}; copy the directory again, or delete {hashes.FILE} if the change is yours"
+        )
+    yield f"{directory}: {len(files)} files of a model are what was saved"
+    if others := sorted(set(hashes.files_in(directory)) - set(files)):
+        shown = ", ".join(others[:LISTED]) + (f" and {len(others) - LISTED} more" if others[LISTED:] else "")
+        yield f"{directory}: not among those that were saved: {shown}"
+
+
+def check_structure(directory: Path) -> None:
+    """Refuse a model directory whose parts cannot be read, or do not fit each other."""
+    layout, tensors = hub.survey(directory)
+    hub.check_tensors(layout, tensors, directory)
+    for name in tensors:
+        array = np.asarray(tensors[name])
+        if array.dtype.kind != "i" and not np.isfinite(array.astype(np.float32)).all():
+            raise BertJaxError(f"{directory}: {name} has values that are not finite; copy it again")
+    check_tokenizer(open_tokenizer(directory), layout, directory)

@@ -1,0 +1,531 @@
+"""Kinds of files that are mutated: how each is made and read, and what its content means, computed independently."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pyarrow
+import tokenizers
+import zstandard
+from pyarrow import parquet
+from safetensors.numpy import load_file
+
+import tiny_training
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.plan import load_or_build
+from bert_jax.data.corpus.rows import Rows
+from bert_jax.hub import directory as hub
+from bert_jax.hub import sentence_transformers
+from bert_jax.hub.tensors import Tensors
+from bert_jax.inference.model import load
+from bert_jax.models.config import EncoderConfig
+from bert_jax.predictions import calibration
+from bert_jax.text import tables
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.readers import Source
+from bert_jax.train import manifest
+from bert_jax.train.workdir import Workdir
+
+LABELS = ("no", "yes")
+TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
+
+
+@dataclass(frozen=True)
+class Subject:
+    name: str
+    file: str  # that is mutated, within the folder
+    prepared: Callable[[Path, Path], Path]  # a folder of its own, from the small material
+    read: Callable[[Path], object]  # the folder -> a value
+    means: Callable[[bytes, bytes, object], bool]  # original, mutation, value -> whether it says so
+    share: float = 1.0  # of all mutations
+    hashed: bool = False  # every change is refused
+
+
+# Folders.
+
+
+def copied(name: str, change: Callable[[Path], None] = lambda folder: None) -> Callable[[Path, Path], Path]:
+    def prepare(source: Path, work: Path) -> Path:
+        folder = work / "folder"
+        shutil.copytree(source / name, folder)
+        change(folder)
+        return folder
+
+    return prepare
+
+
+def written(name: str, content: Callable[[list[dict]], bytes]) -> Callable[[Path, Path], Path]:
+    """A folder with a file made of the labelled rows."""
+
+    def prepare(source: Path, work: Path) -> Path:
+        folder = work / "folder"
+        folder.mkdir()
+        rows = [json.loads(line) for line in (source / "labelled.jsonl").read_text().splitlines()]
+        (folder / name).write_bytes(content(rows[:20]))
+        return folder
+
+    return prepare
+
+
+def without(*names: str) -> Callable[[Path], None]:
+    def remove(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return remove
+
+
+def with_torch(zipped: bool) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        import torch
+
+        tensors = {name: torch.from_numpy(array) for name, array in some(folder).items()}
+        torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        (folder / "model.safetensors").unlink()
+
+    return change
+
+
+def some(folder: Path) -> dict[str, np.ndarray]:
+    """A few small tensors, so that mutations meet the names and not the numbers alone."""
+    tensors = load_file(folder / "model.safetensors")
+    return {name: array for name, array in tensors.items() if array.size <= 64}
+
+
+def with_few_tensors(folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(some(folder), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def with_calibration(folder: Path) -> None:
+    levels = tuple(calibration.Level(0.5 + i / 40, 100 - i, 90 - i) for i in range(3))
+    calibration.save(folder, calibration.Calibration("classes", LABELS, (1.5,), levels=levels, examples=200))
+
+
+def with_modules(folder: Path) -> None:
+    sentence_transformers.write(folder, sentence_transformers.Embedder(prompts={"query": "q: "}), 32)
+
+
+def with_plan(folder: Path) -> None:
+    plan_of(folder)
+    for path in (folder / "plans" / "train").iterdir():
+        path.rename(path.with_name("plan" + path.suffix))
+
+
+def checkpoint(source: Path, work: Path) -> Path:
+    folder = work / "folder"
+    (folder / "d").mkdir(parents=True)
+    (folder / "_METADATA").write_text('{"a": 1}')
+    (folder / "d" / "0").write_bytes(np.random.default_rng(0).bytes(3000))
+    manifest.write(folder, {"step": 10, "heldout": {"loss": 1.25}, "window": {"steps": 0}})
+    return folder
+
+
+def saved(source: Path, work: Path) -> Path:
+    """As `import` and `export` leave it, with its hashes."""
+    load(source / "classifier").save(work / "folder")
+    return work / "folder"
+
+
+def run(source: Path, work: Path) -> Path:
+    task, config = tiny_training.tiny()
+    workdir = Workdir(work / "folder")
+    workdir.path.mkdir()
+    workdir.begin(config, tiny_training.Batches(), task)
+    return workdir.path
+
+
+# How they are read.
+
+
+def tensors_of(folder: Path) -> dict[str, np.ndarray]:
+    tensors = Tensors.in_directory(folder)
+    return {name: np.asarray(tensors[name]) for name in tensors}
+
+
+def corpus_of(folder: Path) -> list[np.ndarray]:
+    corpus = Corpus(folder)
+    corpus.tokenizer.ids(["w1"])
+    return [part for of in (corpus.train, corpus.heldout) for part in (of.tokens, of.sentences, of.documents)]
+
+
+def plan_of(folder: Path) -> np.ndarray:
+    return np.array(load_or_build(Corpus(folder).train, Rows(2), 0, 32, 0).table)
+
+
+def mutated_plan(folder: Path) -> bool:
+    """Whether the plan is the same when the mutated file stands where the cache is looked for."""
+    plans = folder / "plans" / "train"
+    kept = {path.suffix: path.read_bytes() for path in plans.glob("plan.*")}
+    made = [path for path in plans.iterdir() if path.stem != "plan"]
+    for path in made:
+        path.unlink()
+    expected = plan_of(folder)
+    for path in plans.iterdir():
+        if path.stem != "plan":
+            path.write_bytes(kept[path.suffix])
+    return np.array_equal(plan_of(folder), expected)
+
+
+def checkpoint_of(folder: Path) -> dict:
+    from bert_jax.errors import BertJaxError
+
+    if wrong := manifest.damage(folder):
+        raise BertJaxError(wrong)
+    return manifest.read(folder)["position"]
+
+
+def run_of(folder: Path):
+    workdir = Workdir(folder)
+    return workdir.read(), workdir.layouts()[""]
+
+
+def whole_model(folder: Path):
+    model = load(folder)
+    return model.layout, model.tokenizer.size
+
+
+def rows_of(name: str) -> Callable[[Path], list[dict]]:
+    return lambda folder: [row for _, row in tables.read_rows(str(folder / name))]
+
+
+def documents_of(folder: Path) -> list[str]:
+    return list(Source([folder / "text.txt"], "sentences", strict=True).documents())
+
+
+def entries_of(folder: Path) -> list[str]:
+    tokenizer = open_tokenizer(folder)
+    return tokenizer.tokens(range(tokenizer.size))
+
+
+def calibration_of(folder: Path) -> calibration.Calibration:
+    return calibration.read(folder, LABELS)
+
+
+def checked(folder: Path) -> str:
+    from bert_jax.command.check import describe
+
+    return describe(folder)
+
+
+# What they mean.
+
+
+def same_json(original: bytes, content: bytes, value) -> bool:
+    """Only spaces, or the order of keys, may differ from what was hashed."""
+    try:
+        return json.loads(original) == json.loads(content)
+    except ValueError:
+        return False
+
+
+def never(original: bytes, content: bytes, value) -> bool:
+    return False
+
+
+def always_made_anew(original: bytes, content: bytes, value) -> bool:
+    return value
+
+
+def equal_arrays(expected: dict[str, np.ndarray], value: dict[str, np.ndarray]) -> bool:
+    return expected.keys() == value.keys() and all(
+        a.dtype == value[name].dtype and a.shape == value[name].shape and a.tobytes() == value[name].tobytes()
+        for name, a in expected.items()
+    )
+
+
+def safetensors_say(original: bytes, content: bytes, value) -> bool:
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    header.pop("__metadata__", None)
+    expected = {}
+    for name, facts in header.items():
+        begin, end = facts["data_offsets"]
+        raw = np.frombuffer(content[8 + size + begin : 8 + size + end], np.uint8)
+        expected[name] = raw.view(TYPES[facts["dtype"]]).reshape(facts["shape"])
+    return equal_arrays(expected, value)
+
+
+def torch_says(original: bytes, content: bytes, value) -> bool:
+    import torch
+
+    loaded = torch.load(io.BytesIO(content), weights_only=True)
+    if isinstance(loaded.get("state_dict"), dict):
+        loaded = loaded["state_dict"]
+    return equal_arrays({name: tensor.numpy() for name, tensor in loaded.items()}, value)
+
+
+# Our field of a BERT -> its published key, and what an absent key means.
+PUBLISHED = {
+    "layers": ("num_hidden_layers", 12), "hidden_size": ("hidden_size", 768), "heads": ("num_attention_heads", 12),
+    "feed_forward": ("intermediate_size", 3072), "max_positions": ("max_position_embeddings", 512),
+    "segment_types": ("type_vocab_size", 2), "vocab_size": ("vocab_size", 30522),
+    "norm_epsilon": ("layer_norm_eps", 1e-12), "dropout": ("hidden_dropout_prob", 0.1),
+    "attention_dropout": ("attention_probs_dropout_prob", 0.1), "init_stddev": ("initializer_range", 0.02),
+    "tied_decoder": ("tie_word_embeddings", True),
+}  # fmt: skip
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+}
+
+
+def config_says(original: bytes, content: bytes, value) -> bool:
+    layout, published = value[0], json.loads(content)
+    if (published.get("model_type") or "bert") != layout.family.model_type:
+        return False
+    if layout.family.model_type != "bert":
+        return True  # another family's keys; tests/test_family_reference.py has them
+    expected = {
+        name: default if published.get(key) is None else published[key]
+        for name, (key, default) in PUBLISHED.items()
+    }
+    act = published.get("hidden_act")
+    expected["activation"] = ACTIVATIONS["gelu" if act is None else act]
+    labels = published.get("id2label")
+    if layout.labels and labels is not None:
+        expected_labels = tuple(str(labels[str(i)]) for i in range(len(labels)))
+        if layout.labels != expected_labels:
+            return False
+    actual = {name: getattr(layout.config, name) for name in expected}
+    flags = ([type(value) is bool for value in values.values()] for values in (actual, expected))
+    return actual == expected and next(flags) == next(flags)
+
+
+def vocabulary_says(original: bytes, content: bytes, value) -> bool:
+    lines = [line.rstrip() for line in content.decode().split("\n")]
+    # The last of several equal lines has the entry; lines after the last entry have none.
+    expected = {line: i for i, line in enumerate(lines) if line}
+    return all(value[i] == line for line, i in expected.items()) and len(value) == max(expected.values()) + 1
+
+
+def tokenizer_says(original: bytes, content: bytes, value) -> bool:
+    rust = tokenizers.Tokenizer.from_str(content.decode())
+    rust.no_padding()
+    rust.no_truncation()
+    text = "w1 w20y3 W799y1y2 unknown, [MASK]"
+    before = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    rust.add_special_tokens(
+        [name for name in names if name not in before and rust.token_to_id(name) is not None]
+    )
+    return value.ids([text])[0] == rust.encode(text, add_special_tokens=False).ids
+
+
+def settings_say(original: bytes, content: bytes, value) -> bool:
+    """Of either file of a WordPiece vocabulary: the names of the special tokens, and whether capitals are kept."""
+    said = json.loads(content)
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    is_map = "do_lower_case" not in json.loads(original)
+    for role, name in names.items():
+        token = said.get(f"{role}_token") if is_map else name
+        token = token["content"] if isinstance(token, dict) else token or name
+        if value.tokens([getattr(value.special, role)]) != [token]:
+            return False
+    lower = None if is_map else said.get("do_lower_case")
+    return lower is None or (value.ids(["W1"]) == value.ids(["w1"])) == lower
+
+
+def calibration_says(original: bytes, content: bytes, value) -> bool:
+    default, said = (json.loads(json.dumps(asdict(calibration.NONE))), json.loads(content))
+    if tuple(said.get("labels", ())) not in ((), LABELS):
+        said = {}  # of another model's labels, and left out
+    sound = all(temperature > 0 for temperature in said.get("temperatures", []))
+    return sound and json.loads(json.dumps(asdict(value))) == default | said
+
+
+def run_says(original: bytes, content: bytes, value) -> bool:
+    said, layout = value
+    expected = json.loads(content)
+    sizes = ("hidden_size", "layers", "heads", "vocab_size", "dropout")
+    default, config = asdict(EncoderConfig()), expected["layout"]["config"]
+    return (
+        said == expected
+        and list(layout.heads) == expected["layout"]["heads"]
+        and all(getattr(layout.config, name) == config.get(name, default[name]) for name in sizes)
+    )
+
+
+def modules_say(original: bytes, content: bytes, value) -> bool:
+    kinds = [module["type"].rsplit(".")[-1] for module in json.loads(content)]
+    others = set(kinds) - {"Transformer", "Pooling", "Normalize"}
+    return value.normalize == ("Normalize" in kinds) and all(kind in value.unknown for kind in others)
+
+
+def prompts_say(original: bytes, content: bytes, value) -> bool:
+    said = json.loads(content)
+    return value.prompts == (said.get("prompts") or {}) and value.default_prompt == said.get(
+        "default_prompt_name"
+    )
+
+
+def pooling_says(original: bytes, content: bytes, value) -> bool:
+    said = json.loads(content)
+    modes = {key.removeprefix("pooling_mode_") for key, on in said.items() if on is True} - {"include_prompt"}
+    ours = {
+        "cls_token": "cls",
+        "mean_tokens": "mean",
+        "max_tokens": "max",
+        "mean_sqrt_len_tokens": "mean_sqrt_len",
+    }
+    new = said.get("pooling_mode") or []
+    modes = {ours.get(mode, mode) for mode in modes} | set([new] if isinstance(new, str) else new)
+    return value.pooling == ("+".join(sorted(modes)) or "mean") and value.pools_prompt == said.get(
+        "include_prompt", True
+    )
+
+
+def lines_say(decompress: Callable[[bytes], bytes]):
+    def means(original: bytes, content: bytes, value) -> bool:
+        text = decompress(content).decode("utf-8-sig")
+        return [json.loads(line) for line in text.split("\n") if line.strip()] == value
+
+    return means
+
+
+def cells_say(delimiter: str):
+    def means(original: bytes, content: bytes, value) -> bool:
+        text = content.decode("utf-8-sig")
+        if delimiter == ",":
+            first = text.split("\n")[0]
+            use = "\t" if "\t" in first else ";" if first.count(";") > first.count(",") else ","
+        else:
+            use = delimiter
+        if use == "\t":
+            lines = [line.rstrip("\r") for line in text.split("\n")]
+            cells = [line.split("\t") for line in lines if line]
+        else:
+            cells = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=use) if row]
+        header, *rows = cells
+        return [dict(zip(header, row, strict=True)) for row in rows] == value
+
+    return means
+
+
+def parquet_says(original: bytes, content: bytes, value) -> bool:
+    return parquet.read_table(io.BytesIO(content)).to_pylist() == value
+
+
+def text_says(original: bytes, content: bytes, value) -> bool:
+    return "".join("".join(value).split()) == "".join(content.decode("utf-8-sig").split())
+
+
+# Tables.
+
+
+def as_lines(rows: list[dict]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def as_text(rows: list[dict]) -> bytes:
+    return "\n".join(row["text"] for row in rows).encode()
+
+
+def as_csv(rows: list[dict]) -> bytes:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def as_tsv(rows: list[dict]) -> bytes:
+    return "".join(
+        "\t".join(map(str, row)) + "\n" for row in [list(rows[0]), *(r.values() for r in rows)]
+    ).encode()
+
+
+def as_parquet(rows: list[dict]) -> bytes:
+    features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}, "text": {"_type": "Value"}}
+    table = pyarrow.Table.from_pylist(rows)
+    file = io.BytesIO()
+    said = {"huggingface": json.dumps({"info": {"features": features | {"label": {"_type": "Value"}}}})}
+    parquet.write_table(table.replace_schema_metadata(said), file)
+    return file.getvalue()
+
+
+def compressed(compress: Callable[[bytes], bytes]) -> Callable[[list[dict]], bytes]:
+    return lambda rows: compress(as_lines(rows))
+
+
+def table(name: str, content, means, share=1.0) -> Subject:
+    return Subject(name, name, written(name, content), rows_of(name), means, share)
+
+
+def unzstd(content: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True).read()
+
+
+def corpus(name: str, file: str, means=never, share=1.0) -> Subject:
+    return Subject(name, file, copied("corpus"), corpus_of, means, share, means is never)
+
+
+def torch_file(name: str, zipped: bool) -> Subject:
+    folder = copied("masked", with_torch(zipped))
+    return Subject(name, "pytorch_model.bin", folder, tensors_of, torch_says, 3)
+
+
+def plan(name: str, suffix: str) -> Subject:
+    folder = copied("corpus", with_plan)
+    return Subject(name, f"plans/train/plan{suffix}", folder, mutated_plan, always_made_anew, 0.3)
+
+
+def embedder(name: str, file: str, means) -> Subject:
+    return Subject(name, file, copied("masked", with_modules), sentence_transformers.read, means)
+
+
+def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None) -> Subject:
+    return Subject(file, file, copied("vocabulary", change), read, means, 2)
+
+
+ALL = (
+    corpus("corpus manifest", "manifest.json", same_json, 4),
+    corpus("corpus tokens", "train/tokens.npy"),
+    corpus("corpus documents", "heldout/documents.npy"),
+    corpus("corpus tokenizer", "tokenizer/tokenizer.json"),
+    corpus("stamp of hashes", "plans/verified.json", lambda *_: True),
+    plan("plan", ".npy"),
+    plan("facts of a plan", ".json"),
+    Subject("checkpoint manifest", "manifest.json", checkpoint, checkpoint_of, same_json, 4),
+    Subject("checkpoint array", "d/0", checkpoint, checkpoint_of, never, hashed=True),
+    Subject("saved config", "config.json", saved, checked, never, hashed=True),
+    Subject("hashes.json", "hashes.json", saved, checked, same_json, 2),
+    Subject("run.json", "run.json", run, run_of, run_says, 4),
+    Subject("config.json", "config.json", copied("classifier"), hub.survey, config_says, 6),
+    Subject("config.json of a load", "config.json", copied("classifier"), whole_model, config_says, 0.2),
+    Subject("safetensors", "model.safetensors", copied("masked", with_few_tensors), tensors_of, safetensors_say, 4),
+    torch_file("pytorch_model.bin, zip", True),
+    torch_file("pytorch_model.bin, stream", False),
+    vocabulary("vocab.txt", vocabulary_says, entries_of, without("tokenizer.json")),
+    vocabulary("tokenizer.json", tokenizer_says),
+    vocabulary("tokenizer_config.json", settings_say),
+    vocabulary("special_tokens_map.json", settings_say),
+    Subject("calibration.json", "calibration.json", copied("classifier", with_calibration), calibration_of,
+            calibration_says, 4),
+    embedder("modules.json", "modules.json", modules_say),
+    embedder("prompts", "config_sentence_transformers.json", prompts_say),
+    embedder("pooling", "1_Pooling/config.json", pooling_says),
+    table("rows.csv", as_csv, cells_say(","), 2),
+    table("rows.tsv", as_tsv, cells_say("\t"), 2),
+    table("rows.jsonl", as_lines, lines_say(bytes), 3),
+    table("rows.jsonl.gz", compressed(gzip.compress), lines_say(gzip.decompress)),
+    table("rows.jsonl.xz", compressed(lzma.compress), lines_say(lzma.decompress)),
+    table("rows.jsonl.bz2", compressed(bz2.compress), lines_say(bz2.decompress)),
+    table("rows.jsonl.zst", compressed(zstandard.compress), lines_say(unzstd)),
+    table("rows.parquet", as_parquet, parquet_says, 2),
+    Subject("text.txt", "text.txt", written("text.txt", as_text), documents_of, text_says, 2),
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""`bert-jax check`: every hash of a corpus, a run and a saved model, or else the structure alone."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_jax import hashes
+from bert_jax.command.main import main
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.model import load
+from bert_jax.train import manifest
+from hostile import subjects
+
+
+@pytest.fixture
+def check(capsys):
+    """The exit code, and what is printed."""
+
+    def run(path) -> tuple[int, str]:
+        code = main(["check", str(path)])
+        said = capsys.readouterr()
+        assert len(said.err.splitlines()) == (code != 0)
+        return code, said.err or said.out
+
+    return run
+
+
+def flip(path, place: int = -1) -> None:
+    """One bit, as a disk loses it: the time stamp stays."""
+    stamp = path.stat()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def test_a_bit_that_a_corpus_lost_is_found(small, tmp_path, check):
+    shutil.copytree(small / "corpus", tmp_path / "corpus")
+    assert check(tmp_path / "corpus") == (
+        0,
+        f"{tmp_path}/corpus: 10 files of a corpus are what was prepared\n",
+    )
+    flip(tmp_path / "corpus" / "train" / "tokens.npy")
+    Corpus(tmp_path / "corpus")  # hashed again only after its time stamp changed
+    code, said = check(tmp_path / "corpus")
+    assert code == 1 and "train/tokens.npy is not what was written (its hash differs)" in said
+
+
+def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
+    folder = subjects.run(small, tmp_path)
+    for step in ("4", "8"):
+        (folder / "checkpoints" / step).mkdir(parents=True)
+        (folder / "checkpoints" / step / "array").write_bytes(b"0123")
+        manifest.write(folder / "checkpoints" / step, {"step": int(step)})
+    load(small / "masked").save(folder / "model")
+    code, said = check(folder)
+    assert code == 0 and "checkpoints: 2 checkpoints are what" in said and "files of a model are what" in said
+    flip(folder / "checkpoints" / "4" / "array")
+    code, said = check(folder)
+    assert (
+        code == 1 and "checkpoints/4: array is not what was written" in said and "1 of 2 checkpoints" in said
+    )
+
+
+def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
+    load(small / "classifier").save(tmp_path / "model")
+    listed = json.loads((tmp_path / "model" / "hashes.json").read_text())["files"]
+    assert set(listed) == {path.name for path in (tmp_path / "model").iterdir()} - {"hashes.json"}
+    (tmp_path / "model" / "notes.md").write_text("mine")
+    code, said = check(tmp_path / "model")
+    assert (
+        code == 0
+        and "files of a model are what was saved" in said
+        and "not among those that were saved: notes.md" in said
+    )
+    for name in listed:
+        flip(tmp_path / "model" / name, 40)
+        code, said = check(tmp_path / "model")
+        assert code == 1 and f"model: {name} is not what was written" in said
+        flip(tmp_path / "model" / name, 40)
+    (tmp_path / "model" / "vocab.txt").unlink()
+    assert "it lacks its file vocab.txt" in check(tmp_path / "model")[1]
+
+
+def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
+    folder = tmp_path / "model"
+    shutil.copytree(small / "masked", folder)
+    (folder / "hashes.json").unlink(missing_ok=True)
+    code, said = check(folder)
+    assert code == 0 and "it has no hashes.json, so only its structure was checked" in said
+    tensors = load_file(folder / "model.safetensors")
+    tensors["cls.predictions.bias"][3] = np.nan
+    save_file(tensors, folder / "model.safetensors")
+    code, said = check(folder)
+    assert code == 1 and "cls.predictions.bias" in said and "not finite" in said
+
+
+def test_what_is_none_of_them_is_one_line(tmp_path, check):
+    for path in (tmp_path, tmp_path / "absent"):
+        assert check(path)[0] == 1
+
+
+def test_names_stay_within_their_directory(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "secret").write_text("x")
+    for name in ("../secret", "/dev/zero", "a/../../secret", "", "a\0b"):
+        listed = hashes.sealed({"files": {name: hashes.facts(1, "0" * 32)}})
+        (tmp_path / "model" / "hashes.json").write_text(json.dumps(listed))
+        wrong = list(hashes.differing(tmp_path / "model", hashes.read(tmp_path / "model")))
+        assert len(wrong) == 1 and "no file within it" in wrong[0]
+
+
+def test_a_corpus_whose_manifest_names_a_device(small, tmp_path):
+    """The hash of a manifest says that it is whole, not that it is well meant."""
+    shutil.copytree(small / "corpus", tmp_path / "corpus")
+    path = tmp_path / "corpus" / "manifest.json"
+    content = json.loads(path.read_text())
+    content["files"]["../../../dev/zero"] = content["files"].pop("train/tokens.npy")
+    del content["self"]
+    path.write_text(json.dumps(hashes.sealed(content)))
+    with pytest.raises(BertJaxError, match="no file within the corpus"):
+        Corpus(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("change", ["tokens", "starts", "kind", "length"])
+def test_arrays_that_do_not_fit_together_are_refused(small, tmp_path, change):
+    """Of a stranger, who gives hashes that are right."""
+    shutil.copytree(small / "corpus", tmp_path / "corpus")
+    file = "train/sentences.npy" if change == "starts" else "train/tokens.npy"
+    array = np.load(tmp_path / "corpus" / file)
+    if change == "tokens":
+        array[7] = 5000
+    elif change == "starts":
+        array[7] = 10**15
+    array = {"kind": array.astype(np.float32), "length": array[:-1]}.get(change, array)
+    np.save(tmp_path / "corpus" / file, array)
+    path = tmp_path / "corpus" / "manifest.json"
+    content = json.loads(path.read_text())
+    content["files"] |= hashes.facts_of(tmp_path / "corpus", [file])
+    del content["self"]
+    path.write_text(json.dumps(hashes.sealed(content)))
+    with pytest.raises(BertJaxError, match="fit together|not the array that manifest.json counts"):
+        _ = Corpus(tmp_path / "corpus").train
+
+
+def test_a_corpus_of_the_version_before_is_read(small, tmp_path):
+    """Its manifest had no hash of its own."""
+    shutil.copytree(small / "corpus", tmp_path / "corpus")
+    path = tmp_path / "corpus" / "manifest.json"
+    content = json.loads(path.read_text()) | {"version": 1}
+    path.write_text(json.dumps(content))
+    with pytest.raises(BertJaxError, match="its own hash differs"):
+        Corpus(tmp_path / "corpus")
+    del content["self"]
+    path.write_text(json.dumps(content))
+    assert Corpus(tmp_path / "corpus").train.count > 0
