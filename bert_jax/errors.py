@@ -1,6 +1,7 @@
 """Errors for people: one line that says what is wrong, where, and what to do."""
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -39,3 +40,32 @@ def first_line(error: BaseException) -> str:
     ('no such key', 'EOFError')
     """
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def of_system(error: OSError, path: object = None) -> BertJaxError:
+    """What the system refused, where, and what to do.
+
+    >>> of_system(OSError(errno.ENOSPC, "No space left on device"), "out.jsonl")
+    BertJaxError('out.jsonl: No space left on device; make room there and repeat the command')
+    """
+    remedies = {
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "make room there and repeat the command",
+        (errno.EISDIR, errno.ENOTDIR): "name another one",
+        (errno.EACCES, errno.EPERM, errno.EROFS): "name one that can be written to",
+        (errno.ENAMETOOLONG,): "name a shorter one",
+    }
+    remedy = next(
+        (text for codes, text in remedies.items() if error.errno in codes), "check its name and its disk"
+    )
+    place = path or error.filename or "an output"
+    return BertJaxError(f"{place}: {error.strerror or first_line(error)}; {remedy}")
+
+
+def of_library(error: Exception, path: object) -> BertJaxError:
+    """What a library without OSErrors says of a file that it could not write.
+
+    >>> of_library(Exception("No space left (os error 28)"), "model")
+    BertJaxError('model cannot be written (No space left (os error 28)); make room there and repeat the command')
+    """
+    remedy = "make room there and repeat the command"
+    return BertJaxError(f"{path} cannot be written ({first_line(error)}); {remedy}")

@@ -1,40 +1,20 @@
-"""Files that are either whole or absent, JSON files that hold what they should, and the cache directory."""
+"""Small files written whole, JSON files that hold what they should, hashes, and the cache directory."""
 
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import BertJaxError, first_line
+from bert_jax.output import replacing
 from bert_jax.typed import Mistyped, fit
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path in the same directory that takes `path`'s place when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    with replacing(path) as temporary:
+def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> None:
+    with replacing(path, shared) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
+from bert_jax.output import replacing
 from bert_jax.text.lines import read_lines
 
 WORDS = 200  # of a passage: some 256 tokens

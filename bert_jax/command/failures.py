@@ -3,13 +3,15 @@
 import os
 import sys
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.errors import BertJaxError, first_line, of_system
 
 LESS = "take a smaller batch, shorter texts or a smaller model, or a machine with more memory"
 
 
 def explained(error: Exception) -> BertJaxError | None:
     """None where it is a fault of this program, whose traceback is wanted."""
+    if isinstance(error, OSError):  # whoever opens a file names it
+        return of_system(error, error.filename or "standard output")
     text = str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return BertJaxError(f"out of memory ({first_line(error)}); {LESS}")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that are heard wherever they arrive."""
+"""Ctrl-C, SIGTERM and SIGHUP that are heard wherever they arrive."""
 
 import signal
 import sys
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible():
-    """While open, Ctrl-C and SIGTERM raise KeyboardInterrupt(signal number), every other second until it is heard.
+    """While open, Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt(signal number), every 2 s until it is heard.
 
     Python drops an exception that arrives in a callback of the garbage collector, where JAX has one, and compiled
     libraries may drop an exception that arrives in theirs.
@@ -23,7 +23,9 @@ def interruptible():
         if unraisable.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(unraisable)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGALRM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` asks
+        numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     sys.unraisablehook = show_others
     try:

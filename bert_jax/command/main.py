@@ -78,23 +78,32 @@ def main(argv: list[str] | None = None) -> int:
         with interruptible(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(f"{name}: {message}", file=sys.stderr)
             args.run(args)
+            sys.stdout.flush()
     except BertJaxError as error:
         if args.debug:
             raise
         print(f"{name}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`); say nothing more, not even at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has gone (`| head`)
+        end_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
         known = None if args.debug else explained(error)
         if known is None:
             raise
         print(f"{name}: {known}", file=sys.stderr)
+        end_output()
         return known.exit_code
     except KeyboardInterrupt as interrupt:
         if args.debug:
             raise
         return 128 + (interrupt.args or (signal.SIGINT,))[0]
     return 0
+
+
+def end_output() -> None:
+    """Flush standard output; where that fails say nothing more on it, not even at interpreter exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -89,17 +89,22 @@ def fill_mask(args):
 def embed(args):
     from bert_jax.data.arrays import growing_array
     from bert_jax.inference.model import load
+    from bert_jax.output import refuse_input
     from bert_jax.text.lines import read_lines
 
-    if args.output and not args.output.endswith(".npy"):
+    if args.output is not None and not args.output.endswith(".npy"):
         raise BertJaxError(f"--output {args.output} should end in .npy, the format that it is written in")
-    vectors = load(args.model).embed(read_lines(args.input), prompt=args.prompt, long=args.long)
-    if not args.output:
-        for vector in vectors:
+    refuse_input(args.output, args.input)
+
+    def vectors():
+        return load(args.model).embed(read_lines(args.input), prompt=args.prompt, long=args.long)
+
+    if args.output is None:
+        for vector in vectors():
             print(json.dumps([round(float(x), 7) for x in vector]))
         return
     with growing_array(Path(args.output), "float32") as array:
-        for vector in vectors:
+        for vector in vectors():
             array.append(vector[None])
         if not array.rows:
             raise BertJaxError("no line to embed: the input is empty")

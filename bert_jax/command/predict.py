@@ -13,8 +13,8 @@ from pathlib import Path
 from bert_jax.data.examples.columns import EVIDENT, LABELS, TAGS, Columns, Located
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.files import replacing
 from bert_jax.inference.model import Model, load
+from bert_jax.output import refuse_input, streaming
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending
@@ -28,15 +28,19 @@ def write(
     may_be_missing: bool | None = None, precision: float | None = None,
 ) -> None:  # fmt: skip
     """A JSON object for each row, on standard output or in a file, which then is whole or not there."""
-    objects = predictions(load(directory), source, columns, long, may_be_missing, precision)
-    lines = (json.dumps(prediction, ensure_ascii=False) for prediction in objects)
+    refuse_input(output, source)
+
+    def lines() -> Iterator[str]:
+        for prediction in predictions(load(directory), source, columns, long, may_be_missing, precision):
+            yield json.dumps(prediction, ensure_ascii=False)
+
     if output is None:
-        for line in lines:
+        for line in lines():
             print(line)
         return
     count = 0
-    with replacing(Path(output)) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for count, line in enumerate(lines, 1):  # noqa: B007
+    with streaming(Path(output)) as file:
+        for count, line in enumerate(lines(), 1):  # noqa: B007
             file.write(line + "\n")
     print(f"{count:,} predictions in {output}", file=sys.stderr)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.files import write_atomically
+from bert_jax.hub import directory as hub
 from bert_jax.metrics import nothing_learnt
 from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
@@ -144,7 +145,8 @@ def settle(workdir: Path, runs: Sequence[Run]) -> Run:
     picture(workdir / "sweep.png", runs, settings)
     write_atomically(workdir / "sweep.md", text + "\n\n![score of each run, by setting](sweep.png)\n")
     print(text, flush=True)
-    shutil.copytree(chosen.path / "model", workdir / "model", dirs_exist_ok=True)
+    with hub.saving(workdir / "model") as new:
+        shutil.copytree(chosen.path / "model", new, dirs_exist_ok=True)
     draw(chosen.path / "metrics.jsonl", workdir / "curves.png")
     return chosen
 

@@ -11,6 +11,7 @@ from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command import sweep
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
 from bert_jax.metrics import nothing_learnt
 from bert_jax.pod.chips import peak_of
 from bert_jax.report.curves import draw
@@ -101,5 +102,6 @@ def export(path: str, directory: str, step: int | None = None) -> int:
             raise BertJaxError(f"{path} has no checkpoint yet; let the run go on until one is written")
         step = steps[-1]
     checkpoints.check(step)
-    save_models(Path(directory), task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
+    with hub.saving(directory) as new:
+        save_models(new, task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
     return step

@@ -7,19 +7,19 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bert_jax.files import replacing
+from bert_jax.output import replacing
 
 HEADER = 256  # bytes; does not depend on the number of rows, so it can be written last
 
 
 @contextmanager
-def growing_array(path: Path, dtype) -> "Iterator[GrowingArray]":
-    """A .npy file that grows; it has its name once it is whole.
+def growing_array(path: Path, dtype, shared: bool = False) -> "Iterator[GrowingArray]":
+    """A .npy file that grows; it has its name once it is whole. `shared` as of `replacing`.
 
     with growing_array(path, np.uint16) as tokens:
         tokens.append(ids)
     """
-    with replacing(path) as partial, open(partial, "wb") as file:
+    with replacing(path, shared) as partial, open(partial, "wb") as file:
         array = GrowingArray(file, np.dtype(dtype))
         array.write_header()
         yield array

@@ -7,27 +7,36 @@ a directory that `transformers` opens with the same outputs.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 from flax.traverse_util import unflatten_dict
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bert_jax import memory
-from bert_jax.errors import BertJaxError, first_line, nearest
-from bert_jax.files import read_json, replacing, write_atomically, write_json
+from bert_jax.errors import BertJaxError, first_line, nearest, of_library
+from bert_jax.files import read_json, write_atomically, write_json
 from bert_jax.hub.families import family_of
 from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.parts import Part
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.heads import HEADS
+from bert_jax.output import building, replacing
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 MOST_LABELS = 1 << 20
 CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
+# All that is ever written into a model directory, by name.
+FILES = {
+    "config.json", "model.safetensors", "calibration.json", "hashes.json", "tokenizer.json", "vocab.txt", "vocab.json",
+    "merges.txt", "spiece.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+}  # fmt: skip
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
@@ -244,11 +253,21 @@ def fits(part: Part, shapes: Mapping, tensors: Tensors) -> bool:
     return [tensors.shapes.get(name) for name in part.theirs] == of_ours
 
 
+@contextmanager
+def saving(directory) -> Iterator[Path]:
+    """A new directory for models and what belongs to them, which takes the place of an earlier one when it is whole."""
+    with building(Path(directory), FILES) as new:
+        yield new
+
+
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
-    """Write the directory; a file that was there before stays whole until its successor is."""
+    """Write the files of a model into a directory."""
     directory = Path(directory)
     with replacing(directory / "model.safetensors") as path:
-        save_file(layout.published_tensors(params), path, metadata={"format": "pt"})
+        try:
+            save_file(layout.published_tensors(params), path, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk, in the words of its library
+            raise of_library(error, directory) from error
     config = layout.published_config(tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")

@@ -27,6 +27,12 @@ def extend(model, source: Source, output, size: int) -> str:
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
+    with hub.saving(output) as new:
+        summary = write_extended(model, source, new, size)
+    return f"{output}: {summary}"
+
+
+def write_extended(model, source: Source, output: Path, size: int) -> str:
     layout, tensors = hub.survey(model)
     tokenizer = open_tokenizer(hub.existing(model))
     if not isinstance(tokenizer, WordPiece):
@@ -47,7 +53,7 @@ def extend(model, source: Source, output, size: int) -> str:
     extended = WordPiece.from_vocabulary([*entries, *words], tokenizer.settings, **casing)
     hub.save(output, layout, params, extended)
     return (
-        f"{output}: {len(words):,} words added, {extended.size:,} entries; the first: {', '.join(words[:8])}\n"
+        f"{len(words):,} words added, {extended.size:,} entries; the first: {', '.join(words[:8])}\n"
         f"before:\n{before}\nnow:\n{measure(extended, lines.held_out)}"
     )
 

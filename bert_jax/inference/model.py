@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -113,10 +112,11 @@ class Model(Runner):
 
         An embedder also gets the files by which `sentence-transformers` opens it.
         """
-        if self.is_embedder:  # first, because it may refuse
-            sentence_transformers.write(path, self.embedder, self.config.hidden_size)
-        hub.save(Path(path), self.layout, self.params, self._tokenizer)
-        calibrations.save(path, self.calibration)
+        with hub.saving(path) as new:
+            if self.is_embedder:  # first, because it may refuse
+                sentence_transformers.write(new, self.embedder, self.config.hidden_size)
+            hub.save(new, self.layout, self.params, self._tokenizer)
+            calibrations.save(new, self.calibration)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
         """Token ids, at most `config.max_positions` a text, with a warning where one is truncated.

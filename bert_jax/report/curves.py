@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bert_jax.files import replacing
+from bert_jax.output import replacing
 from bert_jax.train.log import read
 
 STYLES: dict[str, dict[str, Any]] = {

@@ -2,8 +2,9 @@
 
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes
+from bert_jax.output import building
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.report.page import write
+from bert_jax.report.page import FILES, write
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
@@ -29,8 +30,9 @@ def write_run_report(workdir: Workdir, results: Results, command: str) -> None:
     model = load(workdir.model)
     given = outcomes(model, results.heldout, long=results.long)
     parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
-    page = write(
-        workdir.path / "report", given, model, title=f"{workdir.path}: results on the validation set", command=command,
-        parts={name: examples for name, examples in parts.items() if examples}, curves=workdir.curves,
-    )  # fmt: skip
-    print(f"the report is {page}", flush=True)
+    with building(workdir.report, FILES) as new:
+        write(
+            new, given, model, title=f"{workdir.path}: results on the validation set", command=command,
+            parts={name: examples for name, examples in parts.items() if examples}, curves=workdir.curves,
+        )  # fmt: skip
+    print(f"the report is {workdir.report / 'report.md'}", flush=True)

@@ -14,6 +14,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.files import write_atomically
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import outcomes, read
+from bert_jax.output import building
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.view import Shown, View
@@ -24,6 +25,11 @@ from bert_jax.report.intervals import RESAMPLES, intervals
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
 ERRORS = 12  # shown of each sort
+FILES = {"report.md"} | {
+    f"{name}.png"
+    for name in ("scores", "numbers", "confusion", "reliability", "precision_recall", "coverage", "balance", "lengths",
+                 "curves")
+}  # fmt: skip
 LETTERS = 240  # of a text that are shown
 
 
@@ -32,15 +38,16 @@ def describe_with_report(
     command: str = "",
 ) -> str:  # fmt: skip
     """The lines of `evaluate`; the report of the model on the file goes to the directory `report`."""
-    model = load(directory)
-    examples, known = read(model, data, columns)
-    given = outcomes(model, examples, known, long)
-    write(report, given, model, title=f"{directory} on {data}", command=command, parts={"scored": examples})
+    with building(Path(report), FILES) as new:
+        model = load(directory)
+        examples, known = read(model, data, columns)
+        given = outcomes(model, examples, known, long)
+        write(new, given, model, title=f"{directory} on {data}", command=command, parts={"scored": examples})
     return in_lines(score(given), directory, data, as_json)
 
 
 def write(
-    directory,
+    directory: Path,
     given: Outcomes,
     model: Model,
     *,
@@ -48,13 +55,8 @@ def write(
     command: str,
     parts: Mapping[str, Sequence[Example]],
     curves: Path | None = None,
-) -> Path:
+) -> None:
     """`parts` are all examples that are known of by name, the scored ones first."""
-    directory = Path(directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise BertJaxError(f"--report {directory} cannot be written to ({problem.strerror})") from problem
     scored, view, longest = score(given), given.view, model.config.max_positions
     lines = [f"# {title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
@@ -74,7 +76,6 @@ def write(
         lines += ["", "## Training", "", picture("losses and scores by step", "curves.png")]
     lines += ["", "## Again", "", f"    {command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
-    return directory / "report.md"
 
 
 def picture(what: str, name: str) -> str:

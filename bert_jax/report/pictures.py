@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.files import replacing
+from bert_jax.output import replacing
 from bert_jax.predictions.fitting import BINS
 from bert_jax.predictions.view import View
 from bert_jax.report.facts import Facts

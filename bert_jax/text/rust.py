@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import models, processors
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import write_atomically
 from bert_jax.text.settings import Settings
 from bert_jax.text.subwords import Pieces, Subwords, Template, clean
 from bert_jax.text.tokenizer import Special
@@ -88,7 +89,7 @@ class RustTokenizer(Subwords):
     def save(self, directory) -> None:
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        self.rust.save(str(directory / "tokenizer.json"))
+        write_atomically(directory / "tokenizer.json", self.rust.to_str(pretty=True))
         self.settings.save(directory, self.names, self._transformers_class())
 
     def _transformers_class(self) -> dict:

@@ -18,6 +18,7 @@ from tokenizers import models, trainers
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_json
+from bert_jax.output import building
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.rust import BERT_NAMES
@@ -61,7 +62,8 @@ def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522,
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
     lines = Lines(source)
     train = {"wordpiece": train_wordpiece, "sentencepiece": train_sentencepiece}[kind]
-    tokenizer = train(lines, size, cased, output)
+    with building(output) as new:
+        tokenizer = train(lines, size, cased, new)
     summary = [f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"]
     if tokenizer.size < size:
         summary.append(f"  {size:,} were asked for; the text has no more that occur twice")
@@ -147,7 +149,6 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
     except RuntimeError as error:
         reason = str(error).splitlines()[-1]
         raise BertJaxError(f"no vocabulary of {size} entries can be learned ({reason})") from error
-    output.mkdir(parents=True)
     (output / "spiece.model").write_bytes(model.getvalue())
     settings = {"do_lower_case": not cased, "keep_accents": True}
     write_json(output / "tokenizer_config.json", settings)

@@ -6,6 +6,7 @@ from typing import Self
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from bert_jax.files import write_atomically
 from bert_jax.text.rust import (
     BERT_NAMES,
     ROBERTA_NAMES,
@@ -85,7 +86,7 @@ class WordPiece(RustTokenizer):
         super().save(directory)
         entries = {i: entry for entry, i in self.rust.get_vocab(with_added_tokens=False).items()}
         lines = [entries.get(i, "") + "\n" for i in range(max(entries) + 1)]
-        (directory / "vocab.txt").write_text("".join(lines), encoding="utf-8")
+        write_atomically(directory / "vocab.txt", "".join(lines))
 
     def _transformers_class(self) -> dict:
         normalizer = self.rust.normalizer

@@ -13,6 +13,7 @@ import jax
 
 from bert_jax import memory
 from bert_jax.errors import BertJaxError, NotFinite, nearest
+from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.config import RunConfig
@@ -307,7 +308,8 @@ class Run:
         if jax.process_index() > 0:
             return
         if finished:
-            save_models(self.workdir.model, self.task, params, self.data.tokenizer)
+            with hub.saving(self.workdir.model) as new:
+                save_models(new, self.task, params, self.data.tokenizer)
             self.say(f"the model is in {self.workdir.model}")
         else:
             self.say(f"stopped at step {self.step:,}; run the same command to resume")

@@ -8,12 +8,15 @@ from jax.experimental import multihost_utils
 
 
 class Stop:
-    """While open, SIGTERM and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
+    """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
         # Of several processes JAX itself catches the SIGTERM of one, and lets all agree on the step to stop at.
-        self.caught = (signal.SIGTERM, signal.SIGINT) if jax.process_count() == 1 else ()
+        self.caught = [signal.SIGTERM, signal.SIGINT] if jax.process_count() == 1 else []
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` asks
+            self.caught.append(signal.SIGHUP)
+        self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self):
         self._before = {number: signal.signal(number, self._receive) for number in self.caught}
@@ -24,6 +27,13 @@ class Stop:
             signal.signal(number, handler)
 
     def _receive(self, number, frame):
+        if number == signal.SIGHUP:
+            # Nothing can be written to a terminal that is gone.
+            for terminal in self.terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
+            if signal.SIGTERM not in self.caught:
+                signal.raise_signal(signal.SIGTERM)
+                return
         if self.signal == number == signal.SIGINT:
             raise KeyboardInterrupt
         if number == signal.SIGINT:

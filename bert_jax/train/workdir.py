@@ -22,6 +22,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
+from bert_jax.output import refuse_foreign
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Data, Task
@@ -59,8 +60,8 @@ class Workdir:
         self.path = Path(path)
         self.run, self.tokenizer = self.path / "run.json", self.path / "tokenizer"
         self.checkpoints, self.metrics = self.path / "checkpoints", self.path / "metrics.jsonl"
-        self.curves, self.model, self.profile = (
-            self.path / name for name in ("curves.png", "model", "profile")
+        self.curves, self.model, self.profile, self.report = (
+            self.path / name for name in ("curves.png", "model", "profile", "report")
         )
         self._lock = None
 
@@ -79,6 +80,7 @@ class Workdir:
             raise BertJaxError(
                 f"another run is writing to {self.path}; stop it or name another --workdir"
             ) from error
+        refuse_foreign(self.model, hub.FILES)  # now, not after days
 
     def close(self) -> None:
         if self._lock:

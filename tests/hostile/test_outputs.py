@@ -1,10 +1,310 @@
-"""Outputs: whole or absent, never in the place of a device, a link's target or the input."""
+"""Outputs: whole or absent, by one process at a time, never over a device, a link, the input or a foreign file."""
 
-from hostile.outcomes import outcome
+import errno
+import fcntl
+import json
+import os
+import signal
+import stat
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.command.interrupts import interruptible
+from bert_jax.command.main import main
+from bert_jax.data.arrays import growing_array
+from bert_jax.errors import BertJaxError
+from bert_jax.files import write_atomically
+from bert_jax.hub import directory as hub
+from bert_jax.output import PARTIAL, beside, building, holding, replacing, streaming
+from hostile.outcomes import LINE, LONGEST, RIGHT, outcome
 
 
-def test_a_command_on_small_material_is_right(small, tmp_path):
-    flags = ["--model", small / "classifier", "--input", small / "lines.txt"]
-    done = outcome(["predict", *flags, "--output", tmp_path / "out.jsonl"])
-    assert done.kind == "right", done
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 60
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def complaint(capsys, *arguments) -> str:
+    """The one line by which a command refuses its arguments."""
+    assert main([*map(str, arguments)]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and len(said.err) < LONGEST
+    return said.err
+
+
+@pytest.fixture
+def predict(small):
+    return ["predict", "--model", small / "classifier", "--input", small / "lines.txt"]
+
+
+@pytest.fixture
+def embed(small):
+    return ["embed", "--model", small / "classifier", "--input", small / "lines.txt"]
+
+
+def test_a_device_stays_a_device(predict, tmp_path, capsys):
+    link = tmp_path / "mynull"
+    link.symlink_to("/dev/null")
+    assert main([*map(str, predict), "--output", str(link)]) == 0
+    write_atomically(link, "content")
+    with growing_array(link, "float32") as array:
+        array.append(np.ones((3, 2), np.float32))
+    assert link.readlink() == Path("/dev/null") and names(tmp_path) == ["mynull"]
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_pipe_gets_what_a_file_would_hold(tmp_path):
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+    def received(write):
+        reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+        reader.start()
+        write()
+        reader.join()
+        return got.pop()
+
+    def lines():
+        with streaming(pipe) as file:
+            file.write("a\n")
+
+    def array(path):
+        with growing_array(path, "float32") as array:
+            array.append(vectors)
+
+    assert received(lines) == b"a\n"
+    array(tmp_path / "vectors.npy")
+    assert received(lambda: array(pipe)) == (tmp_path / "vectors.npy").read_bytes()
+    assert pipe.is_fifo() and names(tmp_path) == ["pipe", "vectors.npy"]
+
+
+def test_standard_output_is_written_in_place(predict, tmp_path):
+    """Also where it is a file that has lines already."""
+    with open(tmp_path / "all.jsonl", "w") as file:
+        file.write("before\n")
+        file.flush()
+        done = outcome([*predict, "--output", "/dev/stdout"], stdout=file)
+        assert done.code == 0, done
+        file.write("after\n")
+    lines = (tmp_path / "all.jsonl").read_text().splitlines()
+    assert len(lines) == 62 and lines[0] == "before" and lines[-1] == "after"
+
+
+def test_modes_are_kept_and_links_followed(tmp_path):
+    path, link, dangling = (tmp_path / name for name in ("secret", "link", "dangling"))
+    path.write_text("before")
+    path.chmod(0o600)
+    link.symlink_to("secret")
+    write_atomically(link, "after")
+    assert path.read_text() == "after" and stat.S_IMODE(path.stat().st_mode) == 0o600
+    dangling.symlink_to("folder/new")
+    before = os.umask(0o027)
+    try:
+        write_atomically(dangling, "new")
+        with building(tmp_path / "model") as new:
+            (new / "a").write_text("")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "folder" / "new").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "folder" / "new").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o750
+    assert link.is_symlink() and dangling.is_symlink()
+
+
+def test_the_input_is_never_the_output(small, tmp_path, capsys):
+    data, twin, array = tmp_path / "in.jsonl", tmp_path / "twin.jsonl", tmp_path / "in.npy"
+    content = (small / "labelled.jsonl").read_bytes()
+    data.write_bytes(content)
+    os.link(data, twin)
+    os.link(data, array)
+    model = ["--model", small / "classifier"]
+    for verb, output in (("predict", data), ("predict", twin), ("embed", array)):
+        said = complaint(capsys, verb, *model, "--input", data, "--output", output)
+        assert "is also the input" in said
+    with open(data) as stdin, open(data, "a") as stdout:
+        refused = outcome(["predict", *model, "--output", data], stdin=stdin)
+        assert refused.kind == LINE and "is also the input" in refused.stderr
+        endless = outcome(["predict", *model, "--input", data], stdout=stdout)
+        assert endless.kind == LINE and "standard output is also the input" in endless.stderr
+    assert data.read_bytes() == content
+
+
+def test_odd_outputs_are_one_line(predict, embed, tmp_path, capsys):
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "folder.npy").mkdir()
+    long = tmp_path / ("x" * 300 + ".npy")
+    for output in (
+        tmp_path,
+        "",
+        tmp_path / "file" / "out",
+        "/proc/out",
+        tmp_path / "circle",
+        long,
+        "/dev/full",
+    ):
+        assert str(output)[-40:] in complaint(capsys, *predict, "--output", output)
+    for output in (tmp_path / "folder.npy", "", "/proc/out.npy", long):
+        assert str(output)[-40:] in complaint(capsys, *embed, "--output", output)
+    assert names(tmp_path) == ["circle", "file", "folder.npy"] and (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_full_standard_output_is_one_line(predict):
+    with open("/dev/full", "w") as full:
+        done = outcome(predict, stdout=full)
+    assert done.kind == LINE and "standard output: No space left on device; make room" in done.stderr
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    dead = [f".out.abcd_123{PARTIAL}", f".model.abcd_123{PARTIAL}"]
+    kept = [f".out.txt.abcd_123{PARTIAL}", f"out.abcd_123{PARTIAL}", ".out.abcd_123", f".out.abc{PARTIAL}"]
+    for name in [dead[0], *kept]:
+        (tmp_path / name).write_text("")
+    (tmp_path / dead[1]).mkdir()
+    (tmp_path / dead[1] / "config.json").write_text("")
+    write_atomically(tmp_path / "out", "")
+    with building(tmp_path / "model"):
+        pass
+    assert names(tmp_path) == sorted([*kept, "out", "model"])
+
+
+def test_the_second_writer_is_refused_at_once(tmp_path):
+    for write in (replacing, streaming, building, holding):
+        path = tmp_path / write.__name__
+        with write(path), pytest.raises(BertJaxError, match=f"is writing .*{path.name}"), write(path):
+            pass
+        with write(path):  # again, when the first is done
+            pass
+    assert names(tmp_path) == ["building", "holding", "replacing", "streaming"]
+
+
+def test_a_cache_has_many_writers(tmp_path):
+    with replacing(tmp_path / "cache", shared=True) as first:
+        first.write_text("first")
+        write_atomically(tmp_path / "cache", "second", shared=True)
+        assert (tmp_path / "cache").read_text() == "second"
+    assert (tmp_path / "cache").read_text() == "first" and names(tmp_path) == ["cache"]
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOTSUP, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with beside(tmp_path / "out") as first:
+        write_atomically(tmp_path / "out", "second")
+        assert first.exists(), "nobody can tell whether it is a leftover"
+
+
+def test_only_a_directory_of_ours_is_replaced(small, tmp_path, capsys):
+    model, directory = bert_jax.load(small / "classifier"), tmp_path / "model"
+    model.save(directory)
+    whole = {path.name: path.read_bytes() for path in directory.iterdir()}
+    for stale in ("calibration.json", "merges.txt", f".config.json.abcd_123{PARTIAL}"):
+        (directory / stale).write_text("{}")
+    model.save(directory)
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == whole
+    (directory / "1_Pooling").mkdir()
+    (directory / "1_Pooling" / "thesis.txt").write_text("years of work")
+    with pytest.raises(
+        BertJaxError, match=r"it holds what this command does not write \(1_Pooling/thesis.txt\)"
+    ):
+        model.save(directory)
+    assert (directory / "1_Pooling" / "thesis.txt").exists() and names(tmp_path) == ["model"]
+    labelled = ["--data", small / "labelled.jsonl"]
+    said = complaint(capsys, "evaluate", "--model", directory, *labelled, "--report", directory)
+    assert "model stays as it is" in said
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BertJaxError, match="file: Not a directory"):
+        model.save(tmp_path / "file")
+
+
+def test_the_directory_that_one_is_in_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BertJaxError, match="is in use and cannot be replaced"), building(Path(".")):
+        pass
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_an_interrupt_while_a_directory_is_replaced_leaves_the_old_one(tmp_path, monkeypatch, moment):
+    directory, rename, count = tmp_path / "model", Path.rename, 0
+    directory.mkdir()
+    (directory / "a").write_text("old")
+
+    def interrupted(path, target):
+        nonlocal count
+        if str(target).endswith(".before") or path.name.endswith(PARTIAL) and directory.exists() is False:
+            count += 1
+            if count == moment + 1:
+                raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), building(directory, {"a"}) as new:
+        (new / "a").write_text("new")
+    assert (directory / "a").read_text() == "old" and names(tmp_path) == ["model"]
+
+
+def test_a_directory_that_was_killed_while_it_was_replaced_comes_back(tmp_path):
+    (tmp_path / ".model.abcd_123.before").mkdir()
+    (tmp_path / ".model.abcd_123.before" / "a").write_text("old")
+    with pytest.raises(KeyError), building(tmp_path / "model", {"a"}):
+        raise KeyError
+    assert (tmp_path / "model" / "a").read_text() == "old"
+    with building(tmp_path / "model", {"a"}) as new:
+        (new / "a").write_text("new")
+    assert (tmp_path / "model" / "a").read_text() == "new" and names(tmp_path) == ["model"]
+
+
+def test_an_error_of_the_system_names_the_output_once(tmp_path):
+    def full(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for write, name in ((replacing, "out"), (building, "model")):
+        expected = f"{name}: No space left on device; make room there and repeat the command"
+        with pytest.raises(BertJaxError, match=expected), write(tmp_path / name) as new:
+            full(new)
+    with pytest.raises(BertJaxError, match="elsewhere.txt: No such file"), replacing(tmp_path / "out"):
+        (tmp_path / "elsewhere.txt").read_text()
+    with pytest.raises(BrokenPipeError), replacing(tmp_path / "out"):
+        raise BrokenPipeError
+    assert names(tmp_path) == []
+
+
+def test_the_end_of_the_terminal_ends_a_command_unless_it_is_to_be_ignored(monkeypatch):
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        with pytest.raises(KeyboardInterrupt) as raised, interruptible():
+            signal.raise_signal(signal.SIGHUP)
+        assert raised.value.args == (signal.SIGHUP,)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with interruptible():
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_path, monkeypatch):
+    from bert_jax.train.workdir import Workdir
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    workdir = Workdir(tmp_path)
+    workdir.claim()
+    workdir.close()
+    (tmp_path / "model" / "notes.txt").write_text("")
+    with pytest.raises(BertJaxError, match="notes.txt"):
+        workdir.claim()
+    workdir.close()
+
+
+def test_a_command_on_small_material_is_right(predict, tmp_path):
+    done = outcome([*predict, "--output", tmp_path / "out.jsonl"])
+    assert done.kind == RIGHT, done
+    assert [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {path.name for path in Path(predict[2]).iterdir()} <= hub.FILES

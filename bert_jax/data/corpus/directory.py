@@ -158,7 +158,7 @@ class Corpus:
         content = json.dumps(seen).encode()
         if anew or not stamp.is_file() or stamp.read_bytes() != content:
             self.verify_contents()
-            write_atomically(stamp, content)
+            write_atomically(stamp, content, shared=True)
 
     def verify_contents(self) -> None:
         """Every hash, and that the arrays fit together, which a stranger's hashes do not say."""

@@ -50,12 +50,12 @@ def load_or_build(part: Part, kind, seed: int, length: int, number: int) -> Plan
     facts = kept_facts(path, facts_path)
     if facts is None:
         counts: Counter[str] = Counter()
-        with growing_array(path, row_type(kind.spans)) as rows:
+        with growing_array(path, row_type(kind.spans), shared=True) as rows:
             for table, of_block in kind.blocks(part, length, key):
                 rows.append(table)
                 counts.update(of_block)
         facts = hashes.sealed({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})
-        write_atomically(facts_path, json.dumps(facts))
+        write_atomically(facts_path, json.dumps(facts), shared=True)
     return Plan(np.asarray(np.load(path, mmap_mode="r")), facts["counts"])
 
 

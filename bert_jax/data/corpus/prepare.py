@@ -7,6 +7,8 @@ order and become the corpus, which takes its name last.
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bert_jax import hashes
@@ -15,6 +17,7 @@ from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION
 from bert_jax.data.corpus.join import join
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_atomically
+from bert_jax.output import holding
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 
@@ -34,8 +37,7 @@ def prepare(
     recipe = Recipe(str(tokenizer), opened.fingerprint, opened.size > 1 << 16, source.layout, language)
     work = output.with_name(output.name + ".partial")
     made = work / "corpus"
-    try:
-        work.mkdir(parents=True, exist_ok=True)
+    with holding(work), resumable(work):
         chunks = list(make_chunks(source, recipe, work / "chunks", processes or cores()))
         if not chunks:
             raise BertJaxError(f"no text in {', '.join(map(str, source.inputs))}; every input is empty")
@@ -61,13 +63,19 @@ def prepare(
         }
         write_atomically(made / "manifest.json", json.dumps(hashes.sealed(manifest), indent=1) + "\n")
         os.replace(made, output)
+        shutil.rmtree(work)
+    return manifest
+
+
+@contextmanager
+def resumable(work: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise BertJaxError(
             f"cannot write {error.filename or work}: {error.strerror}; what is finished is kept in {work}, "
             "the same command resumes from there"
         ) from error
-    shutil.rmtree(work)
-    return manifest
 
 
 def summarize(manifest: dict, output) -> str:

@@ -1,0 +1,294 @@
+"""The one way an output is written: whole or absent, over nothing that is not ours, and by one process at a time.
+
+What is being written stands beside its final name as `.NAME.xxxxxxxx.partial`, locked by the process that writes it.
+Without a lock it is what a killed process left, and the next process that writes NAME removes it.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from bert_jax.errors import BertJaxError, of_system
+
+PARTIAL = ".partial"
+BEFORE = ".before"  # a directory, for the moment in which another takes its place
+
+
+@contextmanager
+def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
+    """A temporary path that takes `path`'s place when the block ends well.
+
+    Links are followed, modes are kept, and a device or a pipe is written to at the end. Another process that writes
+    the same file is an error, unless the file is `shared`: a cache, which every process may write.
+    """
+    with errors_of(path):
+        path = destination(path)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if is_written_in_place(path):
+            with tempfile.TemporaryDirectory() as scratch:
+                temporary = Path(scratch, "output")
+                yield temporary
+                with open(temporary, "rb") as whole, open(opened(path), "wb") as file:
+                    shutil.copyfileobj(whole, file)
+            return
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        with beside(path, shared=shared) as temporary:
+            yield temporary
+            sync(temporary)
+            keep_mode(temporary, path, 0o666)
+            temporary.replace(path)
+
+
+@contextmanager
+def streaming(path: Path) -> Iterator[TextIO]:
+    """A text file that is whole or absent; a device or a pipe gets each line as it comes."""
+    with errors_of(path):
+        path = destination(path)
+        in_place = is_written_in_place(path)
+    if in_place:
+        with errors_of(path), open(opened(path), "w", encoding="utf-8") as file:
+            yield file
+    else:
+        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            yield file
+
+
+@contextmanager
+def building(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
+    """A new directory that takes `directory`'s place when the block ends well.
+
+    A directory that exists is replaced where each of its files has one of the `names`, and is refused otherwise.
+    """
+    with errors_of(directory):
+        directory = destination(directory).absolute()
+        refuse_foreign(directory, names)
+        with beside(directory, is_directory=True) as new:
+            put_back(directory)
+            yield new
+            for path in new.rglob("*"):
+                sync(path)
+            keep_mode(new, directory, 0o777)
+            refuse_foreign(directory, names)
+            take_place(new, directory)
+
+
+@contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Raise an error of the system as a line on the output, or on the file elsewhere that it names."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        named = Path(error.filename or path)
+        elsewhere = named != Path(path) and not any(part.endswith(PARTIAL) for part in named.parts)
+        raise of_system(error, named if elsewhere else path) from error
+
+
+def destination(path: Path) -> Path:
+    """Where the links of an output lead; a link to an open file, as /dev/stdout is one, stays as it is."""
+    path = Path(path)
+    with suppress(FileNotFoundError):
+        path.stat()  # raises where links lead in a circle
+    while path.is_symlink() and not is_of_the_system(path):
+        path = path.parent / path.readlink()
+    return path
+
+
+def is_of_the_system(path: Path) -> bool:
+    return os.path.realpath(path.parent).startswith("/proc/")
+
+
+def is_written_in_place(path: Path) -> bool:
+    """Whether an output is a device, a pipe or an open file, which no file may replace."""
+    return path.exists() and not path.is_dir() and (not path.is_file() or is_of_the_system(path))
+
+
+def opened(path: Path) -> int:
+    """A handle to write to a device, a pipe or an open file, where it stands."""
+    if os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd":
+        return os.dup(int(path.name))
+    return os.open(path, os.O_WRONLY | os.O_APPEND)
+
+
+def refuse_input(output: str | None, source: str) -> None:
+    """Raise if the output is the file that is read. None is standard output, "-" standard input."""
+    try:
+        written = os.fstat(1) if output is None else os.stat(output)
+        read = os.fstat(0) if source == "-" else os.stat(source)
+    except OSError:  # one of them is not there yet, or is no file, as tfds:NAME:SPLIT
+        return
+    if stat.S_ISREG(written.st_mode) and os.path.samestat(written, read):
+        raise BertJaxError(f"{output or 'standard output'} is also the input; write to another file")
+
+
+@contextmanager
+def holding(directory: Path) -> Iterator[None]:
+    """Make a directory that several runs of a command may fill, and lock it: one process at a time."""
+    with errors_of(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BertJaxError(
+            f"another process is writing {directory}; wait for its end, or name another output"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def taken(path: Path) -> BertJaxError:
+    return BertJaxError(f"another process is writing {path}; wait for its end, or name another output")
+
+
+def refuse_foreign(directory: Path, names: Collection[str]) -> None:
+    """Raise unless the directory is absent, or each file in it has one of the names."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+    if directory.is_mount() or Path.cwd().is_relative_to(directory.resolve()):
+        raise BertJaxError(f"{directory} is in use and cannot be replaced; name a new directory in it")
+    ours = re.compile("|".join([*map(re.escape, names), *(of(name, PARTIAL).pattern for name in names)]))
+    foreign = sorted(
+        str(path.relative_to(directory))
+        for path in directory.rglob("*")
+        if (path.is_symlink() or not path.is_dir()) and not ours.fullmatch(path.name)
+    )
+    if foreign:
+        shown = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        raise BertJaxError(
+            f"{directory} stays as it is, for it holds what this command does not write ({shown}); "
+            "name a new directory"
+        )
+
+
+def of(name: str, suffix: str) -> re.Pattern[str]:
+    """The temporary names of a file or directory."""
+    return re.compile(rf"\.{re.escape(name)}\.[a-z0-9_]{{8}}{re.escape(suffix)}")
+
+
+@contextmanager
+def beside(path: Path, is_directory: bool = False, shared: bool = False) -> Iterator[Path]:
+    """A new file or directory beside `path`, locked until the block ends and removed then if it is still there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new, handle = locked(path, is_directory)
+    try:
+        remove_leftovers(path, new, shared)
+        yield new
+    finally:
+        remove(new)
+        os.close(handle)
+
+
+def locked(path: Path, is_directory: bool) -> tuple[Path, int]:
+    """A new temporary name of `path`, and the handle that locks it until it is closed."""
+    while True:
+        prefix, folder = f".{path.name}.", path.parent
+        if is_directory:
+            new = Path(tempfile.mkdtemp(PARTIAL, prefix, folder))
+        else:
+            created, name = tempfile.mkstemp(PARTIAL, prefix, folder)
+            os.close(created)
+            new = Path(name)
+        with suppress(FileNotFoundError):
+            handle = os.open(new, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            # Another process may have taken it for a leftover before it was locked.
+            if new.exists():
+                return new, handle
+            os.close(handle)
+
+
+def remove_leftovers(path: Path, own: Path, shared: bool) -> None:
+    """Remove what killed processes left of `path`; raise if a process is writing it, unless it is shared."""
+    for other in temporaries(path, PARTIAL):
+        if other == own:
+            continue
+        try:
+            handle = os.open(other, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:  # just finished, or another user's
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(other)
+        except BlockingIOError:
+            if not shared:
+                raise taken(path) from None
+        except OSError:  # a file system without locks, where nobody can tell
+            continue
+        finally:
+            os.close(handle)
+
+
+def temporaries(path: Path, suffix: str) -> list[Path]:
+    pattern = of(path.name, suffix)
+    return [path.parent / name for name in os.listdir(path.parent) if pattern.fullmatch(name)]
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or directory is on the disk, so that no loss of power leaves an empty one under its name."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def keep_mode(new: Path, path: Path, default: int) -> None:
+    """Give `new` the mode and the owner of what it replaces, or the mode that the umask leaves of the default."""
+    if path.exists():
+        before = path.stat()
+        with suppress(PermissionError):  # files are given away by root alone
+            os.chown(new, before.st_uid, before.st_gid)
+        new.chmod(stat.S_IMODE(before.st_mode))
+    else:
+        umask = os.umask(0)
+        os.umask(umask)
+        new.chmod(default & ~umask)
+
+
+def take_place(new: Path, directory: Path) -> None:
+    try:
+        new.rename(directory)  # over nothing, or an empty directory
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    before = new.with_suffix(BEFORE)
+    try:
+        directory.rename(before)
+        new.rename(directory)
+    finally:
+        put_back(directory)
+
+
+def put_back(directory: Path) -> None:
+    """Give a directory its name again if nothing took its place; remove it if something did."""
+    for before in temporaries(directory, BEFORE):
+        if directory.exists():
+            remove(before)
+        else:
+            before.rename(directory)
