@@ -4,12 +4,17 @@ import json
 import math
 import os
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from bert_jax.files import write_atomically
+from bert_jax.output import errors_of
+
+SECONDS = 60  # after which events are put on the disk for the viewer
 
 
 class Window:
@@ -39,8 +44,10 @@ class Log:
         if quiet:
             return
         forget(path, step)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-        self._events = event_writer(directory, purge_step=step + 1)
+        self._path = path
+        with errors_of(directory):
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+            self._events = Events(directory, purge_step=step + 1)
         self._bar = tqdm(total=steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
 
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
@@ -48,11 +55,10 @@ class Log:
             return
         line = {"step": step, "kind": kind, **values} | ({"time": timings} if timings else {})
         values = {**values, **(timings or {})}
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        for name, value in values.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                self._events.add_scalar(f"{kind}/{name}", value, step)
+        with errors_of(self._path):
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
         self.say(f"step {step:,} {kind}: {shown(values)}", only_without_bar=kind == "train")
         if kind == "train":
             self._bar.set_postfix_str(shown(values, BAR))
@@ -69,29 +75,58 @@ class Log:
     def sync(self) -> None:
         """Put all lines on the disk, before a checkpoint says that they were written."""
         if not self.quiet:
-            os.fsync(self._file.fileno())
-            self._events.flush()
+            with errors_of(self._path):
+                os.fsync(self._file.fileno())
+                self._events.flush()
 
     def close(self) -> None:
         if not self.quiet:
             self._bar.close()
-            self._file.close()
-            self._events.close()
+            for file in (self._file, self._events):
+                with suppress(OSError):  # what a full disk could not take has been said when it was written
+                    file.close()
 
 
-def event_writer(directory: Path, purge_step: int):
-    """A writer of TensorBoard events; the viewer drops what an earlier run wrote from `purge_step` on."""
-    # tensorboardX imports torch where it is installed: seconds and hundreds of megabytes that no event needs.
-    modules: dict[str, Any] = sys.modules  # None keeps a module from being imported
-    hidden = "torch" not in modules
-    if hidden:
-        modules["torch"] = None
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
+class Events:
+    """A file of TensorBoard events; the viewer drops what an earlier run wrote from `purge_step` on.
+
+    They are written at once: the thread of tensorboardX's SummaryWriter dies of a full disk, and who hands it events
+    then waits for ever.
+    """
+
+    def __init__(self, directory: Path, purge_step: int):
+        # tensorboardX imports torch where it is installed: seconds and hundreds of megabytes that no event needs.
+        modules: dict[str, Any] = sys.modules  # None keeps a module from being imported
+        hidden = "torch" not in modules
         if hidden:
-            del modules["torch"]
-    return SummaryWriter(str(directory), purge_step=purge_step)
+            modules["torch"] = None
+        try:
+            from tensorboardX.event_file_writer import EventsWriter
+            from tensorboardX.proto.event_pb2 import Event, SessionLog
+            from tensorboardX.summary import scalar
+        finally:
+            if hidden:
+                del modules["torch"]
+        self._event, self._scalar = Event, scalar
+        self._writer = EventsWriter(str(directory / "events"))
+        self._writer.write_event(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+        self._flushed = 0.0
+
+    def add(self, values: dict, step: int) -> None:
+        now = time.time()
+        for name, value in values.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                event = self._event(step=step, wall_time=now, summary=self._scalar(name, value))
+                self._writer.write_event(event)
+        if now - self._flushed > SECONDS:
+            self.flush()
+            self._flushed = now
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait", "hours_left")

@@ -1,0 +1,145 @@
+"""Signals at many moments of each verb that writes: its result is whole or absent, and the same command makes it.
+
+Hours at most; what was tried is kept and not tried again: `pytest -m long -s tests/hostile/test_signals.py`.
+"""
+
+import os
+import pty
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from hostile import verbs
+from hostile.forks import Forks
+from hostile.kept import Kept
+from hostile.outcomes import started, table
+from hostile.verbs import CASES
+
+pytestmark = pytest.mark.long
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+MOMENTS = 30
+BAD = ("half", "traceback", "leftover", "other bytes", "hang", "cannot be repeated")
+
+
+@pytest.fixture(scope="module")
+def forks():
+    with Forks() as forks:
+        yield forks
+
+
+@pytest.fixture(scope="module")
+def kept():
+    kept = Kept("signals")
+    yield kept
+    print("\nsignals, and what was there after each:\n" + table(kept.outcomes.values()))
+
+
+def temporaries(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if "partial" in path.name]
+
+
+@pytest.mark.parametrize("verb", CASES)
+def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks, kept, tmp_path):
+    case, material = CASES[verb], verbs.material(small)
+    # The first run compiles what the others find.
+    for folder in (tmp_path / "first", tmp_path / "whole"):
+        folder.mkdir()
+        begun, written = time.monotonic(), None
+        number = forks.start(case.arguments(material, folder), tmp_path / "said")
+        while case.contents(folder) is None and os.path.exists(f"/proc/{number}/exe"):
+            if written is None and temporaries(folder):
+                written = time.monotonic() - begun
+            time.sleep(0.001)
+        assert forks.wait(number) == 0, (tmp_path / "said").read_text()
+        seconds = time.monotonic() - begun
+    whole = case.contents(folder), sorted(path.name for path in folder.iterdir())
+    for moment in range(MOMENTS):
+        sent, name = SIGNALS[moment % len(SIGNALS)], f"{verb} {moment}"
+        if name in kept:
+            continue
+        share = random.Random(name).random()
+        # Half of them anywhere, half while the result is being written.
+        delay = seconds * share if moment // len(SIGNALS) % 2 else (seconds - (written or 0)) * share
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        number = forks.start(case.arguments(material, folder), tmp_path / "said")
+        begun = time.monotonic()
+        if not moment // len(SIGNALS) % 2:
+            while not temporaries(folder) and time.monotonic() - begun < seconds:
+                time.sleep(0.0005)
+        time.sleep(delay)
+        # Of a terminal all processes get Ctrl-C and its end, of `kill` the one that is named.
+        (os.killpg if sent in (signal.SIGINT, signal.SIGHUP) else os.kill)(number, sent)
+        code = forks.wait(number)
+        outcome = judged(case, code, (tmp_path / "said").read_text(), folder, whole[0])
+        if outcome not in BAD:
+            outcome = repeated(forks, case, material, folder, whole, outcome, tmp_path / "said")
+        kept.add(name, outcome if outcome not in BAD else f"{outcome} ({verb}, {sent.name})")
+        if outcome not in BAD:
+            shutil.rmtree(folder)
+    wrong = {tried: outcome for tried, outcome in kept.outcomes.items() if outcome.startswith(BAD)}
+    assert not {tried: outcome for tried, outcome in wrong.items() if tried.startswith(f"{verb} ")}
+
+
+def judged(case, code: int | None, said: str, folder: Path, whole: dict) -> str:
+    contents = case.contents(folder)
+    if code is None:
+        return "hang"
+    if "Traceback" in said:
+        return "traceback"
+    if contents not in (None, whole):
+        return "half"
+    return "absent" if contents is None else "whole"
+
+
+def repeated(forks, case, material, folder, whole, outcome: str, said: Path) -> str:
+    """The same command again: the same bytes, and nothing else there."""
+    code = forks.wait(forks.start(case.arguments(material, folder), said))
+    refused = outcome == "whole" and not case.again
+    if code != (1 if refused else 0):
+        return "cannot be repeated"
+    if case.contents(folder) != whole[0]:
+        return "other bytes"
+    names = sorted(path.name for path in folder.iterdir())
+    # What was whole when the signal came is not touched again, nor is what stands beside it.
+    return outcome if names == whole[1] or refused else "leftover"
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_run_whose_terminal_ends_saves_its_step(small, tmp_path, ignored):
+    """And goes on, if it was started with `nohup`."""
+    workdir, (control, terminal) = tmp_path / "run", pty.openpty()
+    flags = verbs.training(small, tmp_path)
+    flags = ["--config.steps=100000" if flag.startswith("--config.steps=") else flag for flag in flags]
+
+    def prepare():
+        if ignored:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with open(tmp_path / "nohup.out", "w") as file:
+        output = file if ignored else terminal
+        process = started(
+            [*flags, "--config.checkpoints.every=100000"],
+            stdin=terminal, stdout=output, stderr=output, start_new_session=True, preexec_fn=prepare,
+        )  # fmt: skip
+    os.close(terminal)
+    metrics = workdir / "metrics.jsonl"
+    while not metrics.exists() or not metrics.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.close(control)
+    os.killpg(process.pid, signal.SIGHUP)
+    if ignored:
+        before = metrics.read_text()
+        deadline = time.monotonic() + 60
+        while metrics.read_text() == before and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert metrics.read_text() != before and process.poll() is None
+        process.send_signal(signal.SIGTERM)
+    process.wait(60)
+    steps = [path for path in (workdir / "checkpoints").iterdir() if path.name.isdecimal()]
+    assert steps and (steps[0] / "manifest.json").exists()

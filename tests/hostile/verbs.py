@@ -1,0 +1,62 @@
+"""A command of each verb that writes something, and what it writes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import runs
+
+
+@dataclass(frozen=True)
+class Case:
+    """`result` is below the folder that the command writes to; `again`: a whole result is written anew, not refused."""
+
+    arguments: Callable[[Path, Path], Iterable]  # of the material and the folder
+    result: str
+    again: bool = True
+
+    def contents(self, folder: Path) -> dict[str, bytes] | None:
+        """The files of the result; None where it is absent."""
+        path = folder / self.result
+        if path.is_file():
+            return {"": path.read_bytes()}
+        if not path.exists():
+            return None
+        return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def training(small: Path, folder: Path) -> list[str]:
+    settings = {"steps": 12, "checkpoints.every": 3, "log.evaluate_every": 6, "optimizer.warmup": 2}
+    return runs.command(small / "corpus", folder / "run", **settings)[3:]
+
+
+CASES = {
+    "vocab": Case(lambda small, folder: [
+        "vocab", "--input", small / "text.txt", "--size", 2000, "--output", folder / "vocab"], "vocab", again=False),
+    "prepare": Case(lambda small, folder: [
+        "prepare", "--input", small / "text.txt", "--layout", "sentences", "--tokenizer", small / "vocabulary",
+        "--processes", 1, "--output", folder / "corpus"], "corpus", again=False),
+    "train": Case(training, "run/model"),
+    "export": Case(lambda small, folder: ["export", small / "run", folder / "model"], "model"),
+    "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
+    "predict": Case(lambda small, folder: [
+        "predict", "--model", small / "classifier", "--input", small / "many.txt", "--output", folder / "out.jsonl"],
+        "out.jsonl"),
+    "embed": Case(lambda small, folder: [
+        "embed", "--model", small / "masked", "--input", small / "many.txt", "--output", folder / "out.npy"],
+        "out.npy"),
+    "evaluate": Case(lambda small, folder: [
+        "evaluate", "--model", small / "classifier", "--data", small / "labelled.jsonl", "--report", folder / "report"],
+        "report"),
+}  # fmt: skip
+
+
+def material(small: Path) -> Path:
+    """What the commands read beside what `material.make` makes."""
+    from hostile import material
+
+    lines = material.sentences(2000)
+    (small / "many.txt").write_text("\n".join(lines) + "\n")
+    if not (small / "run").exists():
+        material.run(small, small / "run")
+    return small
