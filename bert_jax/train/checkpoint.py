@@ -133,6 +133,9 @@ class Checkpoints:
 
     def _failed(self, step: int, error: Exception) -> None:
         self._failure = error
+        if jax.process_index() == 0:  # what is there of it takes the room of the next
+            for partial in (self._path(step), *self.directory.glob(f"{step}{ORBAX_PARTIAL}*")):
+                shutil.rmtree(partial, ignore_errors=True)
         self.say(
             f"the checkpoint of step {step} could not be written ({first_line(error)}); the run goes on and tries "
             f"again in {self.config.every} steps, older checkpoints stay"
