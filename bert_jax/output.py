@@ -200,11 +200,11 @@ def locked(path: Path, is_directory: bool) -> tuple[Path, int]:
     while True:
         prefix, folder = f".{path.name}.", path.parent
         if is_directory:
-            new = Path(tempfile.mkdtemp(PARTIAL, prefix, folder))
+            name = tempfile.mkdtemp(PARTIAL, prefix, folder)
         else:
             created, name = tempfile.mkstemp(PARTIAL, prefix, folder)
             os.close(created)
-            new = Path(name)
+        new = folder / Path(name).name  # relative where `path` is
         with suppress(FileNotFoundError):
             handle = os.open(new, os.O_RDONLY)
             with suppress(OSError):  # a file system without locks

@@ -308,3 +308,9 @@ def test_a_command_on_small_material_is_right(predict, tmp_path):
     assert done.kind == RIGHT, done
     assert [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert {path.name for path in Path(predict[2]).iterdir()} <= hub.FILES
+
+
+def test_an_output_named_relatively(small, tmp_path):
+    flags = ["--model", small / "classifier", "--input", small / "lines.txt", "--output", "out.jsonl"]
+    assert outcome(["predict", *flags], cwd=tmp_path).kind == "right"
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 60
