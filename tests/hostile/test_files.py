@@ -32,20 +32,20 @@ class Tried:
 
 @contextlib.contextmanager
 def limited():
-    """Time and memory of what a file may make of it."""
+    """Time on the processor and memory of what a file may make of it."""
 
     def late(number, frame):
         raise TimeoutError
 
-    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, late)
+    before, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGPROF, late)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, before[1]))
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
