@@ -73,8 +73,19 @@ def misfit(directory: Path, name: str, size: int) -> str | None:
 
 def write(directory: Path) -> None:
     """List the files of a model directory, those of models within it aside, which have lists of their own."""
-    names = sorted(files_in(directory))
-    write_json(directory / FILE, sealed({"files": facts_of(directory, names)}))
+    write_list(directory, facts_of(directory, sorted(files_in(directory))))
+
+
+def update(directory: Path, name: str) -> None:
+    """List a file that was written or removed since, where there is a list."""
+    files = read(directory)
+    if files is not None:
+        here = [name] * (directory / name).is_file()
+        write_list(directory, {of: files[of] for of in files if of != name} | facts_of(directory, here))
+
+
+def write_list(directory: Path, files: dict[str, FileFacts]) -> None:
+    write_json(directory / FILE, sealed({"files": files}))
 
 
 def files_in(directory: Path) -> Iterator[str]:

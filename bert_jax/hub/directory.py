@@ -17,7 +17,7 @@ from flax.traverse_util import unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from bert_jax import memory
+from bert_jax import hashes, memory
 from bert_jax.errors import BertJaxError, first_line, nearest, of_library
 from bert_jax.files import read_json, write_atomically, write_json
 from bert_jax.hub.families import family_of
@@ -255,9 +255,14 @@ def fits(part: Part, shapes: Mapping, tensors: Tensors) -> bool:
 
 @contextmanager
 def saving(directory) -> Iterator[Path]:
-    """A new directory for models and what belongs to them, which takes the place of an earlier one when it is whole."""
+    """A new directory for models and what belongs to them, which takes the place of an earlier one when it is whole.
+
+    Each model in it gets the hashes of its files.
+    """
     with building(Path(directory), FILES) as new:
         yield new
+        for model in sorted(path.parent for path in new.rglob("model.safetensors"))[::-1]:
+            hashes.write(model)
 
 
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:

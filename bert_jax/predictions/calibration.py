@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax import hashes
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 
@@ -108,6 +109,7 @@ def save(directory, calibration: Calibration) -> None:
         write_json(path, asdict(calibration), indent=1)
     else:
         path.unlink(missing_ok=True)
+    hashes.update(path.parent, FILE)
 
 
 def read(directory, labels: Sequence[str]) -> Calibration:

@@ -26,6 +26,8 @@ class LineReader:
 
     def __iter__(self) -> Iterator[str]:
         if self.source == "-":
+            if sys.stdin is None:
+                raise BertJaxError("standard input is closed; direct texts to it, or name a file")
             yield from self._decoded(sys.stdin.buffer)
             return
         try:

@@ -64,7 +64,7 @@ class Source:
         elif ending(name) == ".parquet":
             rows = self._parquet(name)
         elif ending(name) in (".jsonl", ".ndjson"):
-            rows = tables.json_rows(name, self._lines(name))
+            rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
             yield from self._plain(name)
             return
@@ -94,13 +94,17 @@ class Source:
                 self.read_bytes = start + size * number // file.metadata.num_rows
                 yield located
 
+    def _count_broken(self) -> None:
+        self.broken_lines += 1
+
     def _lines(self, name: str) -> Iterator[str]:
-        start, broken = self.read_bytes, self.broken_lines
+        start, broken = self.read_bytes, 0
         remedy = "convert it, or have broken bytes replaced: leave --strict out"
         reader = LineReader(name, not self.strict, LONGEST_LINE, remedy)
         for number, line in enumerate(reader, 1):
             if "\0" in line:
                 raise BertJaxError(f"{name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text")
             self.read_bytes = start + reader.position()
-            self.broken_lines = broken + reader.broken
+            self.broken_lines += reader.broken - broken
+            broken = reader.broken
             yield line.rstrip("\r\n").removeprefix("\ufeff")

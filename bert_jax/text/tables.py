@@ -6,17 +6,32 @@ among them. Nothing is repaired here: what cannot be read is an error that names
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any, TypedDict
 
 from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
-from bert_jax.typed import type_of
+from bert_jax.typed import Mistyped, fit, type_of
 
 Row = dict[str, object]
+
+
+class Info(TypedDict):
+    features: dict[str, Any]
+
+
+class Metadata(TypedDict):
+    """What the `datasets` library says of a parquet file in it."""
+
+    info: Info
+
+
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
+SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CELL = 16 << 20  # characters of a csv file's cell
 
 
@@ -114,7 +129,10 @@ def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str
         raise BertJaxError(message) from error
 
 
-def json_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
+def json_rows(
+    name: str, lines: Iterable[str], mended: Callable[[], None] | None = None
+) -> Iterator[tuple[str, Row]]:
+    """With `mended`, which is told of each such row, halves of characters become U+FFFD; otherwise they are refused."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -126,13 +144,24 @@ def json_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Row]]:
             raise BertJaxError(f"{where} is not JSON ({reason}); write one object per line") from error
         if not isinstance(row, dict):
             raise BertJaxError(f'{where} is not a JSON object such as {{"text": "..."}}')
+        if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
+            if mended is None:
+                raise BertJaxError(
+                    f"{where} has half a character, \\ud800 to \\udfff without the other; remove it"
+                )
+            row = json.loads(SURROGATE.sub("\ufffd", spelled))
+            mended()
         yield where, row
 
 
 def json_of(name: str):
     """The value that a JSON file holds."""
     try:
-        return json.loads("".join(LineReader(name)))
+        text = "".join(LineReader(name))
+        value = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # refuses halves of characters
+        return value
     except (ValueError, RecursionError) as error:
         remedy = "; with one object a line, call it .jsonl" if "Extra data" in str(error) else ""
         raise BertJaxError(f"{name} is not JSON ({first_line(error)}){remedy}") from error
@@ -154,7 +183,7 @@ def opened_parquet(name: str):
 
     try:
         yield parquet.ParquetFile(name)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         reason = first_line(error)
         raise BertJaxError(f"{name} cannot be read as parquet ({reason}); fetch it again") from error
 
@@ -165,33 +194,44 @@ def parquet_file_rows(name: str) -> Iterator[tuple[str, Row]]:
 
 
 def parquet_rows(name: str, file, columns: list[str] | None = None) -> Iterator[tuple[str, Row]]:
+    columns_there = file.schema_arrow.names
+    if twice := [column for column in columns_there if columns_there.count(column) > 1]:
+        raise BertJaxError(f'{name} has the column "{twice[0]:.80}" twice; rename one')
     names = names_of_classes(file)
     batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=256, columns=columns))
     for where, row in number_rows(name, chain.from_iterable(batches)):
         for column in names.keys() & row.keys():
-            row[column] = class_name(row[column], names[column])
+            row[column] = class_name(where, row[column], names[column])
         yield where, row
 
 
-def class_name(value, names: tuple[str, ...]):
+def class_name(where: str, value, names: tuple[str, ...]):
     """None where the class is hidden: -1, as in GLUE's test splits."""
     if isinstance(value, list):
-        return [class_name(part, names) for part in value]
-    return names[value] if value is not None and value >= 0 else None
+        return [class_name(where, part, names) for part in value]
+    if type(value) is not int:  # the names are not of this column
+        return value
+    if value >= len(names):
+        raise BertJaxError(
+            f"{where} has class {value}, and the file's metadata names {len(names)}; fetch it again"
+        )
+    return names[value] if value >= 0 else None
 
 
 def names_of_classes(file) -> dict[str, tuple[str, ...]]:
     """The names of class numbers, which the `datasets` library leaves in the metadata of a parquet file."""
     try:
-        features = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, ValueError, TypeError):
+        said = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])
+        features = fit(said, Metadata)["info"]["features"]
+    except (KeyError, ValueError, RecursionError, Mistyped):
         return {}
     names = {}
     for column, feature in features.items():
-        while isinstance(feature, list) or "feature" in feature:
-            feature = feature[0] if isinstance(feature, list) else feature["feature"]
-        if isinstance(feature.get("names"), list):
-            names[column] = tuple(feature["names"])
+        while isinstance(feature, list) or (isinstance(feature, dict) and "feature" in feature):
+            feature = (feature or [None])[0] if isinstance(feature, list) else feature["feature"]
+        classes = feature.get("names") if isinstance(feature, dict) else None
+        if isinstance(classes, list) and all(isinstance(name, str) for name in classes):
+            names[column] = tuple(classes)
     return names
 
 
