@@ -6,8 +6,11 @@ DIR/2000.damaged     a damaged checkpoint, set aside
 """
 
 import copy
+import functools
+import logging
 import math
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +31,7 @@ ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
 class Checkpoints:
     def __init__(self, directory: Path, config: CheckpointConfig, say: Callable[[str], None] = print):
         self.directory, self.config, self.say = Path(directory).absolute(), config, say
+        hush()
         self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
         self._committing: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -174,6 +178,22 @@ class Checkpoints:
 
     def _path(self, step: int) -> Path:
         return self.directory / str(step)
+
+
+@functools.cache
+def hush() -> None:
+    """A save that fails is one line of ours, not also the pages that orbax and its event loops print of it."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "orbax" not in record.pathname and "never retrieved" not in record.getMessage()
+
+    def show(kind, error, traceback):
+        if str(error) != "Event loop is closed":
+            print_error(kind, error, traceback)
+
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(keep)
+    print_error, sys.excepthook = sys.excepthook, show
 
 
 def lower_is_better(metric: str) -> bool:
