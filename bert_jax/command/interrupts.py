@@ -20,7 +20,11 @@ def interruptible():
         raise KeyboardInterrupt(first[0])
 
     def show_others(unraisable):
-        if unraisable.exc_type is not KeyboardInterrupt:
+        # The second is what a save that failed tells loops that have ended; the failure itself is reported.
+        if (
+            unraisable.exc_type is not KeyboardInterrupt
+            and str(unraisable.exc_value) != "Event loop is closed"
+        ):
             sys.__unraisablehook__(unraisable)
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGALRM]

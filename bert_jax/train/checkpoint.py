@@ -10,7 +10,6 @@ import functools
 import logging
 import math
 import shutil
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -187,13 +186,8 @@ def hush() -> None:
     def keep(record: logging.LogRecord) -> bool:
         return "orbax" not in record.pathname and "never retrieved" not in record.getMessage()
 
-    def show(kind, error, traceback):
-        if str(error) != "Event loop is closed":
-            print_error(kind, error, traceback)
-
     for name in ("absl", "asyncio"):
         logging.getLogger(name).addFilter(keep)
-    print_error, sys.excepthook = sys.excepthook, show
 
 
 def lower_is_better(metric: str) -> bool:
