@@ -73,7 +73,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(verb, small, forks, kept, tmp
         code = forks.wait(forks.start(case.arguments(material, disk.folder), tmp_path / "said"))
         assert code == 0, (tmp_path / "said").read_text()
         whole, pages = case.contents(disk.folder), disk.used()
-        names = sorted(path.name for path in disk.folder.iterdir())
+        listing = case.listing(disk.folder)
     for point in range(POINTS):
         tried = f"{verb} {point}"
         if tried in kept:
@@ -90,7 +90,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(verb, small, forks, kept, tmp
                     outcome = "cannot be repeated"
                 elif case.contents(disk.folder) != whole:
                     outcome = "other bytes"
-                elif sorted(path.name for path in disk.folder.iterdir()) != names:
+                elif case.listing(disk.folder) != listing:
                     outcome = "leftover"
         if outcome in BAD:
             (tmp_path / f"said {point}").write_text((tmp_path / "said").read_text())

@@ -45,15 +45,24 @@ def embed(small):
     return ["embed", "--model", small / "classifier", "--input", small / "lines.txt"]
 
 
+def device(folder: Path, name: str) -> Path:
+    """A device like /dev/NAME, which root could lose for all programs if these tests failed."""
+    path, number = folder / name, os.stat(f"/dev/{name}").st_rdev
+    if os.geteuid() == 0:
+        os.mknod(path, 0o666 | stat.S_IFCHR, number)
+    else:
+        path.symlink_to(f"/dev/{name}")
+    return path
+
+
 def test_a_device_stays_a_device(predict, tmp_path, capsys):
-    link = tmp_path / "mynull"
-    link.symlink_to("/dev/null")
+    null, link = device(tmp_path, "null"), tmp_path / "link"
+    link.symlink_to("null")
     assert main([*map(str, predict), "--output", str(link)]) == 0
     write_atomically(link, "content")
     with growing_array(link, "float32") as array:
         array.append(np.ones((3, 2), np.float32))
-    assert link.readlink() == Path("/dev/null") and names(tmp_path) == ["mynull"]
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert link.is_symlink() and null.is_char_device() and names(tmp_path) == ["link", "null"]
 
 
 def test_a_pipe_gets_what_a_file_would_hold(tmp_path):
@@ -84,10 +93,12 @@ def test_a_pipe_gets_what_a_file_would_hold(tmp_path):
 
 def test_standard_output_is_written_in_place(predict, tmp_path):
     """Also where it is a file that has lines already."""
+    link = tmp_path / "stdout"
+    link.symlink_to("/proc/self/fd/1")  # as /dev/stdout
     with open(tmp_path / "all.jsonl", "w") as file:
         file.write("before\n")
         file.flush()
-        done = outcome([*predict, "--output", "/dev/stdout"], stdout=file)
+        done = outcome([*predict, "--output", link], stdout=file)
         assert done.code == 0, done
         file.write("after\n")
     lines = (tmp_path / "all.jsonl").read_text().splitlines()
@@ -137,7 +148,7 @@ def test_odd_outputs_are_one_line(predict, embed, tmp_path, capsys):
     (tmp_path / "file").write_text("kept")
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "folder.npy").mkdir()
-    long = tmp_path / ("x" * 300 + ".npy")
+    long, full = tmp_path / ("x" * 300 + ".npy"), device(tmp_path, "full")
     for output in (
         tmp_path,
         "",
@@ -145,12 +156,15 @@ def test_odd_outputs_are_one_line(predict, embed, tmp_path, capsys):
         "/proc/out",
         tmp_path / "circle",
         long,
-        "/dev/full",
+        full,
     ):
         assert str(output)[-40:] in complaint(capsys, *predict, "--output", output)
     for output in (tmp_path / "folder.npy", "", "/proc/out.npy", long):
         assert str(output)[-40:] in complaint(capsys, *embed, "--output", output)
-    assert names(tmp_path) == ["circle", "file", "folder.npy"] and (tmp_path / "file").read_text() == "kept"
+    assert (
+        names(tmp_path) == ["circle", "file", "folder.npy", "full"]
+        and (tmp_path / "file").read_text() == "kept"
+    )
 
 
 def test_a_full_standard_output_is_one_line(predict):

@@ -56,7 +56,7 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
             time.sleep(0.001)
         assert forks.wait(number) == 0, (tmp_path / "said").read_text()
         seconds = time.monotonic() - begun
-    whole = case.contents(folder), sorted(path.name for path in folder.iterdir())
+    whole = case.contents(folder), case.listing(folder)
     for moment in range(MOMENTS):
         sent, name = SIGNALS[moment % len(SIGNALS)], f"{verb} {moment}"
         if name in kept:
@@ -104,9 +104,8 @@ def repeated(forks, case, material, folder, whole, outcome: str, said: Path) -> 
         return "cannot be repeated"
     if case.contents(folder) != whole[0]:
         return "other bytes"
-    names = sorted(path.name for path in folder.iterdir())
     # What was whole when the signal came is not touched again, nor is what stands beside it.
-    return outcome if names == whole[1] or refused else "leftover"
+    return outcome if case.listing(folder) == whole[1] or refused else "leftover"
 
 
 @pytest.mark.parametrize("ignored", [False, True])

@@ -16,13 +16,20 @@ class Case:
     again: bool = True
 
     def contents(self, folder: Path) -> dict[str, bytes] | None:
-        """The files of the result; None where it is absent."""
+        """The files of the result, wherever the folder is; None where it is absent."""
         path = folder / self.result
-        if path.is_file():
-            return {"": path.read_bytes()}
         if not path.exists():
             return None
-        return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        # A report says by which command it was written.
+        return {
+            str(file.relative_to(folder)): file.read_bytes().replace(bytes(folder), b"") for file in files
+        }
+
+    def listing(self, folder: Path) -> tuple[list[str], list[str]]:
+        """What stands in the folder beside the result, and all that looks like a leftover."""
+        left = [path.name for path in folder.rglob("*") if ".partial" in path.name or "-tmp" in path.name]
+        return sorted(path.name for path in folder.iterdir()), left
 
 
 def training(small: Path, folder: Path) -> list[str]:
