@@ -51,7 +51,7 @@ def of_system(error: OSError, path: object = None) -> BertJaxError:
     remedies = {
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "make room there and repeat the command",
         (errno.EISDIR, errno.ENOTDIR): "name another one",
-        (errno.EACCES, errno.EPERM, errno.EROFS): "name one that can be written to",
+        (errno.EACCES, errno.EPERM, errno.EROFS): "check its permissions",
         (errno.ENAMETOOLONG,): "name a shorter one",
     }
     remedy = next(

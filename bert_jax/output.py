@@ -13,6 +13,7 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -20,6 +21,7 @@ from bert_jax.errors import BertJaxError, of_system
 
 PARTIAL = ".partial"
 BEFORE = ".before"  # a directory, for the moment in which another takes its place
+SHOWN = 3  # foreign files that a message names
 
 
 @contextmanager
@@ -164,15 +166,15 @@ def refuse_foreign(directory: Path, names: Collection[str]) -> None:
     if directory.is_mount() or Path.cwd().is_relative_to(directory.resolve()):
         raise BertJaxError(f"{directory} is in use and cannot be replaced; name a new directory in it")
     ours = re.compile("|".join([*map(re.escape, names), *(of(name, PARTIAL).pattern for name in names)]))
-    foreign = sorted(
+    foreign = (
         str(path.relative_to(directory))
         for path in directory.rglob("*")
         if (path.is_symlink() or not path.is_dir()) and not ours.fullmatch(path.name)
     )
-    if foreign:
-        shown = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+    if shown := sorted(islice(foreign, SHOWN + 1)):  # no more, for a wrong name may be that of a large place
+        listed = ", ".join(shown[:SHOWN]) + " and more" * (len(shown) > SHOWN)
         raise BertJaxError(
-            f"{directory} stays as it is, for it holds what this command does not write ({shown}); "
+            f"{directory} stays as it is, for it holds what this command does not write ({listed}); "
             "name a new directory"
         )
 
