@@ -71,7 +71,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(verb, small, forks, kept, tmp
     case, material = CASES[verb], verbs.material(small)
     with Disk(tmp_path / "whole", 1 << 18) as disk:
         code = forks.wait(forks.start(case.arguments(material, disk.folder), tmp_path / "said"))
-        assert code == 0, (tmp_path / "said").read_text()
+        assert code == 0 and case.contents(disk.folder), (tmp_path / "said").read_text()
         whole, pages = case.contents(disk.folder), disk.used()
         listing = case.listing(disk.folder)
     for point in range(POINTS):

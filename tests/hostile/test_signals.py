@@ -57,6 +57,7 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
         assert forks.wait(number) == 0, (tmp_path / "said").read_text()
         seconds = time.monotonic() - begun
     whole = case.contents(folder), case.listing(folder)
+    assert whole[0]
     for moment in range(MOMENTS):
         sent, name = SIGNALS[moment % len(SIGNALS)], f"{verb} {moment}"
         if name in kept:
