@@ -64,7 +64,7 @@ class Checkpoints:
         self._writer.close()
         if self._failure is not None:
             raise BertJaxError(
-                f"the last checkpoint could not be written to {self.directory} ({first_line(self._failure)}); "
+                f"the last checkpoint could not be written to {self.directory} ({reason(self._failure)}); "
                 "make room there and start the run again: it goes on from the one before"
             ) from self._failure
 
@@ -140,7 +140,7 @@ class Checkpoints:
             for partial in (self._path(step), *self.directory.glob(f"{step}{ORBAX_PARTIAL}*")):
                 shutil.rmtree(partial, ignore_errors=True)
         self.say(
-            f"the checkpoint of step {step} could not be written ({first_line(error)}); the run goes on and tries "
+            f"the checkpoint of step {step} could not be written ({reason(error)}); the run goes on and tries "
             f"again in {self.config.every} steps, older checkpoints stay"
         )
 
@@ -177,6 +177,10 @@ class Checkpoints:
 
     def _path(self, step: int) -> Path:
         return self.directory / str(step)
+
+
+def reason(error: Exception) -> str:
+    return "No space left on device" if "RESOURCE_EXHAUSTED" in str(error) else first_line(error)
 
 
 @functools.cache

@@ -38,6 +38,16 @@ def kept():
     print("\nsignals, and what was there after each:\n" + table(kept.outcomes.values()))
 
 
+def processor_seconds(number: int) -> float | None:
+    """What a process has computed, however loaded the machine is; None when it has ended."""
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None
+    ended = fields[0] == "Z"
+    return None if ended else (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def temporaries(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if "partial" in path.name]
 
@@ -48,31 +58,29 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
     # The first run compiles what the others find.
     for folder in (tmp_path / "first", tmp_path / "whole"):
         folder.mkdir()
-        begun, written = time.monotonic(), None
-        number = forks.start(case.arguments(material, folder), tmp_path / "said")
-        while case.contents(folder) is None and os.path.exists(f"/proc/{number}/exe"):
-            if written is None and temporaries(folder):
-                written = time.monotonic() - begun
+        number, begun, ended = forks.start(case.arguments(material, folder), tmp_path / "said"), None, None
+        while (spent := processor_seconds(number)) is not None:
+            last = spent
+            begun = spent if begun is None and temporaries(folder) else begun
+            ended = spent if ended is None and case.contents(folder) else ended
             time.sleep(0.001)
         assert forks.wait(number) == 0, (tmp_path / "said").read_text()
-        seconds = time.monotonic() - begun
+    # Half of the signals come anywhere, half while the result is being written.
+    spans = (0.0, last), (begun or 0.0, ended or last)
     whole = case.contents(folder), case.listing(folder)
     assert whole[0]
     for moment in range(MOMENTS):
         sent, name = SIGNALS[moment % len(SIGNALS)], f"{verb} {moment}"
         if name in kept:
             continue
-        share = random.Random(name).random()
-        # Half of them anywhere, half while the result is being written.
-        delay = seconds * share if moment // len(SIGNALS) % 2 else (seconds - (written or 0)) * share
+        drawn = random.Random(name)
+        target = drawn.uniform(*spans[moment // len(SIGNALS) % 2])
         folder = tmp_path / str(moment)
         folder.mkdir()
         number = forks.start(case.arguments(material, folder), tmp_path / "said")
-        begun = time.monotonic()
-        if not moment // len(SIGNALS) % 2:
-            while not temporaries(folder) and time.monotonic() - begun < seconds:
-                time.sleep(0.0005)
-        time.sleep(delay)
+        while (spent := processor_seconds(number)) is not None and spent < target:
+            time.sleep(0.0005)
+        time.sleep(drawn.random() / 100)  # the system counts hundredths
         # Of a terminal all processes get Ctrl-C and its end, of `kill` the one that is named.
         (os.killpg if sent in (signal.SIGINT, signal.SIGHUP) else os.kill)(number, sent)
         code = forks.wait(number)
