@@ -226,7 +226,7 @@ def shortened(names: list[str]) -> str:
 def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> dict:
     """The parameters, as nested dicts of float32 arrays, without those of a new head."""
     fresh = check_tensors(layout, tensors, where, new_head)
-    size = 4 * sum(math.prod(shape) for shape in layout.shapes().values())
+    size = 4 * sum(map(math.prod, tensors.shapes.values()))
     memory.require(size, f"the model in {where}", "open it on a larger machine")
     flat = {}
     for part in layout.parts(is_prefixed(tensors, layout.family)):

@@ -104,10 +104,10 @@ def pooling_mode(config: dict) -> str:
     named += [
         key.removeprefix("pooling_mode_")
         for key, on in config.items()
-        if key != "pooling_mode" and on is True
+        if key.startswith("pooling_mode_") and on is True
     ]
     ours = {theirs: mode for mode, theirs in MODES.items()} | {old: mode for mode, old in OLD_KEYS.items()}
-    modes = {ours.get(name, name) for name in named if name != "include_prompt"} or {"mean"}
+    modes = {ours.get(name, name) for name in named} or {"mean"}
     return "+".join(sorted(modes))
 
 

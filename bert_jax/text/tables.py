@@ -221,8 +221,8 @@ def class_name(where: str, value, names: tuple[str, ...]):
 def names_of_classes(file) -> dict[str, tuple[str, ...]]:
     """The names of class numbers, which the `datasets` library leaves in the metadata of a parquet file."""
     try:
-        said = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])
-        features = fit(said, Metadata)["info"]["features"]
+        stated = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])
+        features = fit(stated, Metadata)["info"]["features"]
     except (KeyError, ValueError, RecursionError, Mistyped):
         return {}
     names = {}
