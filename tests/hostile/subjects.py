@@ -503,7 +503,7 @@ ALL = (
     corpus("corpus tokens", "train/tokens.npy"),
     corpus("corpus documents", "heldout/documents.npy"),
     corpus("corpus tokenizer", "tokenizer/tokenizer.json"),
-    corpus("stamp of hashes", "plans/verified.json", lambda *_: True),
+    Subject("stamp of hashes", "plans/verified.json", copied("corpus", corpus_of), corpus_of, lambda *_: True),
     plan("plan", ".npy"),
     plan("facts of a plan", ".json"),
     Subject("checkpoint manifest", "manifest.json", checkpoint, checkpoint_of, same_json, 4),

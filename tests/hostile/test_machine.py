@@ -1,20 +1,19 @@
 """What a machine may lack: memory, a device, a home directory, standard input."""
 
-import os
-import subprocess
 import sys
 
 import jax
 import pytest
 
-import runs
 from bert_jax import memory
 from bert_jax.command import failures
 from bert_jax.errors import BertJaxError
 from bert_jax.files import cache_home
 from bert_jax.inference.model import load
-from bert_jax.train.loop import train
-from hostile.outcomes import outcome
+from bert_jax.text.lines import read_lines
+from bert_jax.train.loop import Run, train
+from bert_jax.train.workdir import Workdir
+from hostile.outcomes import LINE, RIGHT, outcome
 from tiny_training import Batches, tiny
 
 
@@ -45,14 +44,12 @@ def test_a_run_that_does_not_fit_is_refused_before_it_begins(tmp_path, monkeypat
     task, config = tiny(steps=2)
     needed = []
     monkeypatch.setattr(memory, "require", lambda size, *rest: needed.append(size))
-    train(task, Batches(), config, tmp_path / "fits")
+    Run(task, Batches(), config, Workdir(tmp_path), None, None).check_memory()
     monkeypatch.undo()
-    state = (
-        4
-        * 4
-        * sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(lambda: task.init(jax.random.key(0)))))
-    )
-    assert state < needed[0] < 3 * state  # parameters, gradients and two moments, and the rows of a batch
+    params = jax.tree.leaves(jax.eval_shape(lambda: task.init(jax.random.key(0))))
+    state = 4 * 4 * sum(leaf.size for leaf in params)
+    # Parameters, gradients and two moments, and the rows of a batch.
+    assert state < needed[0] < 3 * state
     monkeypatch.setattr(memory, "free_bytes", lambda device: needed[0] - 1)
     with pytest.raises(BertJaxError, match="this run takes .* set a smaller --config.data.batch"):
         train(task, Batches(), config, tmp_path / "full")
@@ -67,13 +64,9 @@ def test_what_a_library_says_of_memory_and_devices_is_one_line():
     assert failures.explained(ValueError("a fault of ours")) is None
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu", "nonsense"])
-def test_a_device_that_is_not_there_is_one_line(small, platform):
-    command = ["fill-mask", "--model", small / "masked", "w1 [MASK]"]
-    tried = outcome(command, env={"JAX_PLATFORMS": platform})
-    assert tried.code == 1 and "Traceback" not in tried.stderr, tried
-    # libtpu has lines of its own.
-    assert f"JAX finds no device '{platform}' here; unset JAX_PLATFORMS" in tried.stderr.splitlines()[-1], (
+def test_a_device_that_is_not_there_is_one_line(small):
+    tried = outcome(["fill-mask", "--model", small / "masked", "w1 [MASK]"], env={"JAX_PLATFORMS": "cuda"})
+    assert tried.kind == LINE and "JAX finds no device 'cuda' here; unset JAX_PLATFORMS" in tried.stderr, (
         tried
     )
 
@@ -84,18 +77,12 @@ def test_without_a_home_directory_nothing_is_kept(small, tmp_path, monkeypatch):
     monkeypatch.setattr("os.getuid", lambda: 54321)  # a user that no table knows, as in a container
     with pytest.raises(BertJaxError, match="set XDG_CACHE_HOME"):
         cache_home()
-    for home in ("/dev/null", str(tmp_path / "file" / "home")):
-        (tmp_path / "file").write_text("")
-        command = ["predict", "--model", small / "classifier", "--input", small / "lines.txt"]
-        tried = outcome(command, env={"HOME": home, "XDG_CACHE_HOME": ""})
-        assert tried.kind == "right", tried
+    command = ["predict", "--model", small / "classifier", "--input", small / "lines.txt"]
+    tried = outcome(command, env={"HOME": "/dev/null", "XDG_CACHE_HOME": ""})
+    assert tried.kind == RIGHT, tried
 
 
-def test_a_closed_standard_input_is_one_line(small):
-    for verb, model in (("predict", "classifier"), ("embed", "masked"), ("fill-mask", "masked")):
-        shell = f"{sys.executable} -m bert_jax {verb} --model {small / model} <&-"
-        ran = subprocess.run(
-            ["sh", "-c", shell], env=runs.environment() | os.environ, capture_output=True, text=True
-        )
-        assert ran.returncode == 1 and "standard input is closed" in ran.stderr, ran
-        assert len(ran.stderr.splitlines()) == 1
+def test_a_closed_standard_input_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)  # what Python makes of `<&-`
+    with pytest.raises(BertJaxError, match="standard input is closed"):
+        list(read_lines("-"))
