@@ -11,12 +11,16 @@ import ast
 import copy
 import dataclasses
 import importlib.util
+import math
+import os
 import sysconfig
 import traceback
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from bert_jax.errors import BertJaxError, nearest
 
@@ -24,6 +28,81 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+MOST = 2**31 - 1  # of any whole number: steps are counted in 32 bits
+LARGEST = 3.4e38  # of any other, for arrays are of float32
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number may be, from `least` to `most`, or without one of them; `beside` stands for something else.
+
+    >>> Range(0, 1, below=True).wanted
+    '0 or more and less than 1'
+    """
+
+    least: float
+    most: float = math.inf
+    above: bool = False  # more than `least`
+    below: bool = False  # less than `most`
+    beside: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        over = value > self.least if self.above else value >= self.least
+        under = value < self.most if self.below else value <= self.most
+        return (over and under) or value == self.beside
+
+    @property
+    def wanted(self) -> str:
+        least, most = f"{self.least:,.10g}", f"{self.most:,.10g}"
+        wanted = f"more than {least}" if self.above else f"{least} or more"
+        if not (self.above or self.below or self.most == math.inf):
+            wanted = f"between {least} and {most}"
+        elif self.most < math.inf:
+            wanted += f" and {'less than' if self.below else 'at most'} {most}"
+        return wanted if self.beside is None else f"{wanted}, or {self.beside:g}"
+
+
+SEEDS = Range(1 - 2**63, 2**63 - 1)
+Positive = Annotated[int, Range(1)]
+NotNegative = Annotated[int, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+
+
+def check_ranges(config: "DataclassInstance", where: str = "") -> None:
+    """Refuse numbers that are not finite, too large for any use, or outside of the range that their field names.
+
+    `where` stands before the names of the fields; it ends in a dot.
+    """
+    for name, (is_whole, allowed) in ranges_of(type(config)).items():
+        value = getattr(config, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            check_number(number, where + name, is_whole, allowed)
+
+
+def check_number(value, name: str, is_whole: bool = False, allowed: Range | None = None) -> None:
+    kind = "whole number" if is_whole else "number"
+    if isinstance(value, bool) or not isinstance(value, Integral if is_whole else Real):
+        raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
+    unlimited = allowed is None or allowed.most == math.inf
+    if unlimited and not abs(value) <= (MOST if is_whole else LARGEST):
+        raise BertJaxError(f"{name} must be a finite {kind} of 32 bits, not {value!r:.40}")
+    if allowed and value not in allowed:
+        raise BertJaxError(f"{name} must be {allowed.wanted}, not {value!r:.40}")
+
+
+@cache
+def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
+    """Of each field that holds numbers or a tuple of them: whether they are whole, and their range."""
+    ranges = {}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        allowed = next((x for x in getattr(hint, "__metadata__", ()) if isinstance(x, Range)), None)
+        plain = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
+        number = typing.get_args(plain)[0] if typing.get_origin(plain) is tuple else plain
+        if number in (int, float):
+            ranges[field.name] = number is int, allowed
+    return ranges
 
 
 def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
@@ -47,9 +126,9 @@ def read(values: dict, overrides: Sequence[str], reader: type[T], *, whole: bool
 def read_file(spec: str) -> dict:
     """What `get_config` of `FILE:NAME` returns, as plain nested dicts; the file is here, or came with the package."""
     path, _, name = spec.partition(":")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         installed = Path(sysconfig.get_path("data"), "share", "bert-jax", path)
-        if not installed.is_file():
+        if not os.path.isfile(installed):
             raise BertJaxError(
                 f"no config file {path}; give FILE or FILE:NAME, as in configs/pretrain.py:base"
             )
@@ -67,7 +146,10 @@ def read_file(spec: str) -> dict:
         # The file is the user's program: whatever it raises is reported with its line, not as our traceback.
         *_, (_, line) = traceback.walk_tb(error.__traceback__)
         raise BertJaxError(f"{path}:{line}: {type(error).__name__}: {error}") from error
-    return config.to_dict() if hasattr(config, "to_dict") else dict(config)
+    values = config.to_dict() if hasattr(config, "to_dict") else config
+    if not isinstance(values, Mapping):
+        raise BertJaxError(f"{path}: get_config returns {values!r:.40}; let it return a ConfigDict")
+    return dict(values)
 
 
 def apply_override(values: dict, override: str, reader: type) -> None:
@@ -92,6 +174,8 @@ def apply_override(values: dict, override: str, reader: type) -> None:
         if not dataclasses.is_dataclass(reader):
             raise BertJaxError(f"config key {where[:-1]} holds a value, not a section")
         values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise BertJaxError(f"config key {where[:-1]} is a section, not a value")
     kind = _field_type(reader, last, where)
     if dataclasses.is_dataclass(kind):
         raise BertJaxError(
@@ -129,8 +213,9 @@ def _field_type(reader: type, name: str, where: str) -> type:
     return hints[name]
 
 
-def _meant(name: str, names: list[str], hints: dict[str, type], where: str) -> str:
+def _meant(key: object, names: list[str], hints: dict[str, type], where: str) -> str:
     """A key of a section may be meant, without the section, or by a longer name: learning_rate, batch_size."""
+    name = str(key)
     keys = list(names)
     for section in names:
         if dataclasses.is_dataclass(hints[section]):
@@ -153,11 +238,15 @@ def _parse(text: str, kind: type, where: str):
         return _fit(text, kind, where)
     if kind is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
+    return _fit(literal(text), kind, where)
+
+
+def literal(text: str) -> Any:
+    """The Python value that a text spells, or else the text itself."""
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        value = text
-    return _fit(value, kind, where)
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return text
 
 
 def _fit(value, kind: type, where: str):
@@ -165,16 +254,16 @@ def _fit(value, kind: type, where: str):
     if origin is typing.Literal:
         if value in inner:
             return value
-        raise BertJaxError(f"config key {where} cannot be {value!r}; {nearest(value, inner)}")
+        raise BertJaxError(f"config key {where} cannot be {value!r:.80}; {nearest(value, inner)}")
     if origin is tuple and isinstance(value, (tuple, list)):
         return tuple(_fit(item, inner[0], where) for item in value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return float(value)
-    if kind is int and isinstance(value, float) and value == int(value):
+    if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e6 steps
     if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     wanted = (
         "a list" if origin is tuple else f"of type {kind.__name__}" if isinstance(kind, type) else str(kind)
     )
-    raise BertJaxError(f"config key {where} must be {wanted}, not {value!r}")
+    raise BertJaxError(f"config key {where} must be {wanted}, not {value!r:.80}")

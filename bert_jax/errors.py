@@ -2,13 +2,37 @@
 
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
+
+LONGEST = 370  # characters of a message
+SHOWN = 20  # names of a list
+MOST_COMPARED = 1000  # names, for a table may have a million columns
 
 
 class BertJaxError(Exception):
     """Something a person can put right. The command line prints its message alone; a traceback needs --debug."""
 
     exit_code = 1
+
+    def __init__(self, message: object):
+        super().__init__(one_line(message))
+
+
+def one_line(message: object, longest: int = LONGEST) -> str:
+    """The message in one line that a terminal shows as it is, whatever names of files and columns stand in it.
+
+    >>> print(one_line("no column in a\\nb; name another"))
+    no column in a\\nb; name another
+    >>> one_line("x" * 30 + "; do this", longest=20)
+    'xxxxxxx ... do this'
+    """
+    text = str(message)
+    # Of a message that is too long the start says what is wrong, and the end what to do.
+    if len(text) > longest:
+        text = f"{text[: longest // 2 - 3]} ... {text[-(longest // 2 - 2) :]}"
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= longest else one_line(text, longest)
 
 
 class NotFinite(BertJaxError):
@@ -21,16 +45,24 @@ LOST_ANOTHER = 4  # exit code of a process that lost another of its run; launch/
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
-    """A hint for a misspelt name.
+    """A hint for a misspelt name, which is looked for among the first of very many.
 
     >>> nearest("hiden_size", ["hidden_size", "layers"])
     'did you mean "hidden_size"?'
     >>> nearest("zzz", ["heads", "layers"])
     'known: heads, layers'
     """
-    names = [str(k) for k in known]
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
-    return f'did you mean "{close[0]}"?' if close else "known: " + ", ".join(names)
+    names = [str(k) for k in islice(known, MOST_COMPARED)]
+    close = difflib.get_close_matches(str(name)[:80], names, n=1, cutoff=0.6)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return "known: " + ", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN)
+
+
+def check_name(name: object, known: Collection[str], noun: str) -> None:
+    """Refuse what is none of the known names."""
+    if not isinstance(name, str) or name not in known:
+        raise BertJaxError(f'no {noun} "{name!s:.60}"; {nearest(name, known)}')
 
 
 def first_line(error: BaseException) -> str:

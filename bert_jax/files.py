@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_jax.errors import BertJaxError, first_line
 from bert_jax.output import replacing
-from bert_jax.typed import Mistyped, fit
+from bert_jax.typed import fit
 
 
 def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> None:
@@ -18,8 +18,18 @@ def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> 
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def to_json(value, **options) -> str:
+    """JSON as every reader takes it: it has no word for numbers that are not finite."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
+    except ValueError as error:
+        raise BertJaxError(
+            "a result is not a finite number, so it is not written; look at the model's weights and calibration"
+        ) from error
+
+
 def write_json(path: Path, value, indent: int = 2) -> None:
-    write_atomically(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    write_atomically(path, to_json(value, indent=indent) + "\n")
 
 
 def read_json(path: Path, kind: Any = dict, remedy: str = "copy it again from its source") -> Any:
@@ -40,7 +50,7 @@ def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
         raise BertJaxError(f"{where} is not valid JSON ({first_line(error)}); {remedy}") from error
     try:
         return fit(value, kind)
-    except Mistyped as error:
+    except BertJaxError as error:
         raise BertJaxError(f"{where}: {error}; {remedy}") from None
 
 

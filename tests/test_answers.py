@@ -140,7 +140,7 @@ def test_what_fill_mask_refuses(model):
         BertJaxError, match=r'no \[MASK\] in "the cat"; write one where a word is to be predicted'
     ):
         model("mlm").fill_mask(["the [MASK]", "the cat"])
-    with pytest.raises(BertJaxError, match=r"top must lie in 1..12"):
+    with pytest.raises(BertJaxError, match=r"top must be between 1 and 12"):
         model("mlm").fill_mask("[MASK]", top=13)
     with pytest.raises(BertJaxError, match='needs the head "mlm".*ForMaskedLM'):
         model("").fill_mask("[MASK]")

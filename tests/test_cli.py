@@ -92,8 +92,8 @@ def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path
         (["vocab", "--input", "x", "--outptu", "v"], 'unknown argument --outptu; did you mean "--output"?'),
         (["train", "--config", "c", "--workdir", "w", "--steps=4"], "set by --config.steps=VALUE"),
         (["bench", "embed", "--model", "x", "--rouns", "3"], 'did you mean "--rounds"?'),
-        (["fill-mask", "--model", "x", "--top", "0"], "argument --top: must be a positive whole number"),
-        (["bench", "finetune", "--config", "c", "--seeds=-1"], 'must be a positive whole number, not "-1"'),
+        (["fill-mask", "--model", "x", "--top", "0"], "argument --top: must be a whole number between 1 and"),
+        (["bench", "finetune", "--config", "c", "--seeds=-1"], 'between 1 and 2,147,483,647, not "-1"'),
     ],
 )
 def test_a_wrong_flag_is_named_with_the_right_one(words, message, capsys):

@@ -109,7 +109,7 @@ WRONG = {
     "data.masked=0.95": "more than 1",
     "data.weights=1": "1 data.weights for 0 corpora",
     "data.rate=1.5": "data.rate must be between 0 and 1",
-    "data.plans=0": "data.plans must be 1 or more",
+    "data.plans=0": "data.plans must be between 1 and 10,000",
 }
 
 

@@ -106,7 +106,8 @@ def test_answers(directory, tmp_path):
 
 def test_a_stream_is_read_no_further_than_needed(classifier, monkeypatch):
     read = itertools.count()
-    endless = type("Stdin", (), {"buffer": (b"the cat sat\n" for _ in read)})
+    lines = type("Pipe", (), {"readline": lambda self, most: f"the cat sat {next(read)}\n".encode()})
+    endless = type("Stdin", (), {"buffer": lines()})
     monkeypatch.setattr(sys, "stdin", endless)
     found = predictions(classifier, "-")
     for _ in range(3):

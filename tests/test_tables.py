@@ -58,13 +58,23 @@ def test_compressed(tmp_path, ending, compress):
 
 
 def test_lines_of_any_file(tmp_path, monkeypatch):
-    """What `embed` and `fill-mask` read: decompressed, broken bytes replaced and counted."""
-    raw = b"\xef\xbb\xbfZo\xc3\xab\r\n\nna\xefve\nlast"
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(raw))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-    for source, name in ((str(tmp_path / "a.txt.gz"), "a.txt.gz"), ("-", "standard input")):
-        with pytest.warns(UserWarning, match=f"{name}: 1 lines are not UTF-8"):
-            assert list(read_lines(source)) == ["Zoë", "", "na\ufffdve", "last"]
+    """What `embed` and `fill-mask` read: decompressed, and refused where it is no text."""
+    for raw, refused in (
+        (b"\xef\xbb\xbfZo\xc3\xab\r\n\nlast", ""),
+        (b"\xef\xbb\xbfZo\xc3\xab\r\n\nna\xefve\nlast", "line 3 is not UTF-8 .its byte 3.; convert it"),
+        ("Zoë\n".encode("utf-16"), "line 1 is not UTF-8 .its byte 1."),
+        ("cat\n".encode("utf-16-le"), "line 1 has NUL bytes: binary or UTF-16, not UTF-8 text"),
+        (gzip.compress(b"cat"), "line 1 is not UTF-8 .its byte 2."),
+        (b"\x89PNG\r\n", "line 1 is not UTF-8 .its byte 1."),
+    ):
+        (tmp_path / "a.txt.gz").write_bytes(gzip.compress(raw))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        for source, name in ((str(tmp_path / "a.txt.gz"), "a.txt.gz"), ("-", "standard input")):
+            if refused:
+                with pytest.raises(BertJaxError, match=f"{name} {refused}"):
+                    list(read_lines(source))
+            else:
+                assert list(read_lines(source)) == ["Zoë", "", "last"]
     with pytest.raises(BertJaxError, match="a.txt cannot be read .*No such file.* name a text file"):
         list(read_lines(str(tmp_path / "a.txt")))
 

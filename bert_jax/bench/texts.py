@@ -185,6 +185,8 @@ def random_texts(model, count: int) -> list[str]:
     """Texts of random words, most of them a sentence long and some a paragraph."""
     random = np.random.RandomState(0)
     entries = [entry for entry in model.tokenizer.tokens(range(model.tokenizer.size)) if entry.isalpha()]
+    if not entries:
+        raise BertJaxError("the vocabulary has no word to make texts of; name a file of texts, --input FILE")
     lengths = np.exp(random.normal(2.8, 0.7, count)).clip(2, 250).astype(int)
     return [" ".join(random.choice(entries, n)) for n in lengths]
 

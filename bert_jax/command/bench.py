@@ -1,6 +1,18 @@
 """What `bert-jax bench` measures, in the order from text to models."""
 
-from bert_jax.command.flags import COLUMN, CONFIG, INPUT, JSON, LAYOUT, TOKENIZER, count, flag, verb
+from bert_jax.command.flags import (
+    COLUMN,
+    CONFIG,
+    INPUT,
+    JSON,
+    LAYOUT,
+    TOKENIZER,
+    count,
+    flag,
+    number,
+    share,
+    verb,
+)
 
 PROFILE = flag(
     "--profile", metavar="FILE.png",
@@ -13,7 +25,7 @@ def limits(what: str, least: int, seconds: float):
     return (
         flag(f"--{what}", type=count, default=least,
              help=f"{what} to take at least; 6 or more give an interval (default {least})"),
-        flag("--seconds", type=float, default=seconds,
+        flag("--seconds", type=number(0), default=seconds,
              help=f"no more {what} begin after so many seconds, even if the interval is not narrow "
              f"(default {seconds})"),
     )  # fmt: skip
@@ -91,7 +103,9 @@ def predict(args):
     LAYOUT,
     COLUMN,
     TOKENIZER,
-    flag("--megabytes", type=float, default=32, help="megabytes of text to measure on (default 32)"),
+    flag(
+        "--megabytes", type=number(1e-3, 1e6), default=32, help="megabytes of text to measure on (default 32)"
+    ),
     *limits("rounds", 6, 60),
     JSON,
 )
@@ -110,7 +124,7 @@ def prepare(args):
     flag("--corpus", required=True, metavar="DIR", help="corpus directory of `bert-jax prepare`"),
     flag("--lengths", type=count, nargs="+", default=[128, 512], help="lengths of rows (default 128 512)"),
     flag("--batch", type=count, default=256, help="rows of a batch (default 256)"),
-    flag("--seconds", type=float, default=10, help="seconds to measure each figure (default 10)"),
+    flag("--seconds", type=number(0), default=10, help="seconds to measure each figure (default 10)"),
     JSON,
 )
 def input_(args):
@@ -160,8 +174,8 @@ def finetune(args):
     flag("--packs", type=count, default=1, help="sequences in a row (default 1)"),
     flag("--dtype", choices=("float32", "bfloat16"), default="float32", help="default float32"),
     flag("--attention", default="auto", help="kernel: auto, short, splash, cudnn or xla (default auto)"),
-    flag("--dropout", type=float, default=0.1, help="dropout of hidden states (default 0.1)"),
-    flag("--attention-dropout", type=float, default=0.1, help="dropout of attention (default 0.1)"),
+    flag("--dropout", type=share, default=0.1, help="dropout of hidden states (default 0.1)"),
+    flag("--attention-dropout", type=share, default=0.1, help="dropout of attention (default 0.1)"),
     flag("--accumulate", type=count, default=1, help="microbatches of a step (default 1)"),
     flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
     flag("--unroll", action="store_true", help="layers one after another instead of as a loop"),

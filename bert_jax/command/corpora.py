@@ -1,6 +1,6 @@
 """Verbs on text: vocabulary, corpus, and the examples made of it."""
 
-from bert_jax.command.flags import COLUMN, CONFIG, INPUT, LAYOUT, TOKENIZER, count, flag, verb
+from bert_jax.command.flags import COLUMN, CONFIG, INPUT, LAYOUT, TOKENIZER, count, flag, share, verb, whole
 
 STRICT = flag("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
 OUTPUT = flag("--output", required=True, metavar="DIR", help="output directory")
@@ -12,7 +12,8 @@ OUTPUT = flag("--output", required=True, metavar="DIR", help="output directory")
     INPUT, LAYOUT, COLUMN, STRICT, OUTPUT,
     flag("--kind", choices=("wordpiece", "sentencepiece"), default="wordpiece", help="default wordpiece"),
     flag("--cased", action="store_true", help="keep capital letters (default: lower case)"),
-    flag("--size", type=count, help="entries (default 30522); with --extend, entries to add (default 1000)"),
+    flag("--size", type=whole(1, 1 << 24),
+         help="entries (default 30522); with --extend, entries to add (default 1000)"),
     flag("--extend", metavar="DIR", help="model directory whose vocabulary is extended by words of the text"),
 )  # fmt: skip
 def vocab(args):
@@ -34,8 +35,8 @@ def vocab(args):
     "bert-jax prepare --input 'books/*.txt' wiki.jsonl.gz --tokenizer vocab --output corpus",
     INPUT, LAYOUT, COLUMN, STRICT, TOKENIZER, OUTPUT,
     flag("--language", default="en", help="ISO code of the language, to split sentences (default en)"),
-    flag("--heldout", type=float, default=0.01, help="share of documents for validation (default 0.01)"),
-    flag("--processes", type=count, help="worker processes (default: one per core)"),
+    flag("--heldout", type=share, default=0.01, help="share of documents for validation (default 0.01)"),
+    flag("--processes", type=whole(1, 1024), help="worker processes (default: one per core)"),
 )  # fmt: skip
 def prepare(args):
     from bert_jax.data.corpus.prepare import prepare, summarize
@@ -50,7 +51,7 @@ def prepare(args):
     "show the examples of a training step as text",
     "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
     CONFIG,
-    flag("--step", type=int, default=0, help="training step (default 0)"),
+    flag("--step", type=whole(0), default=0, help="training step (default 0)"),
     flag("--rows", type=count, default=4, help="rows to show (default 4)"),
 )
 def inspect(args):

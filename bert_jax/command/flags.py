@@ -1,11 +1,14 @@
 """How a verb is declared: its flags as data, a function to run, and the parser that reads them."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from bert_jax.errors import nearest
+from bert_jax.config import LARGEST, MOST, Range
+from bert_jax.errors import nearest, one_line
 
 Flag = Callable[[argparse._ActionsContainer], object]  # adds itself to a parser
 
@@ -14,11 +17,29 @@ def flag(*names: str, **settings) -> Flag:
     return lambda parser: parser.add_argument(*names, **settings)
 
 
-def count(text: str) -> int:
-    """The type of a flag that is a number of something."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f'must be a positive whole number, not "{text}"')
-    return int(text)
+def number(least: float, most: float = LARGEST, above: bool = False, below: bool = False) -> Callable:
+    """The type of a flag that is a number in a range."""
+    return partial(read_number, float, Range(least, most, above, below))
+
+
+def whole(least: int, most: int = MOST) -> Callable:
+    """The type of a flag that is a whole number in a range."""
+    return partial(read_number, int, Range(least, most))
+
+
+def read_number(kind: type, allowed: Range, text: str) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan  # which is in no range
+    if value not in allowed:
+        noun = "whole number" if kind is int else "number"
+        raise argparse.ArgumentTypeError(f'must be a {noun} {allowed.wanted}, not "{text:.40}"')
+    return value
+
+
+count = whole(1)  # of something
+share = number(0, 1, below=True)
 
 
 def one_of(*flags: Flag) -> Flag:
@@ -90,6 +111,10 @@ class Parser(argparse.ArgumentParser):
         overrides = [word for word in argv if word.startswith("--config.")]
         self.argv = [word for word in argv if word not in overrides]
         args = super().parse_args(self.argv)
+        for name, value in vars(args).items():
+            # As of a variable of the shell that is not set; where nothing is the default, it may be said.
+            if "" in (value, *(value if isinstance(value, list) else ())) and self.get_default(name) != "":
+                self.error(f"{name} is empty; give it a value, or leave it out")
         if hasattr(args, "overrides"):
             args.overrides = [word.removeprefix("--config.") for word in overrides]
         elif overrides:
@@ -108,7 +133,7 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown argument {wrong}; {nearest(wrong, known)}"
             if "--config" in known and "did you mean" not in message:
                 message += f"; a key of the config is set by --config.{wrong.lstrip('-')}=VALUE"
-        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        print(f"{self.prog}: {one_line(message, 300)} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(2)
 
 

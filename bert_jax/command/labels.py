@@ -3,7 +3,7 @@
 import shlex
 import sys
 
-from bert_jax.command.flags import JSON, LONG, flag, one_of, verb
+from bert_jax.command.flags import JSON, LONG, flag, number, one_of, verb
 from bert_jax.errors import BertJaxError
 
 MODEL = "model directory of a classifier, a tagger or a question-answering model"
@@ -73,7 +73,7 @@ def evaluate(args):
         help="allow that a passage has no answer (default: as the model was trained)",
     ),
     flag(
-        "--precision", type=float, metavar="P",
+        "--precision", type=number(0, 1, above=True, below=True), metavar="P",
         help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from bert_jax.command.failures import explained
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
 from bert_jax.compiling import keep_programs
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, nearest, one_line
 from bert_jax.memory import share_gpu, use_large_pages
 
 BENCHES = verbs_of(bench)
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"bert-jax {__version__}")
         return 0
     if argv[0] not in VERBS:
-        print(f'bert-jax: no verb "{argv[0]}"; {nearest(argv[0], VERBS)}', file=sys.stderr)
+        print(f'bert-jax: no verb "{one_line(argv[0], 60)}"; {nearest(argv[0], VERBS)}', file=sys.stderr)
         return 2
     name = f"bert-jax {argv[0]}"
     args = parser_of(argv[0]).parse_args(argv[1:])
@@ -74,9 +74,12 @@ def main(argv: list[str] | None = None) -> int:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
     else:
         keep_programs()
+    if sys.stdout is None:  # the first file to be opened would take its place, and be printed into
+        print(f"{name}: standard output is closed; direct it to a file or to /dev/null", file=sys.stderr)
+        return 1
     try:
         with interruptible(), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: print(f"{name}: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_: print(f"{name}: {one_line(message)}", file=sys.stderr)
             args.run(args)
             sys.stdout.flush()
     except BertJaxError as error:

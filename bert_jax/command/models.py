@@ -1,11 +1,11 @@
 """Verbs on model directories of any kind: what they hold, another layout, words for [MASK], vectors."""
 
-import json
 import sys
 from pathlib import Path
 
 from bert_jax.command.flags import JSON, LONG, count, flag, verb
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 
 
 @verb(
@@ -70,7 +70,7 @@ def fill_mask(args):
             for filled in fillings:
                 if args.json:
                     result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
-                    print(json.dumps(result, ensure_ascii=False))
+                    print(to_json(result))
                 else:
                     print(f"{filled.score:.4f}  {filled.text}")
 
@@ -101,7 +101,7 @@ def embed(args):
 
     if args.output is None:
         for vector in vectors():
-            print(json.dumps([round(float(x), 7) for x in vector]))
+            print(to_json([round(float(x), 7) for x in vector]))
         return
     with growing_array(Path(args.output), "float32") as array:
         for vector in vectors():

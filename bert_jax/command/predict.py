@@ -3,7 +3,6 @@
 They come in the order of the rows, and no more of either is held than some batches need.
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from bert_jax.data.examples.columns import EVIDENT, LABELS, TAGS, Columns, Located
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.inference.model import Model, load
 from bert_jax.output import refuse_input, streaming
 from bert_jax.predictions.kind import Kind
@@ -32,7 +32,7 @@ def write(
 
     def lines() -> Iterator[str]:
         for prediction in predictions(load(directory), source, columns, long, may_be_missing, precision):
-            yield json.dumps(prediction, ensure_ascii=False)
+            yield to_json(prediction)
 
     if output is None:
         for line in lines():

@@ -1,6 +1,6 @@
 """Verbs on runs: what one would cost, training, and the model of a checkpoint."""
 
-from bert_jax.command.flags import CONFIG, JSON, count, flag, verb
+from bert_jax.command.flags import CONFIG, JSON, count, flag, number, verb, whole
 
 
 @verb(
@@ -13,7 +13,7 @@ from bert_jax.command.flags import CONFIG, JSON, count, flag, verb
         metavar="CHIP:SIDES",
         help="slice, as in v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4",
     ),
-    flag("--price", type=float, metavar="P", help="price per chip-hour, in any currency"),
+    flag("--price", type=number(0), metavar="P", help="price per chip-hour, in any currency"),
     flag("--workdir", metavar="DIR", help="directory of the run, to check the disk space for checkpoints"),
     flag(
         "--sweep", action="store_true", help="try batch sizes, remat and meshes; print the fastest that fits"
@@ -40,7 +40,7 @@ def preflight(args):
         help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh"
     ),
     flag("--processes", type=count, help="number of processes"),
-    flag("--process", type=int, help="index of this process, from 0"),
+    flag("--process", type=whole(0), help="index of this process, from 0"),
 )  # fmt: skip
 def train(args):
     from bert_jax.train.processes import joined
@@ -56,7 +56,7 @@ def train(args):
     "bert-jax export runs/base model --step 10000",
     flag("workdir", help="directory of the run"),
     flag("directory", help="output directory"),
-    flag("--step", type=int, help="step of the checkpoint (default: the newest)"),
+    flag("--step", type=whole(0), help="step of the checkpoint (default: the newest)"),
 )
 def export(args):
     from bert_jax.command.train import export

@@ -5,8 +5,8 @@ SETTING/seed=N/         each run, a directory as of any
 model/                  that of the best run, by the setting that is best on average
 """
 
-import ast
 import itertools
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from types import ModuleType
 import jax
 import numpy as np
 
+from bert_jax.config import literal
 from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.files import write_atomically
 from bert_jax.hub import directory as hub
@@ -29,6 +30,7 @@ from bert_jax.train.log import heldout
 from bert_jax.train.task import Data, Task
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
+MOST_RUNS = 10_000
 FAR = 0.05
 DEVIATIONS = 5  # of the runs' spread around their median, robustly measured
 
@@ -53,9 +55,9 @@ class Run:
 
 def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[Run]:
     """All runs, each with its config, so that every setting is sound before any is run."""
-    if config.seeds < 1:
-        raise BertJaxError(f"seeds must be 1 or more, not {config.seeds}")
-    keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep else ((), ())
+    keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
+    if (count := math.prod(map(len, choices)) * config.seeds) > MOST_RUNS:
+        raise BertJaxError(f"sweep and seeds ask for {count:,} runs; {MOST_RUNS:,} are the most")
     kept = [override for override in overrides if override.split("=")[0] not in ("seeds", "sweep", "seed")]
     runs = []
     for chosen in itertools.product(*choices):
@@ -85,13 +87,6 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
             )
         choices.append((key.strip(), [literal(value.strip()) for value in values[1:-1].split(",")]))
     return choices
-
-
-def literal(text: str):
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], bool]) -> bool:

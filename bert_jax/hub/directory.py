@@ -6,13 +6,13 @@ a directory that `transformers` opens with the same outputs.
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-import numpy as np
 from flax.traverse_util import unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
@@ -25,6 +25,7 @@ from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.parts import Part
 from bert_jax.hub.tensors import Tensors
+from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.output import building, replacing
 
@@ -71,10 +72,10 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
 
 def existing(directory) -> Path:
     """The directory itself, or the local copy of a model on the Hugging Face hub."""
-    path = Path(directory)
-    if path.is_dir():
+    path = as_path(directory)
+    if os.path.isdir(path):  # which knows no name too long to ask about
         return path
-    if path.exists() or re.match(r"^[./~]|.*/.*/", str(directory)):
+    if os.path.exists(path) or re.match(r"^[./~]|.*/.*/", str(directory)):
         raise BertJaxError(
             f"{directory} is not a directory; name one that holds config.json and model.safetensors"
         )
@@ -94,6 +95,12 @@ def existing(directory) -> Path:
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
             f"{first_line(error)}); run {download} where there is a network"
         ) from error
+
+
+def as_path(directory) -> Path:
+    if not isinstance(directory, str | os.PathLike) or not str(directory):
+        raise BertJaxError(f"a path is needed, of a directory that holds a model, not {directory!r:.60}")
+    return Path(directory)
 
 
 def read_published(directory: Path) -> tuple[dict, Path]:
@@ -232,11 +239,11 @@ def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = 
     for part in layout.parts(is_prefixed(tensors, layout.family)):
         if part.ours not in fresh:
             names = part.published(layout.config.groups)
-            flat[part.ours] = part.read([np.asarray(tensors[name], np.float32) for name in names])
+            flat[part.ours] = part.read([read_weight(tensors, name, where) for name in names])
     return unflatten_dict(flat, sep="/")
 
 
-def read_beside(layout: Layout, tensors: Tensors) -> dict:
+def read_beside(layout: Layout, tensors: Tensors, where) -> dict:
     """Of what stands between the encoder and a head, the parameters that a directory has, perhaps for another head."""
     parts = layout.parts(is_prefixed(tensors, layout.family))
     shapes, flat = layout.shapes(), {}
@@ -244,7 +251,7 @@ def read_beside(layout: Layout, tensors: Tensors) -> dict:
         of_module = [part for part in parts if part.ours.startswith(f"{module}/")]
         if all(fits(part, shapes, tensors) for part in of_module):
             for part in of_module:
-                flat[part.ours] = part.read([np.asarray(tensors[name], np.float32) for name in part.theirs])
+                flat[part.ours] = part.read([read_weight(tensors, name, where) for name in part.theirs])
     return unflatten_dict(flat, sep="/")
 
 
@@ -268,9 +275,11 @@ def saving(directory) -> Iterator[Path]:
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
     """Write the files of a model into a directory."""
     directory = Path(directory)
+    tensors = layout.published_tensors(params)
+    check_weights(tensors)
     with replacing(directory / "model.safetensors") as path:
         try:
-            save_file(layout.published_tensors(params), path, metadata={"format": "pt"})
+            save_file(tensors, path, metadata={"format": "pt"})
         except SafetensorError as error:  # a full disk, in the words of its library
             raise of_library(error, directory) from error
     config = layout.published_config(tokenizer.special.pad if tokenizer else None)

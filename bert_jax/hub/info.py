@@ -1,11 +1,12 @@
 """`bert-jax info`: what a model directory holds, and what is odd about it."""
 
-import json
 import math
 
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer, lower_cases
+from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.text.directory import open_tokenizer
 
@@ -13,9 +14,9 @@ SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "seg
 
 
 def collect(directory) -> dict:
-    """Everything that `info` prints, without reading a weight."""
+    """Everything that `info` prints."""
     layout, tensors = hub.survey(directory)
-    odd, unread = [], []
+    odd, unread, counts = [], [], {}
     try:
         hub.check_tensors(layout, tensors, directory)
         shapes = layout.shapes()
@@ -23,9 +24,11 @@ def collect(directory) -> dict:
         counts = dict.fromkeys(layout.module_names, 0)
         for path, shape in shapes.items():
             counts[path.split("/")[0]] += math.prod(shape)
+        for name in tensors:
+            if name not in unread:
+                read_weight(tensors, name, directory)
     except BertJaxError as error:
         odd.append(str(error))
-        counts = {}
     try:
         tokenizer = open_tokenizer(hub.existing(directory))
         known = {
@@ -58,7 +61,7 @@ def collect(directory) -> dict:
 def describe(directory, as_json: bool = False) -> str:
     facts = collect(directory)
     if as_json:
-        return json.dumps(facts, indent=2, ensure_ascii=False)
+        return to_json(facts, indent=2)
     sizes, parameters, tokenizer = facts["sizes"], facts["parameters"], facts["tokenizer"]
     parts = ", ".join(f"{part} {n:,}" for part, n in parameters.items() if part != "all")
     lines = {

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
 from bert_jax.hub.parts import Part
@@ -64,9 +64,15 @@ class Layout:
 
     def with_head(self, head: str, labels: Iterable[str] = ()) -> "Layout":
         """The same encoder under a new head alone."""
+        listed = isinstance(labels, Iterable) and not isinstance(labels, str)
+        if not (listed and all(isinstance(label, str) for label in labels)):
+            raise BertJaxError(
+                f'labels are a list of names, such as ["negative", "positive"], not {labels!r:.60}'
+            )
         labels = tuple(labels)
-        if head not in HEADS:
-            raise BertJaxError(f'no head "{head}"; {nearest(head, HEADS)}')
+        if len(set(labels)) < len(labels):
+            raise BertJaxError(f"labels must differ, and {labels!r:.60} names one twice")
+        check_name(head, HEADS, "head")
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
         published = {key: value for key, value in self.published.items() if key not in OF_HEAD}

@@ -1,10 +1,12 @@
 """The span of a text that answers a question."""
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import repeat, zip_longest
 
+from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import check_order
 from bert_jax.predictions.kinds.answers import LONGEST, Answer
 
 __all__ = ["Answer", "answer"]
@@ -20,6 +22,7 @@ def answer(model: Runner, question, text, *, may_be_missing: bool | None = None,
     >>> model.answer("the cat", "the cat sat on the mat").text
     'sat on the'
     """
+    check_number(longest, "longest", is_whole=True, allowed=Range(1))
     kind = model.kind_for("answer", "answer")
     kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
     pairs = side_by_side(question, text)
@@ -30,9 +33,11 @@ def side_by_side(question, text):
     if isinstance(question, str) and isinstance(text, str):
         return question, text
     sides = [side for side in (question, text) if not isinstance(side, str)]
+    for side in sides:
+        check_order(side)
     listed = all(isinstance(side, Sequence) for side in sides)
     if listed and len(set(map(len, sides))) > 1:
         raise BertJaxError(f"{len(question)} questions and {len(text)} texts; give lists of the same length")
     both = (repeat(side) if isinstance(side, str) else side for side in (question, text))
-    pairs = zip(*both, strict=len(sides) == 2)
+    pairs = zip_longest(*both, fillvalue=None) if len(sides) == 2 else zip(*both, strict=False)
     return list(pairs) if listed else pairs

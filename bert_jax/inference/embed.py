@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
@@ -29,10 +29,9 @@ def embed(
         raise BertJaxError(
             f"this embedder asks for {embedder.unknown}, which is not computed here; see `model.pooled`"
         )
-    pooling = pooling or embedder.pooling
+    pooling = embedder.pooling if pooling is None else pooling
     normalize = embedder.normalize if normalize is None else normalize
-    if pooling not in POOLINGS:
-        raise BertJaxError(f'no pooling "{pooling}"; {nearest(pooling, POOLINGS)}')
+    check_name(pooling, POOLINGS, "pooling")
     before = prompt_text(embedder, prompt)
     longest = model.config.max_positions
     reading = Reading(min(embedder.max_length or longest, longest), long)
@@ -61,8 +60,7 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
     if prompt is None and embedder.default_prompt is None:
         return ""
     name = embedder.default_prompt if prompt is None else prompt
-    if name not in embedder.prompts:
-        raise BertJaxError(f'this embedder has no prompt "{name}"; {nearest(name, embedder.prompts)}')
+    check_name(name, embedder.prompts, "prompt of this embedder")
     before = embedder.prompts[name]
     if before and not embedder.pools_prompt:
         raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not computed here")
@@ -70,7 +68,9 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
 
 
 def lower(text):
-    return text.lower() if isinstance(text, str) else tuple(side.lower() for side in text)
+    if isinstance(text, tuple | list):
+        return tuple(map(lower, text))
+    return text.lower() if isinstance(text, str) else text
 
 
 def averaged(vectors: np.ndarray, windows) -> np.ndarray:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.programs import mask_fillings
 from bert_jax.inference.runner import Runner
@@ -31,8 +32,7 @@ def fill_mask(model: Runner, texts, *, top: int = 5):
     True
     """
     model.need("mlm", "fill_mask")
-    if not 1 <= top <= model.config.vocab_size:
-        raise BertJaxError(f"top must lie in 1..{model.config.vocab_size}, not {top}")
+    check_number(top, "top", is_whole=True, allowed=Range(1, model.config.vocab_size))
     program = mask_fillings(model.config, top)
     name = model.tokenizer.tokens([model.tokenizer.special.mask])[0]
 

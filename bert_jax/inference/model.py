@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from bert_jax.compiling import keep_programs
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.config import SEEDS, check_number
+from bert_jax.errors import BertJaxError, check_name, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.oddities import check_tokenizer
@@ -17,12 +18,16 @@ from bert_jax.inference.classify import classify
 from bert_jax.inference.embed import embed
 from bert_jax.inference.fill_mask import fill_mask
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import check_order
 from bert_jax.inference.tag import tag, tag_words
+from bert_jax.models.config import COMPUTED
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Text
 from bert_jax.text.truncation import Truncated
+
+KEYWORDS = ("head", "labels", "seed", "tokenizer")  # of `load`, beside those of the computation
 
 
 def load(
@@ -42,6 +47,9 @@ def load(
 
     Compiled programs are kept for later processes in the cache directory, unless JAX is told of another one.
     """
+    if unknown := [name for name in computed if name not in COMPUTED]:
+        raise BertJaxError(f'load takes no "{unknown[0]}"; {nearest(unknown[0], (*KEYWORDS, *COMPUTED))}')
+    check_number(seed, "seed", is_whole=True, allowed=SEEDS)
     keep_programs()
     layout, tensors = hub.survey(path, **computed)
     if head is not None:
@@ -99,9 +107,7 @@ class Model(Runner):
         >>> model.pooled(["the cat", "the mat"], pooling="cls").shape
         (2, 8)
         """
-        known = (*POOLINGS, programs.POOLER)
-        if pooling not in known:
-            raise BertJaxError(f'no pooling "{pooling}"; {nearest(pooling, known)}')
+        check_name(pooling, (*POOLINGS, programs.POOLER), "pooling")
         if pooling == programs.POOLER and not self.layout.pooler:
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
         vectors = self.run(self.encode(texts), programs.pooled_states(self.config, pooling, normalize))
@@ -112,7 +118,7 @@ class Model(Runner):
 
         An embedder also gets the files by which `sentence-transformers` opens it.
         """
-        with hub.saving(path) as new:
+        with hub.saving(hub.as_path(path)) as new:
             if self.is_embedder:  # first, because it may refuse
                 sentence_transformers.write(new, self.embedder, self.config.hidden_size)
             hub.save(new, self.layout, self.params, self._tokenizer)
@@ -126,6 +132,7 @@ class Model(Runner):
         """
         if isinstance(texts, str):
             raise BertJaxError(f'a list of texts is needed, not one text: ["{texts[:20]}..."]')
-        encodings = self.tokenizer.encode(texts, max_length=self.config.max_positions)
+        check_order(texts)
+        encodings = self.tokenizer.encode(list(texts), max_length=self.config.max_positions)
         Truncated(self.config.max_positions).warn(encodings)
         return encodings

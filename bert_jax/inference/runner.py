@@ -9,6 +9,7 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import batches
 from bert_jax.inference.parameters import as_saved, place, round_kernels
 from bert_jax.inference.programs import head_logits
@@ -90,8 +91,13 @@ class Runner:
         def read():
             rows, values = ahead.pop(0)
             values = jax.device_get(values)
+            several = isinstance(values, list | tuple)
+            if not all(is_finite(value[: len(rows)]) for value in (values if several else [values])):
+                raise BertJaxError(
+                    "what the model computes of these texts is not finite; its weights are too large for "
+                    f"{self.config.computed_dtype}"
+                )
             for row, i in enumerate(rows):
-                several = isinstance(values, list | tuple)
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
 
         for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad, beside):

@@ -1,7 +1,9 @@
 """Texts in, results out, in the order of the texts: one, a list, or a stream in flat memory."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
+
+import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.batching import tokens_in_batch
@@ -19,11 +21,19 @@ def results(texts, of_chunk: Callable[[list], Iterable]):
     """
     if isinstance(texts, str | tuple):
         return next(iter(of_chunk([texts])))
-    if not isinstance(texts, Iterable):
-        raise BertJaxError(f"expected a text, a list of texts or an iterator, got a {type(texts).__name__}")
+    check_order(texts)
     if isinstance(texts, Sequence):
         return list(stream(texts, of_chunk, len(texts)))
     return stream(texts, of_chunk, None)
+
+
+def check_order(texts) -> None:
+    """Refuse what is no series of texts, or has no order in which the results could come."""
+    unordered = isinstance(texts, bytes | bytearray | Mapping | Set)
+    if unordered or not isinstance(texts, Iterable):
+        raise BertJaxError(f"expected a text, a list of texts or an iterator, got a {type(texts).__name__}")
+    if isinstance(texts, np.ndarray) and texts.ndim != 1:
+        raise BertJaxError(f"expected a list of texts, got an array of {texts.ndim} dimensions")
 
 
 def stream(texts: Iterable, of_chunk, total: int | None) -> Iterator:

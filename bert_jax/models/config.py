@@ -1,16 +1,18 @@
 """What an encoder is made of: sizes, numerics and how it is computed."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from bert_jax.config import NotNegative, Positive, Range, check_ranges
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
 
+Theta = Annotated[float, Range(1, 1e12, beside=0)]
+LARGEST = 1 << 40  # of any size
 MAY_BE_ZERO = ("segment_types", "embedding_size", "layer_groups")
 # How the encoder is computed and trained, as opposed to what it is.
 COMPUTED = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
@@ -50,18 +52,19 @@ class RelativeConfig:
     key_bias: bool = True  # keys have a bias, of tokens and of distances
 
     def __post_init__(self):
+        check_ranges(self, "EncoderConfig.relative.")
         if not self.terms:
             return
         known = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
         if self.terms not in known:
             raise BertJaxError(f"EncoderConfig.relative.terms are one of {known}, not {self.terms!r}")
         least = 4 if self.is_bias else 0
-        if type(self.buckets) is not int or self.buckets < least or self.buckets % 2 or self.buckets == 2:
+        if self.buckets < least or self.buckets % 2 or self.buckets == 2:
             raise BertJaxError(
                 f"EncoderConfig.relative.buckets must be an even number of at least 4, not {self.buckets!r}"
             )
         nearest_far = self.buckets // 2 + 2
-        if type(self.farthest) is not int or self.farthest < nearest_far:
+        if self.farthest < nearest_far:
             raise BertJaxError(
                 f"EncoderConfig.relative.farthest must be a whole number of at least {nearest_far}, "
                 f"not {self.farthest!r}"
@@ -82,43 +85,34 @@ class RotaryConfig:
     """Queries and keys turn with their place: the first pair of numbers by a radian a place, the last by some
     1 / theta."""
 
-    theta: float = 0.0  # 0: none
-    near_theta: float = 0.0  # of layers that see near tokens alone; 0: the same
+    theta: Theta = 0.0  # 0: none
+    near_theta: Theta = 0.0  # of layers that see near tokens alone; 0: the same
 
     def __post_init__(self):
-        for name in ("theta", "near_theta"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not (value == 0 or 1 <= value < math.inf):
-                raise BertJaxError(
-                    f"EncoderConfig.rotary.{name} must be a number of at least 1, or 0, not {value!r}"
-                )
+        check_ranges(self, "EncoderConfig.rotary.")
 
 
 @dataclass(frozen=True)
 class NearConfig:
     """Layers whose tokens see near ones alone: all but every `every`-th, which from the first on sees all."""
 
-    window: int = 0  # places to each side; 0: every layer sees all
-    every: int = 1
+    window: NotNegative = 0  # places to each side; 0: every layer sees all
+    every: Positive = 1
 
     def __post_init__(self):
-        for name, least in (("window", 0), ("every", 1)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise BertJaxError(
-                    f"EncoderConfig.near.{name} must be a whole number of at least {least}, not {value!r}"
-                )
+        check_ranges(self, "EncoderConfig.near.")
 
 
 @dataclass(frozen=True)
 class ConvolutionConfig:
     """Of the embeddings, beside the first layer."""
 
-    width: int = 0  # neighbours with the token itself; 0: none
+    width: NotNegative = 0  # neighbours with the token itself; 0: none
     activation: str = "tanh"
 
     def __post_init__(self):
-        if type(self.width) is not int or self.width < 0 or (self.width and self.width % 2 == 0):
+        check_ranges(self, "EncoderConfig.convolution.")
+        if self.width and self.width % 2 == 0:
             raise BertJaxError(
                 f"EncoderConfig.convolution.width must be an odd number or 0, not {self.width!r}"
             )
@@ -212,8 +206,10 @@ class EncoderConfig:
             least = 0 if name in MAY_BE_ZERO else 1
             if known.type is int and (type(value) is not int or value < least):
                 raise BertJaxError(
-                    f"EncoderConfig.{name} must be a whole number of at least {least}, not {value!r}"
+                    f"EncoderConfig.{name} must be a whole number of at least {least}, not {value!r:.40}"
                 )
+            if known.type is int and value > LARGEST:
+                raise BertJaxError(f"EncoderConfig.{name} must be at most {LARGEST:,}, not {value!r:.40}")
             follows = name == "tag_dropout" and value == -1
             if (
                 known.type is float
@@ -225,10 +221,9 @@ class EncoderConfig:
                 raise BertJaxError(f"EncoderConfig.{name} must be True or False, not {value!r}")
         BLOCKS.check(self.block)
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise BertJaxError(
-                    f'EncoderConfig.{name} has no "{getattr(self, name)}"; {nearest(getattr(self, name), choices)}'
-                )
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in choices:
+                raise BertJaxError(f'EncoderConfig.{name} has no "{value!s:.60}"; {nearest(value, choices)}')
         parts = {"hidden_size": ("heads", self.heads), "layers": ("layer_groups", self.groups)}
         for whole, (name, count) in parts.items():
             if (size := getattr(self, whole)) % count:

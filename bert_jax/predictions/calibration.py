@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from bert_jax import hashes
+from bert_jax.config import NotNegative, Range, Share, check_number, check_ranges
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 
@@ -26,9 +28,14 @@ RISK = 0.05  # that a promised precision does not hold, whichever is asked for
 class Level:
     """How many predictions were at least as probable as `threshold`, and how many of them were right."""
 
-    threshold: float
-    answers: int
-    right: int
+    threshold: Share
+    answers: NotNegative
+    right: NotNegative
+
+    def __post_init__(self):
+        check_ranges(self, "levels.")
+        if self.right > self.answers:
+            raise BertJaxError(f"levels.right is {self.right} of {self.answers} answers")
 
 
 @dataclass(frozen=True)
@@ -37,14 +44,22 @@ class Calibration:
 
     kind: str = ""  # of the predictions; "" where nothing was learnt
     labels: tuple[str, ...] = ()
-    temperatures: tuple[float, ...] = ()  # one, or one for each label
-    thresholds: tuple[float, ...] = ()  # of several labels: the probability above which each is predicted
+    temperatures: Annotated[tuple[float, ...], Range(1e-6, 1e6)] = ()  # one, or one for each label
+    # Of several labels: the probability above which each is predicted.
+    thresholds: Annotated[tuple[float, ...], Range(0, 1)] = ()
     offset: float = 0.0  # of the log odds that an answer is right
     missing: float = 0.0  # log odds of no answer, against the best one, above which there is none
     levels: tuple[Level, ...] = ()
-    examples: int = 0
-    error_before: float = 0.0  # the expected calibration error, of examples that nothing was fitted to
-    error_after: float = 0.0
+    examples: NotNegative = 0
+    error_before: Share = 0.0  # the expected calibration error, of examples that nothing was fitted to
+    error_after: Share = 0.0
+
+    def __post_init__(self):
+        check_ranges(self)
+        counts = {"temperatures": (1, len(self.labels)), "thresholds": (len(self.labels),)}
+        for name, allowed in counts.items():
+            if (count := len(getattr(self, name))) not in (0, *allowed):
+                raise BertJaxError(f"it has {count} {name} for {len(self.labels)} labels")
 
     @property
     def learnt(self) -> bool:
@@ -62,8 +77,7 @@ class Calibration:
 
     def floor(self, precision: float) -> float:
         """The lowest probability above which predictions are right this often, but for a risk of RISK."""
-        if not 0 < precision < 1:
-            raise BertJaxError(f"a precision is between 0 and 1, not {precision:g}")
+        check_number(precision, "the precision", allowed=Range(0, 1, above=True, below=True))
         if not self.learnt:
             raise BertJaxError(
                 "this model was not calibrated, so no precision can be promised; `bert-jax train` calibrates a model "

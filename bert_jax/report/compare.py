@@ -1,12 +1,12 @@
 """Two models on the same examples: how far their scores lie apart, and which examples changed."""
 
-import json
 from dataclasses import asdict, replace
 
 import numpy as np
 
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.kind import Outcomes
@@ -42,7 +42,7 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
             "worse": worse,
             "otherwise": other,
         }
-        return json.dumps(whole, ensure_ascii=False)
+        return to_json(whole)
     lines = [f"A {a}, B {b}, on {len(examples):,} examples of {data}", *score_lines(scores, apart)]
     if not all(shown):
         return "\n".join(lines)

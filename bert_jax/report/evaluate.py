@@ -3,10 +3,10 @@
 The directory tells what is scored: its head, and for a classifier its problem_type.
 """
 
-import json
 from dataclasses import asdict, dataclass, field
 
 from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.files import to_json
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.kind import Outcomes
@@ -25,7 +25,7 @@ class Scored:
 
 def in_lines(scored: Scored, directory, data: str, as_json: bool = False) -> str:
     if as_json:
-        return json.dumps({"model": str(directory), "data": data} | asdict(scored), ensure_ascii=False)
+        return to_json({"model": str(directory), "data": data} | asdict(scored))
     lines = [f"{directory} on {scored.examples:,} examples of {data}: {scored.task}", *scored.notes]
     width = max(map(len, scored.metrics))
     lines += [f"  {name:<{width}}  {value:.4f}" for name, value in scored.metrics.items()]

@@ -1,8 +1,9 @@
 """Fine-tuning on whole texts or pairs of them: one class, several labels at once, a number, or a kind of your own."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from bert_jax.config import Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS, Kind
@@ -17,7 +18,7 @@ class Config(FinetuneConfig):
     )
     labels: tuple[str, ...] = ()  # in the order of the model's outputs; (): those of the data
     class_weights: Literal["none", "balanced"] = "none"  # balanced: each class weighs the same in all
-    label_smoothing: float = 0.0
+    label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
 
     def __post_init__(self):
         super().__post_init__()

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+from bert_jax.config import NotNegative, Positive, Range, Share, check_ranges
 from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece, RowLayout
 from bert_jax.data.examples.columns import Columns, known_labels
 from bert_jax.data.examples.epochs import Epochs
@@ -25,42 +26,39 @@ from bert_jax.predictions.kind import Kind, Windows, kind_of
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
-from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, RunConfig
+from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 from bert_jax.train.task import Results, Task
 
 FEWEST = 50  # examples that a calibration is learnt from
+MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
+# A rate of dropout, or -1.
+Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
 
 @dataclass(frozen=True)
 class ExamplesConfig:
     train: str = ""  # a file, or tfds:NAME/CONFIG:SPLIT
     heldout: str = ""  # likewise; "" holds out a share of train, by document
-    heldout_share: float = 0.1
+    heldout_share: Share = 0.1
     # Of the documents left to train on, kept to learn how far the model can be trusted; 0: none.
-    calibration_share: float = 0.05
+    calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
     columns: Columns = field(default_factory=Columns)
-    most: int = 0  # examples of train that are used, from its first; 0: all
-    batch: int = 32  # examples of a step
-    max_length: int = 128  # tokens of an example, or of a window of it
+    most: NotNegative = 0  # examples of train that are used, from its first; 0: all
+    batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
+    max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of an example, or of a window of it
     long: Literal["cut", "windows"] = "cut"  # what is done with longer ones
-    overlap: int = 32  # tokens that neighbouring windows share
+    overlap: NotNegative = 32  # tokens that neighbouring windows share
     rows: RowLayout = "packed"  # how a step's examples stand in its rows; what is learnt is the same
 
     def __post_init__(self):
+        check_ranges(self, "data.")
         if not self.train:
             raise BertJaxError(
                 "config key data.train is missing; give a file, --config.data.train=train.csv, or tfds:NAME:SPLIT"
             )
-        for name in ("batch", "max_length"):
-            if getattr(self, name) < 1:
-                raise BertJaxError(f"data.{name} must be 1 or more, not {getattr(self, name)}")
         if not self.heldout and not 0 < self.heldout_share < 1:
             raise BertJaxError(
                 f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
-            )
-        if not 0 <= self.calibration_share < 1:
-            raise BertJaxError(
-                f"data.calibration_share must be 0 or more and below 1, not {self.calibration_share}"
             )
 
 
@@ -71,36 +69,39 @@ class Computing:
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     attention: str = "auto"
     remat: Literal["none", "dots", "full"] = "none"
-    dropout: float = -1.0
-    attention_dropout: float = -1.0
-    head_dropout: float = -1.0
+    dropout: Dropout = -1.0
+    attention_dropout: Dropout = -1.0
+    head_dropout: Dropout = -1.0
+
+    def __post_init__(self):
+        check_ranges(self, "model.")
 
 
 # The published grid: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs.
 @dataclass(frozen=True)
 class GentleOptimizer(OptimizerConfig):
-    rate: float = 3e-5
-    warmup: int = 0
-    warmup_share: float = 0.1
+    rate: Rate = 3e-5
+    warmup: NotNegative = 0
+    warmup_share: Share = 0.1
 
 
 @dataclass(frozen=True)
 class EpochLog(LogConfig):
-    every: int = 20
-    evaluate_every: int = 0  # steps; 0: once an epoch
+    every: Positive = 20
+    evaluate_every: NotNegative = 0  # steps; 0: once an epoch
 
 
 @dataclass(frozen=True)
 class EpochCheckpoints(CheckpointConfig):
-    every: int = 0  # steps; 0: whenever what is held out was measured
-    keep: int = 1
+    every: NotNegative = 0  # steps; 0: whenever what is held out was measured
+    keep: Positive = 1
     best: str = ""  # "": the task's own
 
 
 @dataclass(frozen=True)
 class FinetuneConfig(RunConfig, ABC):
     steps: int = 0  # 0: as many as the epochs take
-    epochs: float = 3.0
+    epochs: Annotated[float, Range(0, 1e6, above=True)] = 3.0
     first_step: int = 0
     report: bool = True  # writes WORKDIR/report when the run has ended
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
@@ -112,8 +113,7 @@ class FinetuneConfig(RunConfig, ABC):
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        if self.epochs <= 0:
-            raise BertJaxError(f"epochs must be more than 0, not {self.epochs}")
+        check_ranges(self)
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
             super().__post_init__()
 
@@ -125,6 +125,12 @@ class FinetuneConfig(RunConfig, ABC):
     def resolved(self, examples: int, best: str) -> Self:
         """With what is left to the data."""
         epoch = math.ceil(examples / self.data.batch)
+        steps = self.steps or math.ceil(examples * self.epochs / self.data.batch)
+        if steps * self.data.batch > MOST_EXAMPLES:
+            raise BertJaxError(
+                f"{steps:,} steps of data.batch={self.data.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
+                "--config.epochs, or fewer --config.steps"
+            )
         evaluate_every = self.log.evaluate_every or epoch
         checkpoints = dataclasses.replace(
             self.checkpoints,
@@ -133,7 +139,7 @@ class FinetuneConfig(RunConfig, ABC):
         )
         return dataclasses.replace(
             self,
-            steps=self.steps or math.ceil(examples * self.epochs / self.data.batch),
+            steps=steps,
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )
@@ -167,7 +173,7 @@ class Finetuning(Task):
 
 @dataclass(frozen=True)
 class Judge:
-    """Logits of the held-out pieces, None for those that were not computed -> metrics of their examples."""
+    """Logits of the held-out pieces, None for those that were not computed -> metrics of the whole examples."""
 
     kind: Kind
     examples: Sequence[Example]
@@ -181,7 +187,7 @@ class Judge:
                 raw = self.kind.raw(example.text, windows, parts)
                 predicted.append(self.kind.predicted(raw, NONE))
                 truth.append(self.kind.truth(example))
-        return self.kind.sums(predicted, truth).scores
+        return self.kind.sums(predicted, truth).scores if predicted else {}
 
 
 C = TypeVar("C", bound=FinetuneConfig)

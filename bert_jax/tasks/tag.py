@@ -1,8 +1,9 @@
 """Fine-tuning on words: a tag for each, learnt at the word's first token."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
+from bert_jax.config import Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.tags import Tags
@@ -18,7 +19,7 @@ class WordsConfig(ExamplesConfig):
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
     labels: tuple[str, ...] = ()  # in the order of the model's outputs; (): those of the data
-    label_smoothing: float = 0.0
+    label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
     data: WordsConfig = field(default_factory=WordsConfig)
 
     @property

@@ -35,7 +35,7 @@ def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
     """The directory's parameters for the task, and the parts it lacks, which have initial values."""
     source, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
     params = hub.read_params(source, tensors, directory)
-    params = hub.read_beside(task.layout, tensors) | params
+    params = hub.read_beside(task.layout, tensors, directory) | params
     key = jax.random.key(seed, impl="threefry2x32")
     names = list(jax.eval_shape(task.init, key))
     missing = [name for name in names if name not in params]

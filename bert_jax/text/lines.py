@@ -2,7 +2,6 @@
 
 import lzma
 import sys
-import warnings
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -10,15 +9,19 @@ from functools import partial
 from bert_jax.errors import BertJaxError, first_line
 from bert_jax.text.inputs import decompressed
 
+LONGEST_LINE = 256 << 20  # bytes, and each costs its length many times over in memory
+REMEDY = "convert it to UTF-8 text"
+
 
 class LineReader:
     """The lines of a file, or of standard input (`-`), with their ends, without a byte order mark at its start.
 
-    A line that is not UTF-8 is an error, or, with `replace`, has U+FFFD for its broken bytes and is counted. No more
-    than `longest` bytes of a line are read into memory; 0: all of them. `remedy` is for text that is not UTF-8.
+    A line that is not UTF-8 is an error, or, with `replace`, has U+FFFD for its broken bytes and is counted. A line
+    with NUL is always one: no text has it, and UTF-16 and binary files do. No more than `longest` bytes of a line are
+    read into memory; 0: all of them. `remedy` is for text that is not UTF-8.
     """
 
-    def __init__(self, source: str, replace: bool = False, longest: int = 0, remedy: str = "convert it"):
+    def __init__(self, source: str, replace: bool = False, longest: int = LONGEST_LINE, remedy: str = REMEDY):
         self.source, self.replace, self.longest, self.remedy = source, replace, longest, remedy
         self.name = "standard input" if source == "-" else source
         self.broken = 0
@@ -28,17 +31,19 @@ class LineReader:
         if self.source == "-":
             if sys.stdin is None:
                 raise BertJaxError("standard input is closed; direct texts to it, or name a file")
-            yield from self._decoded(sys.stdin.buffer)
+            yield from self._decoded(self._limited(sys.stdin.buffer))
             return
         try:
             with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
                 self.position = raw.tell
-                limit = self.longest + 1
-                yield from self._decoded(iter(partial(file.readline, limit), b"") if self.longest else file)
+                yield from self._decoded(self._limited(file))
         except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             absent = isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError)
             remedy = "name a text file" if absent else "fetch it again"
             raise BertJaxError(f"{self.name} cannot be read ({first_line(error)}); {remedy}") from error
+
+    def _limited(self, file) -> Iterable[bytes]:
+        return iter(partial(file.readline, self.longest + 1), b"") if self.longest else file
 
     def _decoded(self, lines: Iterable[bytes]) -> Iterator[str]:
         encoding = "utf-8-sig"
@@ -54,15 +59,14 @@ class LineReader:
                     raise BertJaxError(f"{where} is not UTF-8 (its byte {byte}); {self.remedy}") from error
                 self.broken += 1
                 text = line.decode(encoding, errors="replace")
+            if "\0" in text:
+                raise BertJaxError(
+                    f"{self.name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text; {self.remedy}"
+                )
             yield text
             encoding = "utf-8"
 
 
 def read_lines(source: str) -> Iterator[str]:
     """One text a line, as they come; `-` is standard input."""
-    reader = LineReader(source, replace=True)
-    for line in reader:
-        yield line.rstrip("\r\n")
-    if reader.broken:
-        message = f"{reader.name}: {reader.broken:,} lines are not UTF-8; broken bytes were read as \ufffd"
-        warnings.warn(message, stacklevel=2)
+    return (line.rstrip("\r\n") for line in LineReader(source))

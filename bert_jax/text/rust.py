@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import tokenizers
 from tokenizers import models, processors
 
@@ -77,14 +78,18 @@ class RustTokenizer(Subwords):
         return [encoding.ids for encoding in self._batches(self.rust.encode_batch_fast, clean(texts))]
 
     def decode(self, ids: Sequence[int]) -> str:
+        self._check(ids)
         special = self.special.all
         return self.rust.decode([i for i in ids if i not in special], skip_special_tokens=True)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        for i in ids:
-            if not 0 <= i < self.size:
-                raise BertJaxError(f"id {i} is outside the vocabulary of {self.size} entries")
+        self._check(ids)
         return [self.rust.id_to_token(i) or "" for i in ids]
+
+    def _check(self, ids: Sequence[int]) -> None:
+        for i in ids:
+            if not isinstance(i, int | np.integer) or not 0 <= i < self.size:
+                raise BertJaxError(f"id {i!r:.40} is outside the vocabulary of {self.size} entries")
 
     def save(self, directory) -> None:
         directory = Path(directory)

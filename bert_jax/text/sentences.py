@@ -1,10 +1,21 @@
 """Sentences of a document."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from sentencex import segment
 
+from bert_jax.errors import BertJaxError
 from bert_jax.text.readers import Layout
+
+# ISO 639-1. Sentencex takes any other text for English, and knows some languages by codes of three letters.
+LANGUAGES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
+    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
+    "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
+    "ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss "
+    "st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
 
 
 def sentences(text: str, layout: Layout, language: str) -> list[str]:
@@ -17,6 +28,12 @@ def sentences(text: str, layout: Layout, language: str) -> list[str]:
     else:
         pieces = (sentence for paragraph in paragraphs(text) for sentence in segment(language, paragraph))
     return [piece for piece in map(str.strip, pieces) if piece]
+
+
+def check_language(code: str) -> None:
+    language = code.split("-")[0]  # of zh-hant
+    if language not in LANGUAGES.split() and not re.fullmatch("[a-z]{3}", language):
+        raise BertJaxError(f'no language "{code}"; give an ISO code such as en, de or zh')
 
 
 def paragraphs(text: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.text.tokenizer import Encoding, Special, Text
 
@@ -72,6 +73,8 @@ class Subwords(ABC):
     def _pieces(self, texts: list[str]) -> list[Pieces]: ...
 
     def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
+        if max_length is not None:
+            check_number(max_length, "max_length", is_whole=True)
         encodings = []
         for first, second in self._sides(texts):
             dropped = 0
@@ -86,6 +89,8 @@ class Subwords(ABC):
         return encodings
 
     def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
+        check_number(max_length, "max_length", is_whole=True)
+        check_number(overlap, "overlap", is_whole=True, allowed=Range(0))
         windows = []
         for text, (first, second) in zip(texts, self._sides(texts), strict=True):
             pair = second is not None
@@ -104,15 +109,16 @@ class Subwords(ABC):
         return windows
 
     def _room(self, max_length: int, pair: bool) -> int:
-        room = max_length - self.template.specials(pair)
-        if room < 0:
-            specials = f"{max_length - room} special tokens around {'a pair' if pair else 'a text'}"
-            raise BertJaxError(f"max_length {max_length} cannot hold the {specials}; raise it")
-        return room
+        specials, sides = self.template.specials(pair), "a pair" if pair else "a text"
+        if max_length < specials + 1 + pair:
+            raise BertJaxError(
+                f"{max_length} tokens have no room for {sides} within its {specials} special tokens; allow "
+                f"{specials + 1 + pair} or more"
+            )
+        return max_length - specials
 
     def _sides(self, texts: Sequence[Text]) -> list[tuple[Pieces, Pieces | None]]:
-        if isinstance(texts, str):
-            raise BertJaxError("expected a list of texts, got one string; write [text]")
+        check_listed(texts)
         for place, text in enumerate(texts):
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
                 kind = type(text).__name__
@@ -122,10 +128,16 @@ class Subwords(ABC):
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]
 
 
-def clean(texts: Sequence[str]) -> list[str]:
-    """Texts a UTF-8 library accepts: a lone surrogate becomes U+FFFD, one for one, so offsets still hold."""
+def check_listed(texts) -> None:
     if isinstance(texts, str):
         raise BertJaxError("expected a list of texts, got one string; write [text]")
+    if not isinstance(texts, Sequence) or isinstance(texts, bytes | bytearray):
+        raise BertJaxError(f"expected a list of texts, got a {type(texts).__name__}")
+
+
+def clean(texts: Sequence[str]) -> list[str]:
+    """Texts a UTF-8 library accepts: a lone surrogate becomes U+FFFD, one for one, so offsets still hold."""
+    check_listed(texts)
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise BertJaxError(f"text {place} is a {type(text).__name__}, not a string: {text!r:.60}")

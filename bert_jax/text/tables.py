@@ -157,7 +157,7 @@ def json_rows(
 def json_of(name: str):
     """The value that a JSON file holds."""
     try:
-        text = "".join(LineReader(name))
+        text = "".join(LineReader(name, longest=0))
         value = json.loads(text)
         if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # refuses halves of characters

@@ -20,8 +20,10 @@ class Reading:
     overlap: int = -1  # -1: as the predictions need it
 
     def __post_init__(self):
-        if self.long not in LONG:
-            raise BertJaxError(f'long texts cannot be read as "{self.long}"; {nearest(self.long, LONG)}')
+        if not isinstance(self.long, str) or self.long not in LONG:
+            raise BertJaxError(
+                f'long texts cannot be read as "{self.long!s:.60}"; {nearest(self.long, LONG)}'
+            )
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
         """Each text truncated, or in as many windows as it needs."""

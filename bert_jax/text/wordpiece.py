@@ -6,6 +6,7 @@ from typing import Self
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from bert_jax.errors import BertJaxError
 from bert_jax.files import write_atomically
 from bert_jax.text.rust import (
     BERT_NAMES,
@@ -15,6 +16,7 @@ from bert_jax.text.rust import (
     roberta_template,
 )
 from bert_jax.text.settings import Settings
+from bert_jax.text.truncation import warn
 
 # Its vocabulary has BERT's special tokens, too, of which it uses the unknown one.
 MPNET_NAMES = ROBERTA_NAMES | {"unk": "[UNK]"}
@@ -62,8 +64,10 @@ class WordPiece(RustTokenizer):
 
     @classmethod
     def from_vocab_txt(cls, path, settings: Settings | None = None, **casing) -> "WordPiece":
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-        return cls.from_vocabulary([line.rstrip() for line in lines], settings, **casing)
+        lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        entries = [line.rstrip() for line in lines]
+        check_entries(entries, path)
+        return cls.from_vocabulary(entries, settings, **casing)
 
     @classmethod
     def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> Self:
@@ -98,6 +102,21 @@ class WordPiece(RustTokenizer):
             casing = {key: getattr(normalizer, attribute) for key, attribute in CASING.items()}
             return {"tokenizer_class": classes[self.template]} | casing
         return super()._transformers_class()
+
+
+def check_entries(entries: Sequence[str], path) -> None:
+    """Refuse a damaged vocab.txt, and say where lines are wasted."""
+    seen: set[str] = set()
+    wasted = []
+    for number, entry in enumerate(entries, 1):
+        if "\0" in entry:
+            raise BertJaxError(f"{path} line {number} has NUL bytes; the file is damaged, copy it again")
+        if not entry or entry in seen:
+            wasted.append(number)
+        seen.add(entry)
+    if wasted:
+        warn(f"{path}: {len(wasted):,} lines are blank or repeat another one, the first is line {wasted[0]}; no text "
+             "gets their ids")  # fmt: skip
 
 
 def share_with_capitals(entries: Sequence[str]) -> float:

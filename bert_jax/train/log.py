@@ -53,6 +53,10 @@ class Log:
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
             return
+        # JSON has no word for a gradient's norm that is not finite.
+        values = {
+            name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()
+        }
         line = {"step": step, "kind": kind, **values} | ({"time": timings} if timings else {})
         values = {**values, **(timings or {})}
         with errors_of(self._path):

@@ -112,6 +112,8 @@ class Run:
         quiet = jax.process_index() > 0
         self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
         self.resumed = True
+        if newest is None and self.config.checkpoints.best:
+            self.check_best(self.measure(few=True))
 
     def description(self) -> str:
         """The size of the model, the mesh, how it splits a batch, and the type of the computation."""
@@ -230,8 +232,16 @@ class Run:
 
     def evaluate(self) -> None:
         self.flush()
-        index, count = own_rows(self.mesh, self.data.batch)
         begun = time.perf_counter()
+        self.heldout = self.measure()
+        self.check_finite(self.heldout, "the held-out part")
+        self.remember()
+        self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
+        self.pace.pause(time.perf_counter() - begun)
+
+    def measure(self, few: bool = False) -> dict[str, float]:
+        """The metrics of the held-out part, or of the few batches that show which metrics there are."""
+        index, count = own_rows(self.mesh, self.data.batch)
         total = Window()
         batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
         predicted = []
@@ -244,11 +254,10 @@ class Run:
             self.check_finite(sums, f"held-out batch {n}, counted from 0")
             total.add(measured)
             predicted.append(rows)
-        self.heldout = self.task.summary(total.means()) | self.data.metrics(predicted)
-        self.check_finite(self.heldout, "the held-out part")
-        self.remember()
-        self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
-        self.pace.pause(time.perf_counter() - begun)
+            # An example may stand in several batches, and is measured when it is whole.
+            if few and (self.config.checkpoints.best in total.means() or self.data.metrics(predicted)):
+                break
+        return self.task.summary(total.means()) | self.data.metrics(predicted)
 
     def check_finite(self, measures: dict[str, float], of: str) -> None:
         for name, value in measures.items():
@@ -260,13 +269,15 @@ class Run:
 
     def remember(self) -> None:
         """Keep the metric by which checkpoints are the best."""
-        best = self.config.checkpoints.best
-        if best and best not in self.heldout:
-            raise BertJaxError(
-                f'config key checkpoints.best: nothing held out measures "{best}"; {nearest(best, self.heldout)}'
-            )
-        if best:
+        if best := self.config.checkpoints.best:
+            self.check_best(self.heldout)
             self.history.append((self.step, self.heldout[best]))
+
+    def check_best(self, metrics: dict[str, float]) -> None:
+        if (best := self.config.checkpoints.best) not in metrics:
+            raise BertJaxError(
+                f'config key checkpoints.best: nothing held out measures "{best}"; {nearest(best, metrics)}'
+            )
 
     def best_step(self) -> int:
         sign = -1 if lower_is_better(self.config.checkpoints.best) else 1

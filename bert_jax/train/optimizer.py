@@ -33,7 +33,11 @@ def direction(
 
 
 def check_depths(config: OptimizerConfig, encoder: EncoderConfig) -> None:
-    """Refuse settings by layer where layers have no parameters of their own."""
+    """Refuse settings by layer where there are fewer, or where they have no parameters of their own."""
+    if config.frozen_layers > encoder.layers:
+        raise BertJaxError(
+            f"optimizer.frozen_layers is {config.frozen_layers}, and the model has {encoder.layers} layers"
+        )
     if encoder.layer_groups and (config.layer_decay < 1 or config.frozen_layers > 0):
         raise BertJaxError(
             f"{encoder.layers} layers share {encoder.layer_groups} groups of parameters, so layer_decay and "

@@ -13,7 +13,7 @@ from bert_jax.files import programs_home
 # A variable that says a process is one of several -> whether its value does.
 SIGNS = {
     "JAX_COORDINATOR_ADDRESS": bool,
-    "SLURM_NTASKS": lambda value: int(value) > 1,
+    "SLURM_NTASKS": lambda value: value.isdecimal() and int(value) > 1,
     "TPU_WORKER_HOSTNAMES": lambda value: "," in value,
     "MEGASCALE_COORDINATOR_ADDRESS": bool,
 }
@@ -35,7 +35,13 @@ def joined(
 ) -> Iterator[None]:
     """Join the processes that train together; if another one is lost, report it and end."""
     several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
+    if index is not None and count is not None and index >= count:
+        raise BertJaxError(f"--process={index} is none of --processes={count}, which count from 0")
     if not (coordinator or several):
+        if count or index is not None:
+            raise BertJaxError(
+                "--processes and --process need --coordinator=HOST:PORT, the address of process 0"
+            )
         yield
         return
     if coordinator and (count is None or index is None):

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -137,6 +138,7 @@ _recipe: Recipe
 def start_worker(recipe: Recipe) -> None:
     global _tokenizer, _recipe
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker is one thread of the whole
+    warnings.simplefilter("ignore")  # the process that started it has said them
     _tokenizer, _recipe = open_tokenizer(recipe.tokenizer), recipe
     parent = multiprocessing.parent_process()
 

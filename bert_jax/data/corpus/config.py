@@ -1,12 +1,15 @@
 """The `data` section of a pre-training config."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
+from bert_jax.config import Range, Share, check_ranges
 from bert_jax.errors import BertJaxError
 
+LONGEST = 1 << 16  # tokens of a row
+Above = Range(0, 1e9, above=True)
 Examples = Literal["next_sentence", "sentence_order", "full_sentences"]
 
 
@@ -15,28 +18,32 @@ class DataConfig:
     """The defaults are BERT's published pre-training data."""
 
     corpora: tuple[str, ...] = ()  # directories that `bert-jax prepare` made, or their gs:// paths
-    weights: tuple[float, ...] = ()  # how often each is drawn from; empty: by its tokens to the power alpha
-    alpha: float = 1.0  # below 1 small corpora (rare languages) are seen more often; XLM-R took 0.3
+    # How often each is drawn from; (): by its tokens to the power alpha.
+    weights: Annotated[tuple[float, ...], Above] = ()
+    # Below 1 small corpora (rare languages) are seen more often; XLM-R took 0.3.
+    alpha: Annotated[float, Range(0, 10)] = 1.0
 
-    batch: int = 256  # rows of a step, all hosts together
-    lengths: tuple[int, ...] = (128, 512)  # of a row, one after the other
-    shares: tuple[float, ...] = (0.9, 0.1)  # of all steps that each length gets
+    batch: Annotated[int, Range(1, 1 << 20)] = 256  # rows of a step, all hosts together
+    lengths: Annotated[tuple[int, ...], Range(8, LONGEST)] = (128, 512)  # of a row, one after the other
+    shares: Annotated[tuple[float, ...], Above] = (0.9, 0.1)  # of all steps that each length gets
 
     examples: Examples = "next_sentence"
-    short: float = 0.1  # share of documents cut to a random shorter length
-    packs: int = 8  # documents in a row of full sentences at most
+    short: Share = 0.1  # share of documents cut to a random shorter length
+    packs: Annotated[int, Range(1, 1024)] = 8  # documents in a row of full sentences at most
 
-    rate: float = 0.15  # of a row's tokens that are targets
-    cap: int = 0  # targets of a row at most; 0: rate x length, rounded up (20 at 128, 77 at 512)
-    masked: float = 0.8  # of the targets become [MASK]
-    replaced: float = 0.1  # become a random token; what is left stays as it is
+    rate: Share = 0.15  # of a row's tokens that are targets
+    # Targets of a row at most; 0: rate x length, rounded up (20 at 128, 77 at 512).
+    cap: Annotated[int, Range(0, LONGEST)] = 0
+    masked: Share = 0.8  # of the targets become [MASK]
+    replaced: Share = 0.1  # become a random token; what is left stays as it is
     unit: Literal["token", "word", "span"] = "token"
-    longest_span: int = 3  # words, where unit is "span"
+    longest_span: Annotated[int, Range(1, 512)] = 3  # words, where unit is "span"
 
-    plans: int = 10  # ways to cut the corpus into examples, used in turn
+    plans: Annotated[int, Range(1, 10_000)] = 10  # ways to cut the corpus into examples, used in turn
     fresh_masks: bool = True  # False with 10 plans is Google's static data
 
     def __post_init__(self):
+        check_ranges(self, "data.")
         if len(self.lengths) != len(self.shares) or not self.lengths:
             raise BertJaxError(
                 f"{len(self.shares)} data.shares for {len(self.lengths)} data.lengths; give each one"
@@ -45,20 +52,8 @@ class DataConfig:
             raise BertJaxError(
                 f"{len(self.weights)} data.weights for {len(self.corpora)} corpora; give each one"
             )
-        if min(self.weights, default=1) <= 0 or min(self.shares) <= 0:
-            raise BertJaxError("data.weights and data.shares must be above 0; leave unused ones out")
-        for name in ("short", "rate", "masked", "replaced"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise BertJaxError(f"data.{name} must be between 0 and 1, not {getattr(self, name)}")
         if self.masked + self.replaced > 1:
             raise BertJaxError(f"data.masked + data.replaced is {self.masked + self.replaced:g}, more than 1")
-        for name in ("batch", "packs", "longest_span", "plans"):
-            if getattr(self, name) < 1:
-                raise BertJaxError(f"data.{name} must be 1 or more, not {getattr(self, name)}")
-        if min(self.lengths) < 8:
-            raise BertJaxError(f"data.lengths must be 8 or more, not {min(self.lengths)}")
-        if self.cap < 0:
-            raise BertJaxError(f"data.cap must be 0 or more, not {self.cap}")
 
     def targets(self, length: int) -> int:
         """K, the targets that a row of `length` can hold."""

@@ -20,6 +20,7 @@ from bert_jax.files import write_atomically
 from bert_jax.output import holding
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
+from bert_jax.text.sentences import check_language
 
 FEW = 4  # sentences of a document, of which pairs have little to take
 
@@ -33,6 +34,7 @@ def prepare(
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
     if not 0 <= heldout < 1:
         raise BertJaxError(f"--heldout is a share of the documents, 0 or more and below 1, not {heldout}")
+    check_language(language)
     opened = open_tokenizer(tokenizer)
     recipe = Recipe(str(tokenizer), opened.fingerprint, opened.size > 1 << 16, source.layout, language)
     work = output.with_name(output.name + ".partial")

@@ -33,6 +33,12 @@ class Columns:
     document: str = ""
     separator: str = ","  # between several labels in one cell
 
+    def __post_init__(self):
+        if not self.separator:
+            raise BertJaxError(
+                "the separator of labels is empty; give a character that stands in none of them"
+            )
+
     @property
     def named(self) -> list[str]:
         return [name for name in (self.text, self.pair, self.label, self.id, self.document) if name]

@@ -13,6 +13,9 @@ from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import cell
 
 
+MOST_PARTS = 5  # of what may stand for one word, such as New York
+
+
 def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
     """At most `most` examples, 0: all of them."""
     return collect(spec, tags_in(spec, columns, need_label), most)
@@ -70,6 +73,10 @@ def conll(
             raise BertJaxError(f"{where} does not have the {width} columns of the rows before it")
         if width == 1 and need_label:
             raise BertJaxError(f"{where} has one column; two are needed, a word and its tag")
+        if len(cells[0].split()) > MOST_PARTS:
+            raise BertJaxError(
+                f"{where} has a text in its first column, not a word; split it, a word on each line"
+            )
         start = start if words else number
         words.append(cells[0])
         tags.append(cells[-1])

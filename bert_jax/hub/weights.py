@@ -1,0 +1,40 @@
+"""The numbers of a model: floats that are all finite, wherever they are read, computed or saved."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError, NotFinite
+
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Whether every number is; its extremes tell, without another array of the same size."""
+    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
+def read_weight(tensors: Mapping[str, np.ndarray], name: str, where) -> np.ndarray:
+    """A published tensor in float32."""
+    array = tensors[name]
+    if array.dtype.name not in FLOATS:
+        raise BertJaxError(
+            f"{where}: {name} is of {array.dtype.name}, not of floating-point numbers; quantized weights are not "
+            "read here, fetch the model in float32, float16 or bfloat16"
+        )
+    with np.errstate(over="ignore"):
+        array = np.asarray(array, np.float32)
+    if not is_finite(array):
+        raise BertJaxError(
+            f"{where}: {name} has numbers that are not finite; its training failed, or a copy of it"
+        )
+    return array
+
+
+def check_weights(tensors: Mapping[str, np.ndarray]) -> None:
+    """Refuse to save weights that are not finite."""
+    if broken := [name for name, array in tensors.items() if not is_finite(array)]:
+        raise NotFinite(
+            f"the model is not written: {len(broken)} of its {len(tensors)} tensors, {broken[0]} the first, have "
+            "numbers that are not finite; a run that came to them begins again with a lower --config.optimizer.rate"
+        )

@@ -1,0 +1,318 @@
+"""A thousand bad or odd commands, made from the verbs' own parsers, the configs' own keys, and odd files and models."""
+
+import argparse
+import dataclasses
+import hashlib
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import runs
+from bert_jax.command import main as cli
+from bert_jax.tasks import TASKS
+from hostile import oddities
+
+LONG = "9" * 5000
+NUMBERS = (
+    "",
+    "x",
+    "nan",
+    "inf",
+    "1e999",
+    "-1e999",
+    "1e308",
+    "9" * 30,
+    "2147483648",
+    "-1",
+    "0",
+    "1.5",
+    "[1]",
+    LONG,
+)
+OF_KEYS = ("x", "nan", "-1e999", "1e308", "9" * 30, "2147483648", "-1", "0", "1.5")
+CHOICES = ("", "x", "0", "é", LONG)
+TRUTHS = ("", "x", "2", "[1]")
+LISTS = (
+    "nan",
+    "inf,1",
+    "1e999",
+    "1e308,1e308",
+    "-1",
+    "0",
+    "x",
+    ",,",
+    "9" * 30,
+    "1,2,3,4,5",
+    "[[1]]",
+    "(" * 500,
+)
+TEXTS = ("", " ", "nowhere/at/all", "/proc/self/mem", "\x1b[31mred\nline", "\udcff", LONG, "..")
+PLACES = ("", ".", "x" * 300, "/proc/nowhere/x", "{out}/taken", "{out}/taken.txt", "{out}/taken.txt/x")
+OUTPUTS = {"--output", "--workdir", "--report", "--profile", "destination", "directory"}
+
+TINY = {
+    "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "data.lengths": 24,
+    "data.shares": 1, "data.plans": 2, "data.batch": 8, "steps": 2, "log.evaluate_batches": 1, "optimizer.warmup": 1,
+}  # fmt: skip
+GENTLE = {"steps": 2, "data.batch": 4, "data.max_length": 32, "report": "false", "data.rows": "padded"}
+LABELLED = {"classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """It `may` end well, and then `shows` something. `{root}` is the folder of material, `{out}` a new one."""
+
+    name: str
+    arguments: tuple[str, ...]
+    stdin: str = "/dev/null"
+    may: bool = False
+    shows: str = ""
+
+
+def train(task: str, verb: str = "train") -> list[str]:
+    spec, settings = f"{runs.ROOT}/configs/{task}.py", {"init": "{root}/masked", **GENTLE}
+    if task == "pretrain":
+        spec, settings = f"{spec}:tiny", TINY | {"data.corpora": "{root}/corpus"}
+    else:
+        settings["data.train"] = "{root}/" + LABELLED[task]
+    flags = [f"--config.{key}={value}" for key, value in settings.items()]
+    return [verb, "--config", spec, *(["--workdir", "{out}/run"] if verb == "train" else []), *flags]
+
+
+TEXT, VOCABULARY = ["--input", "{root}/text.txt"], ["--tokenizer", "{root}/vocabulary"]
+RIGHT = {
+    "vocab": ["vocab", *TEXT, "--output", "{out}/made", "--size", "400"],
+    "prepare": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", "--layout", "sentences", "--processes", "1"],
+    "inspect": train("pretrain", "inspect"),
+    "preflight": [*train("pretrain", "preflight"), "--topology", "v5e:2x2"],
+    "train": train("pretrain"),
+    "export": ["export", "{root}/run", "{out}/made"],
+    "info": ["info", "{root}/masked"],
+    "import": ["import", "{root}/masked", "{out}/made"],
+    "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],
+    "embed": ["embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made.npy"],
+    "evaluate": ["evaluate", "--model", "{root}/classifier", "--data", "{root}/labelled.jsonl", "--json"],
+    "predict": [
+        "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made.jsonl",
+    ],
+    "bench tokenizers": ["bench", "tokenizers", "--vocab", "{root}/vocabulary"],
+    "bench embed": ["bench", "embed", "--model", "{root}/masked"],
+    "bench predict": ["bench", "predict", "--model", "{root}/classifier"],
+    "bench prepare": ["bench", "prepare", *TEXT, *VOCABULARY],
+    "bench input": ["bench", "input", "--corpus", "{root}/corpus"],
+    "bench pretrain": ["bench", *train("pretrain", "pretrain"), "--workdir", "{out}/run"],
+    "bench finetune": ["bench", *train("classify", "finetune")],
+    "bench train": ["bench", "train", "--size", "tiny"],
+    "bench all": ["bench", "all", "--output", "{out}/made"],
+}  # fmt: skip
+
+
+def cases() -> list[Case]:
+    """In an order in which any first part is a sample of them all."""
+    made = [*of_flags(), *of_keys(), *of_files(), *of_models()]
+    assert len({case.name for case in made}) == len(made)
+    return sorted(
+        made, key=lambda case: hashlib.blake2b(case.name.encode("utf-8", "surrogateescape")).digest()
+    )
+
+
+def actions_of(name: str) -> list[argparse.Action]:
+    verb, _, subject = name.partition(" ")
+    parser: argparse.ArgumentParser = cli.parser_of(verb)
+    if subject:
+        nested = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = nested.choices[subject]
+    return [
+        action for action in parser._actions if action.nargs != 0 and action.dest not in ("config", "texts")
+    ]
+
+
+def of_flags() -> Iterator[Case]:
+    """Each flag of each verb with each value that is odd for one of its sort."""
+    for name, right in RIGHT.items():
+        for action in actions_of(name):
+            flag = action.option_strings[-1] if action.option_strings else action.dest
+            if flag in OUTPUTS and name != "info":
+                values = PLACES
+            elif action.choices:
+                values = CHOICES
+            else:
+                values = NUMBERS if action.type else TEXTS
+            for value in values[:: 4 if name.startswith("bench") else 1]:
+                changed = with_flag(right, action, value)
+                yield Case(
+                    f"{name} {flag}={value:.40}", changed, may=value in MAY_FLAGS.get(f"{name} {flag}", ())
+                )
+
+
+def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:
+    if not action.option_strings:
+        place = {"source": 1, "workdir": 1, "destination": 2}.get(action.dest, len(right) - 1)
+        return (*right[:place], value, *right[place + 1 :])
+    flag = action.option_strings[-1]
+    kept = [word for n, word in enumerate(right) if flag not in (word, right[n - 1])]
+    return (*kept, f"{flag}={value}")
+
+
+def of_keys() -> Iterator[Case]:
+    """Each key of each task's config with each value that is odd for its type."""
+    for task in ("pretrain", "classify"):
+        known = dict(keys_of(TASKS["pretrain"].Config)) if task == "classify" else {}
+        for key, kind in keys_of(TASKS[task].Config):
+            if key in known and not key.startswith(("data.", "model.")):
+                continue
+            for value in values_of(kind):
+                name = f"{task} {key}={value:.40}"
+                may = value in MAY_KEYS.get(key, ())
+                yield Case(name, (*without(train(task), key), f"--config.{key}={value}"), may=may)
+
+
+def keys_of(reader: type, where: str = "") -> Iterator[tuple[str, type]]:
+    hints = typing.get_type_hints(reader)
+    for field in dataclasses.fields(reader):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from keys_of(hints[field.name], f"{where}{field.name}.")
+        elif field.init:
+            yield where + field.name, hints[field.name]
+
+
+def values_of(kind: type) -> tuple[str, ...]:
+    if kind in (int, float):
+        return OF_KEYS
+    if kind is bool:
+        return TRUTHS
+    if typing.get_origin(kind) is tuple:
+        return LISTS if typing.get_args(kind)[0] in (int, float) else (*TEXTS, "a,a", "a")
+    return CHOICES if typing.get_origin(kind) is typing.Literal else TEXTS
+
+
+def without(arguments: list[str], key: str) -> list[str]:
+    return [word for word in arguments if not word.startswith(f"--config.{key}=")]
+
+
+def of_files() -> Iterator[Case]:
+    """Each verb that reads texts or tables with each odd file, by name and on standard input."""
+    readers = {
+        "vocab": ["vocab", "--output", "{out}/made", "--size", "400", "--input"],
+        "prepare": [*without_input(RIGHT["prepare"]), "--input"],
+        "embed": ["embed", "--model", "{root}/masked", "--input"],
+        "predict": ["predict", "--model", "{root}/classifier", "--input"],
+        "predict tags": ["predict", "--model", "{root}/tagger", "--input"],
+        "predict answers": ["predict", "--model", "{root}/finder", "--input"],
+        "evaluate": ["evaluate", "--model", "{root}/classifier", "--json", "--data"],
+        "evaluate tags": ["evaluate", "--model", "{root}/tagger", "--json", "--data"],
+        "evaluate answers": ["evaluate", "--model", "{root}/finder", "--json", "--data"],
+    }
+    names = [*oddities.contents(), "folder", "loop.txt", "gone.txt"]
+    for reader, arguments in readers.items():
+        for file in names:
+            may = file in MAY_FILES.get(reader, ())
+            yield Case(f"{reader} of {file}", (*arguments, "{root}/odd/" + file), may=may)
+    for task in LABELLED:
+        for file in names:
+            arguments = (*without(train(task), "data.train"), "--config.data.train={root}/odd/" + file)
+            yield Case(f"{task} of {file}", arguments, may=file in MAY_FILES.get(task, ()))
+    for reader in ("embed", "predict", "fill-mask"):
+        model = "classifier" if reader == "predict" else "masked"
+        for file in (
+            name for name in names if name.endswith(".txt") and name not in ("loop.txt", "gone.txt")
+        ):
+            arguments = (reader, "--model", "{root}/" + model)
+            may = file in MAY_FILES.get(f"{reader} <", ())
+            yield Case(f"{reader} < {file}", arguments, "{root}/odd/" + file, may)
+
+
+def without_input(arguments: list[str]) -> list[str]:
+    place = arguments.index("--input")
+    return arguments[:place] + arguments[place + 2 :]
+
+
+def of_models() -> Iterator[Case]:
+    """Each verb that opens a model with each odd model."""
+    for name, verbs in {
+        "masked": ("info", "import", "fill-mask", "embed", "vocab --extend", "pretrain", "classify"),
+        "classifier": ("info", "import", "evaluate", "predict", "embed"),
+        "tagger": ("evaluate tags", "predict tags"),
+        "finder": ("evaluate answers", "predict answers"),
+    }.items():
+        wrong = [*oddities.WEIGHTS, *(oddities.TEMPERATURES if name == "classifier" else ())]
+        for model in (f"{name}-{kind}" for kind in wrong):
+            for verb in verbs:
+                # `info` tells what is wrong with weights, and reads no calibration.
+                shows = "odd" if verb == "info" and model.split("-")[1] in NO_WEIGHTS else ""
+                may = verb == "info" or model.endswith("-huge")
+                yield Case(
+                    f"{verb} with {model}", tuple(on_model(verb, "{root}/" + model)), may=may, shows=shows
+                )
+    for name in ("repeats", "blanks", "nuls", "specials"):
+        arguments = ["{root}/vocabulary-" + name if a == "{root}/vocabulary" else a for a in RIGHT["prepare"]]
+        yield Case(f"prepare with vocabulary-{name}", tuple(arguments), may=name in ("repeats", "blanks"))
+
+
+def on_model(verb: str, model: str) -> list[str]:
+    match verb:
+        case "pretrain":
+            started = ["--config.first_step=0", "--config.model.layers=2", "--config.model.max_positions=32"]
+            return [*train("pretrain"), f"--config.init={model}", *started]
+        case "classify":
+            return [*without(train("classify"), "init"), f"--config.init={model}"]
+        case "vocab --extend":
+            return ["vocab", *TEXT, "--output", "{out}/made", "--extend", model]
+        case "evaluate tags":
+            return ["evaluate", "--model", model, "--data", "{root}/words.conll", "--json"]
+        case "predict tags":
+            return ["predict", "--model", model, "--input", "{root}/words.conll"]
+        case "evaluate answers":
+            return ["evaluate", "--model", model, "--data", "{root}/asked.jsonl", "--json"]
+        case "predict answers":
+            return ["predict", "--model", model, "--input", "{root}/asked.jsonl"]
+    own = "{root}/classifier" if verb in ("evaluate", "predict") else "{root}/masked"
+    return [model if word == own else word for word in RIGHT[verb]]
+
+
+NO_WEIGHTS = [kind for kind in oddities.WEIGHTS if kind != "huge"]
+# What may be right, and is then looked at.
+GIVEN = tuple(text for text in TEXTS if text)
+MAY_FLAGS: dict[str, tuple[str, ...]] = {
+    # Plain text has no columns.
+    "vocab --column": GIVEN, "prepare --column": GIVEN, "bench prepare --column": GIVEN, "prepare --heldout": ("0",),
+    "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
+    "evaluate --text": ("",), "evaluate --pair": ("",), "evaluate --label": ("",), "evaluate --separator": GIVEN,
+    "evaluate --report": (".", "{out}/taken"), "predict --output": ("{out}/taken.txt",), "predict --text": ("",),
+    "predict --pair": ("",), "predict --id": ("",),
+}  # fmt: skip
+ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
+MAY_KEYS: dict[str, tuple[str, ...]] = {
+    "seed": ("2147483648", "-1", "0"), "steps": ZERO, "init": NONE, "first_step": MINUS, "patience": ZERO,
+    "sweep": ("", " "),
+    "optimizer.rate": HALF, "optimizer.warmup": ZERO, "optimizer.warmup_share": ZERO, "optimizer.decay_share": ZERO,
+    "optimizer.weight_decay": HALF, "optimizer.beta1": ZERO, "optimizer.beta2": ZERO, "optimizer.clip": HALF,
+    "optimizer.layer_decay": ZERO, "optimizer.frozen_layers": MINUS, "mesh.data": ("-1",), "mesh.fsdp": ("-1",),
+    "mesh.tensor": ("-1",), "checkpoints.keep_every": ZERO, "checkpoints.best": NONE, "log.evaluate_batches": ZERO,
+    "log.profile": MINUS, "family": NONE, "model.embedding_size": ZERO, "model.mlm_activation": NONE,
+    "model.norm_epsilon": ZERO, "model.dropout": MINUS, "model.attention_dropout": MINUS, "model.head_dropout": MINUS,
+    "model.tag_dropout": MINUS, "model.answer_dropout": ZERO, "model.init_stddev": ZERO,
+    "model.relative.terms": ("", " "),
+    "model.relative.buckets": ZERO, "model.relative.farthest": ZERO, "model.rotary.theta": ZERO,
+    "model.rotary.near_theta": ZERO, "model.near.window": ZERO, "model.convolution.width": ZERO,
+    "model.layer_groups": ZERO, "data.weights": (",,", "[[1]]", "(" * 500), "data.alpha": HALF,
+    "data.shares": ("[[1]]",),
+    "data.short": ZERO, "data.rate": ZERO, "data.cap": ZERO, "data.masked": ZERO, "data.replaced": ZERO,
+    "epochs": ("1.5",), "data.heldout": NONE, "data.calibration_share": ZERO, "data.columns.text": NONE,
+    "data.columns.pair": NONE, "data.columns.label": NONE, "data.columns.id": NONE, "data.columns.document": NONE,
+    "data.columns.separator": GIVEN, "data.most": ZERO, "data.overlap": ZERO, "labels": ("", " "),
+    "label_smoothing": ZERO,
+}  # fmt: skip
+MAY_FILES: dict[str, tuple[str, ...]] = {}
+
+
+def filled(case: Case, root: Path, out: Path) -> tuple[list[str], str]:
+    places = {"{root}": str(root), "{out}": str(out)}
+
+    def fill(word: str) -> str:
+        for place, path in places.items():
+            word = word.replace(place, path)
+        return word
+
+    return [fill(word) for word in case.arguments], fill(case.stdin)

@@ -1,0 +1,124 @@
+"""Bad and odd commands of every verb: each is right, or one clear line, and never leaves half a result."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import runs
+from bert_jax.command.main import main
+from hostile import commands, oddities
+from hostile.outcomes import RIGHT, Outcome, table
+from hostile.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = os.environ.get("HOSTILE_FOLDER")  # keeps what was made and done, for a run to go on from
+    return made(Path(folder) if folder else tmp_path_factory.mktemp("hostile"))
+
+
+def made(folder: Path) -> Path:
+    root = folder / "material"
+    if not (root / "complete").exists():
+        shutil.rmtree(root, ignore_errors=True)
+        oddities.make(root)
+        (root / "complete").touch()
+    return root
+
+
+TAKEN, THEIRS = ("taken.txt", "taken/theirs.txt"), "not ours"
+
+
+def tried(case: commands.Case, worker: Worker, root: Path) -> tuple[str, Outcome]:
+    """What came of a command, and what it left."""
+    shutil.rmtree(root.parent / "new", ignore_errors=True)
+    out = root.parent / "new" / "out"
+    out.mkdir(parents=True)
+    for path in TAKEN:
+        (out / path).parent.mkdir(exist_ok=True)
+        (out / path).write_text(THEIRS)
+    arguments, stdin = commands.filled(case, root, out)
+    outcome = worker.outcome(arguments, stdin, out)
+    kind = outcome.kind
+    if kind == RIGHT:
+        known = case.may and case.shows in outcome.stdout
+        kind = wrong_in(out, outcome, arguments) or kind if known else "accepted"
+    elif outcome.sound and any((out / path).read_text() != THEIRS for path in TAKEN):
+        kind = "overwritten"
+    elif outcome.sound and (left := [path.name for path in out.iterdir() if not is_kept(path)]):
+        kind = f"left {left[0]}"
+    return kind, outcome
+
+
+def is_kept(path: Path) -> bool:
+    """What a failure may leave: a run, from which it goes on."""
+    return path.name in ("run", "taken", "taken.txt") or path.name.endswith(".partial")
+
+
+def wrong_in(out: Path, outcome: Outcome, arguments: list[str]) -> str:
+    """What is wrong with the results of a command that came to a good end."""
+    texts = [path for path in out.rglob("*") if path.suffix in (".json", ".jsonl")]
+    lines = [
+        line for path in texts if path.suffix == ".jsonl" for line in path.read_text("utf-8").splitlines()
+    ]
+    lines += [path.read_text("utf-8") for path in texts if path.suffix == ".json"]
+    if "--json" in arguments or arguments[0] == "predict":
+        lines += outcome.stdout.splitlines() if arguments[0] == "predict" else [outcome.stdout]
+    for line in lines:
+        if line:
+            json.loads(line, parse_constant=no_constant)
+    arrays = [np.load(path) for path in out.rglob("*.npy") if path.parent.name != "train"]
+    arrays += [array for path in out.rglob("model.safetensors") for array in load_file(path).values()]
+    return "" if all(np.isfinite(array).all() for array in arrays) else "not finite"
+
+
+def no_constant(name: str):
+    raise AssertionError(f"{name} is no number of JSON")
+
+
+FEW = 40  # of the ordinary suite
+
+
+def test_some_odd_commands(root):
+    chosen = [
+        case for case in commands.cases() if not case.name.startswith(("bench", "pretrain", "preflight"))
+    ]
+    worker = Worker()
+    try:
+        outcomes = {case.name: tried(case, worker, root) for case in chosen[:: len(chosen) // FEW]}
+    finally:
+        worker.close()
+    assert {name: o for name, (kind, o) in outcomes.items() if kind not in (RIGHT, "one clear line")} == {}
+
+
+@pytest.mark.long
+def test_all_odd_commands(root):
+    if not (root / "run" / "model").exists():
+        settings = {"steps": 4, "checkpoints.every": 2, "log.evaluate_every": 4}
+        assert main(runs.command(root / "corpus", root / "run", **settings)[3:]) == 0
+    log = root.parent / "outcomes.jsonl"
+    done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    kinds = {entry["name"]: entry["kind"] for entry in done}
+    worker = Worker()
+    with open(log, "a") as file:
+        for case in commands.cases():
+            if case.name not in kinds:
+                kind, outcome = tried(case, worker, root)
+                kinds[case.name] = kind
+                entry = {
+                    "name": case.name,
+                    "kind": kind,
+                    "seconds": round(outcome.seconds, 1),
+                    "code": outcome.code,
+                }
+                shown = {"out": outcome.stdout[-300:], "err": outcome.stderr[-1500:]}
+                file.write(json.dumps(entry | shown) + "\n")
+                file.flush()
+    worker.close()
+    print("\n" + table(kinds.values()))
+    assert {name: kind for name, kind in kinds.items() if kind not in (RIGHT, "one clear line")} == {}

@@ -1,0 +1,84 @@
+"""Wrong input: refused, or said."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import corpora
+import runs
+from bert_jax.command.main import main
+from bert_jax.data.examples.tags import read_tags
+from bert_jax.errors import BertJaxError
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.sentences import check_language
+
+
+def test_a_table_of_sentences_is_no_table_of_words(tmp_path):
+    (tmp_path / "a.tsv").write_text("New York\tB-LOC\nw1 w2 w3 w4 w5 w6\tyes\n")
+    with pytest.raises(BertJaxError, match=r"a.tsv row 2 .* has a text in its first column, not a word"):
+        read_tags(str(tmp_path / "a.tsv"))
+
+
+def test_lengths_without_room_for_a_text(tmp_path):
+    tokenizer = open_tokenizer(corpora.save_tokenizer(tmp_path))
+    for text, least in (("w1 w2", 3), (("w1", "w2"), 5)):
+        assert len(tokenizer.encode([text], max_length=least)[0].ids) == least
+        with pytest.raises(BertJaxError, match=f"{least - 1} tokens have no room .* allow {least} or more"):
+            tokenizer.encode([text], max_length=least - 1)
+        with pytest.raises(BertJaxError, match=f"allow {least} or more"):
+            tokenizer.windows([text], max_length=least - 1, overlap=0)
+
+
+@pytest.mark.parametrize("code", ["", "x", "EN", "english", "xx", "e n", "-en", "9" * 5000])
+def test_no_such_language(code):
+    with pytest.raises(BertJaxError, match="no language"):
+        check_language(code)
+
+
+@pytest.mark.parametrize("code", ["en", "de", "zh-hant", "nds", "my"])
+def test_languages(code):
+    check_language(code)
+
+
+def test_lines_of_a_vocabulary_that_are_wasted_or_damaged(tmp_path):
+    corpora.save_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(corpora.ENTRIES) + "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        size = open_tokenizer(tmp_path).size
+    file.write_text("\n".join([*corpora.ENTRIES, "w1", "", "w9999"]) + "\n")
+    told = f"2 lines are blank or repeat another one, the first is line {size + 1}"
+    with pytest.warns(UserWarning, match=told):
+        assert open_tokenizer(tmp_path).size == size + 3
+    file.write_text("\n".join([*corpora.ENTRIES, "w\0"]) + "\n")
+    with pytest.raises(BertJaxError, match=f"vocab.txt line {size + 1} has NUL bytes"):
+        open_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "flags", [["--processes", "2"], ["--process", "0"], ["--processes", "2", "--process", "1"]]
+)
+def test_several_processes_that_could_not_meet(flags, tmp_path, capsys):
+    assert (
+        main(["train", "--config", "configs/pretrain.py:tiny", "--workdir", str(tmp_path / "run"), *flags])
+        == 1
+    )
+    assert "--processes and --process need --coordinator" in capsys.readouterr().err
+    assert main(["train", "--config", "c", "--workdir", "w", "--processes", "2", "--process", "2"]) == 1
+    assert "--process=2 is none of --processes=2" in capsys.readouterr().err
+
+
+def test_a_closed_output_is_said(small):
+    command = [sys.executable, "-m", "bert_jax", "info", str(small / "masked")]
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=runs.environment(), capture_output=True, text=True
+    )
+    assert closed.returncode == 1
+    assert (
+        closed.stderr.startswith("bert-jax info: standard output is closed")
+        and closed.stderr.count("\n") == 1
+    )

@@ -1,0 +1,230 @@
+"""Values out of range and numbers that are not finite: refused at once, wherever they come from."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import bert_jax
+from bert_jax import config as configs
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError, NotFinite, nearest
+from bert_jax.files import to_json
+from bert_jax.hub import directory as hub
+from bert_jax.tasks import TASKS
+from bert_jax.train.log import Log, read
+from bert_jax.train.loop import train
+from hostile.commands import keys_of
+from hostile.outcomes import LONGEST
+from tiny_training import Batches, tiny
+
+NEEDED = {"pretrain": {}, "classify": {"init": "m", "data": {"train": "t"}}}
+NEEDED |= dict.fromkeys(("tag", "answer"), NEEDED["classify"])
+NUMERIC = [
+    (task, key, kind)
+    for task in NEEDED
+    for key, kind in keys_of(TASKS[task].Config)
+    if kind in (int, float, tuple[float, ...], tuple[int, ...])
+]
+
+
+@pytest.mark.parametrize("task", NEEDED)
+def test_no_number_of_a_config_may_be_infinite_or_none_or_without_bounds(task):
+    """Each key, as an override and as a config file's value."""
+    for key, kind in [(key, kind) for name, key, kind in NUMERIC if name == task]:
+        for text in (
+            "nan",
+            "inf",
+            "1e999",
+            "-1e999",
+            "1e308",
+            "9" * 30,
+            f"-{'9' * 30}",
+            "x",
+            "",
+            "None",
+            "True",
+            "[1j]",
+        ):
+            if kind in (int, float) or text not in ("", "None"):
+                refused(task, [f"{key}={text}"])
+        for value in (math.nan, math.inf, -math.inf, 10**400, None, "1", True, np.zeros(2)):
+            changed: dict = {}
+            inner = changed
+            *outer, last = key.split(".")
+            for name in outer:
+                inner = inner.setdefault(name, {})
+            inner[last] = value if kind in (int, float) else (value,)
+            refused(task, [], changed)
+
+
+def refused(task: str, overrides: list[str], values: dict | None = None) -> None:
+    given = dict(NEEDED[task])
+    for name, value in (values or {}).items():
+        given[name] = given.get(name, {}) | value if isinstance(value, dict) else value
+    with pytest.raises(BertJaxError) as raised:
+        print(overrides, values, configs.read(given, overrides, TASKS[task].Config))
+    assert "\n" not in str(raised.value) and len(str(raised.value)) < LONGEST
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("data.weights=1e9,1e10", "data.weights must be more than 0 and at most 1,000,000,000"),
+        ("data.alpha=1e3", "data.alpha must be between 0 and 10"),
+        ("data.cap=-1", "data.cap must be between 0 and 65,536"),
+        ("optimizer.beta2=1", "optimizer.beta2 must be 0 or more and less than 1"),
+        ("optimizer.epsilon=0", "optimizer.epsilon must be between 1e-30 and 1"),
+        ("optimizer.frozen_layers=-2", "optimizer.frozen_layers must be -1 or more, not -2"),
+        ("steps=2147483648", "steps must be a finite whole number of 32 bits, not 2147483648"),
+        ("seed=9223372036854775808", "seed must be between"),
+        ("log.profile=-2", "log.profile must be -1 or more, not -2"),
+        ("patience=-1", "patience must be 0 or more, not -1"),
+    ],
+)
+def test_a_range_is_said(override, complaint):
+    with pytest.raises(BertJaxError, match=complaint):
+        configs.read({}, [override], TASKS["pretrain"].Config)
+
+
+def test_more_frozen_layers_than_there_are(tmp_path):
+    task, config = tiny(frozen_layers=2)
+    with pytest.raises(BertJaxError, match="optimizer.frozen_layers is 2, and the model has 1 layers"):
+        train(task, Batches(), config, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
+    task, config = tiny(checkpoint_best="mlm_los")
+    with pytest.raises(BertJaxError, match='nothing held out measures "mlm_los"; did you mean "mlm_loss"'):
+        train(task, Batches(), config, tmp_path)
+    assert read(tmp_path / "metrics.jsonl") == []
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_in_numbers_that_are_not_finite_saves_no_model(tmp_path):
+    task, config = tiny(
+        steps=9, rate=1e3, weight_decay=1e3, warmup=0, log_evaluate_every=9, checkpoint_every=9
+    )
+    with pytest.raises(NotFinite):
+        train(task, Batches(), config, tmp_path)
+    assert not (tmp_path / "model").exists()
+
+
+# Weights of strangers.
+
+
+def damaged(small, tmp_path, name: str, change) -> str:
+    copy = shutil.copytree(small / name, tmp_path / name)
+    tensors = load_file(copy / "model.safetensors")
+    first = "bert.embeddings.word_embeddings.weight"
+    save_file(tensors | {first: change(tensors[first].copy())}, copy / "model.safetensors")
+    return str(copy)
+
+
+def no_number(array: np.ndarray) -> np.ndarray:
+    array[7, 3] = np.nan
+    return array
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "predict", "embed", "fill-mask", "import", "vocab", "train"])
+def test_weights_that_are_not_finite(verb, small, tmp_path, capsys):
+    model = damaged(small, tmp_path, "masked" if verb == "fill-mask" else "classifier", no_number)
+    out, table, lines = str(tmp_path / "out"), str(small / "labelled.jsonl"), str(small / "lines.txt")
+    flags = {
+        "evaluate": ["--model", model, "--data", table],
+        "predict": ["--model", model, "--input", lines, "--output", out],
+        "embed": ["--model", model, "--input", lines, "--output", f"{out}.npy"],
+        "fill-mask": ["--model", model, "w1 [MASK]"],
+        "import": [model, out],
+        "vocab": ["--input", str(small / "text.txt"), "--output", out, "--extend", model],
+        "train": [
+            "--config", "configs/classify.py", "--workdir", out, f"--config.init={model}",
+            f"--config.data.train={table}", "--config.data.max_length=32",
+        ],
+    }  # fmt: skip
+    assert main([verb, *flags[verb]]) == 1
+    told = capsys.readouterr().err
+    assert "word_embeddings.weight has numbers that are not finite" in told and told.count("\n") == 1
+    assert not list(tmp_path.glob("out/model*")) and not list(tmp_path.glob("out*.*"))
+
+
+def test_info_tells_of_weights_that_are_not_finite(small, tmp_path, capsys):
+    assert main(["info", damaged(small, tmp_path, "masked", no_number)]) == 0
+    assert "has numbers that are not finite" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["int8", "bool", "complex64", "uint16"])
+def test_weights_that_are_no_floats(kind, small, tmp_path):
+    path = damaged(small, tmp_path, "masked", lambda array: array.astype(kind))
+    with pytest.raises(BertJaxError, match=f"word_embeddings.weight is of {kind}, not of floating-point"):
+        bert_jax.load(path)
+
+
+def test_weights_of_64_bits_that_32_cannot_hold(small, tmp_path):
+    path = damaged(small, tmp_path, "masked", lambda array: np.full(array.shape, 1e300))
+    with pytest.raises(BertJaxError, match="has numbers that are not finite"):
+        bert_jax.load(path)
+
+
+def test_finite_weights_whose_results_are_not(small, tmp_path, capsys):
+    model = damaged(small, tmp_path, "masked", lambda array: np.full_like(array, 3e38))
+    assert main(["embed", "--model", model, "--input", str(small / "lines.txt")]) == 1
+    told = capsys.readouterr()
+    assert "what the model computes of these texts is not finite" in told.err and not told.out
+
+
+def test_what_is_not_finite_is_not_saved(small, tmp_path):
+    model = bert_jax.load(small / "masked")
+    params = model.params
+    params["encoder"]["embeddings"]["words"] = np.full_like(params["encoder"]["embeddings"]["words"], np.inf)
+    with pytest.raises(NotFinite, match="is not written: 1 of its .* tensors"):
+        hub.save(tmp_path / "out", model.layout, params)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, 1e300])
+def test_temperatures_that_cannot_be(value, small, tmp_path):
+    copy = shutil.copytree(small / "classifier", tmp_path / "classifier")
+    facts = {"kind": "classes", "labels": ["no", "yes"], "temperatures": [value], "levels": []}
+    (copy / "calibration.json").write_text(json.dumps(facts))
+    with pytest.raises(BertJaxError, match="calibration.json"):
+        bert_jax.load(copy)
+
+
+# JSON
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, {"a": [1.0, -math.inf]}])
+def test_json_has_no_word_for_it(value):
+    with pytest.raises(BertJaxError, match="not a finite number"):
+        to_json(value)
+
+
+def test_a_norm_that_is_not_finite_is_null_in_the_log(tmp_path):
+    log = Log(tmp_path, tmp_path / "metrics.jsonl", 0, 1, quiet=False)
+    log.line("train", 1, {"loss": 1.0, "gradient_norm": math.inf})
+    log.close()
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert '"gradient_norm": null' in line
+
+
+# Messages
+
+
+def test_a_table_of_a_million_columns_makes_a_short_line(tmp_path, small, capsys):
+    names = ",".join(f"column {n}" for n in range(10**6))
+    (tmp_path / "wide.csv").write_text(f"{names}\n{names}\n")
+    assert main(["evaluate", "--model", str(small / "classifier"), "--data", str(tmp_path / "wide.csv")]) == 1
+    told = capsys.readouterr().err
+    assert "which column holds the text?" in told and told.count("\n") == 1 and len(told) < LONGEST
+    assert len(nearest("x", names.split(","))) < LONGEST
+
+
+def test_a_message_is_one_line_that_a_terminal_shows():
+    message = str(BertJaxError("no file a\nb\x1b[2J" + "c" * 9999 + "; name another"))
+    assert message.startswith("no file a\\nb\\x1b[2Jccc") and message.endswith("; name another")
+    assert len(message) < LONGEST and message.isprintable()
