@@ -18,6 +18,7 @@ from typing import Any, NotRequired, TypedDict
 from bert_jax.config import build
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_atomically
+from bert_jax.hashes import is_within
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
@@ -115,6 +116,8 @@ class Workdir:
         """Of the models that the run leaves, as `Task.layouts`."""
         content = self.read()
         described = {"": content["layout"], **content.get("layouts", {})}
+        if outside := [name for name in described if name and not is_within(name)]:
+            raise BertJaxError(f"{self.run} names a model {outside[0]!r:.60}, which is no folder; {BACK}")
         try:
             return {name: layout_of(values) for name, values in described.items()}
         except BertJaxError as error:

@@ -14,6 +14,7 @@ from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.train import manifest
+from bert_jax.train.workdir import Workdir
 from hostile import subjects
 
 
@@ -113,6 +114,15 @@ def test_names_stay_within_their_directory(tmp_path):
         (tmp_path / "model" / "hashes.json").write_text(json.dumps(listed))
         wrong = list(hashes.differing(tmp_path / "model", hashes.read(tmp_path / "model")))
         assert len(wrong) == 1 and "no file within it" in wrong[0]
+
+
+def test_models_of_a_run_stay_within_it(small, tmp_path):
+    folder = subjects.run(small, tmp_path)
+    content = json.loads((folder / "run.json").read_text())
+    content["layouts"] = {"../../elsewhere": content["layout"]}
+    (folder / "run.json").write_text(json.dumps(content))
+    with pytest.raises(BertJaxError, match="names a model '../../elsewhere', which is no folder"):
+        Workdir(folder).layouts()
 
 
 def test_a_corpus_whose_manifest_names_a_device(small, tmp_path):
