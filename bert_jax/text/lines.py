@@ -28,12 +28,10 @@ class LineReader:
         self.position = lambda: 0  # bytes of the file on disk that were read
 
     def __iter__(self) -> Iterator[str]:
-        if self.source == "-":
-            if sys.stdin is None:
-                raise BertJaxError("standard input is closed; direct texts to it, or name a file")
-            yield from self._decoded(self._limited(sys.stdin.buffer))
-            return
         try:
+            if self.source == "-":
+                yield from self._decoded(self._limited(standard_input()))
+                return
             with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
                 self.position = raw.tell
                 yield from self._decoded(self._limited(file))
@@ -65,6 +63,12 @@ class LineReader:
                 )
             yield text
             encoding = "utf-8"
+
+
+def standard_input():
+    if sys.stdin is None:
+        raise BertJaxError("standard input is closed; direct texts to it, or name a file")
+    return sys.stdin.buffer
 
 
 def read_lines(source: str) -> Iterator[str]:

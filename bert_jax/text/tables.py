@@ -199,10 +199,13 @@ def parquet_rows(name: str, file, columns: list[str] | None = None) -> Iterator[
         raise BertJaxError(f'{name} has the column "{twice[0]:.80}" twice; rename one')
     names = names_of_classes(file)
     batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=256, columns=columns))
-    for where, row in number_rows(name, chain.from_iterable(batches)):
+    count = 0
+    for count, (where, row) in enumerate(number_rows(name, chain.from_iterable(batches)), 1):  # noqa: B007
         for column in names.keys() & row.keys():
             row[column] = class_name(where, row[column], names[column])
         yield where, row
+    if count != file.metadata.num_rows:
+        raise BertJaxError(f"{name} has {count:,} rows and counts {file.metadata.num_rows:,}; fetch it again")
 
 
 def class_name(where: str, value, names: tuple[str, ...]):
