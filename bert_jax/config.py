@@ -80,8 +80,10 @@ def check_ranges(config: "DataclassInstance", where: str = "") -> None:
 
 
 def check_number(value, name: str, is_whole: bool = False, allowed: Range | None = None) -> None:
-    kind = "whole number" if is_whole else "number"
-    if isinstance(value, bool) or not isinstance(value, Integral if is_whole else Real):
+    kind, numbers = ("whole number", Integral) if is_whole else ("number", Real)
+    # Apart, for a type checker knows of these two neither order nor size.
+    is_number = isinstance(value, numbers) and not isinstance(value, bool)
+    if not is_number:
         raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
     unlimited = allowed is None or allowed.most == math.inf
     if unlimited and not abs(value) <= (MOST if is_whole else LARGEST):

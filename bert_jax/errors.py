@@ -25,7 +25,7 @@ def one_line(message: object, longest: int = LONGEST) -> str:
     >>> print(one_line("no column in a\\nb; name another"))
     no column in a\\nb; name another
     >>> one_line("x" * 30 + "; do this", longest=20)
-    'xxxxxxx ... do this'
+    'xxxxxxx ...  do this'
     """
     text = str(message)
     # Of a message that is too long the start says what is wrong, and the end what to do.

@@ -61,7 +61,7 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
         return ""
     name = embedder.default_prompt if prompt is None else prompt
     check_name(name, embedder.prompts, "prompt of this embedder")
-    before = embedder.prompts[name]
+    before = embedder.prompts[str(name)]
     if before and not embedder.pools_prompt:
         raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not computed here")
     return before

@@ -207,19 +207,19 @@ def of_files() -> Iterator[Case]:
     names = [*oddities.contents(), "folder", "loop.txt", "gone.txt"]
     for reader, arguments in readers.items():
         for file in names:
-            may = file in MAY_FILES.get(reader, ())
+            may = may_read(reader, file)
             yield Case(f"{reader} of {file}", (*arguments, "{root}/odd/" + file), may=may)
     for task in LABELLED:
         for file in names:
             arguments = (*without(train(task), "data.train"), "--config.data.train={root}/odd/" + file)
-            yield Case(f"{task} of {file}", arguments, may=file in MAY_FILES.get(task, ()))
+            yield Case(f"{task} of {file}", arguments, may=may_read(task, file))
     for reader in ("embed", "predict", "fill-mask"):
         model = "classifier" if reader == "predict" else "masked"
         for file in (
             name for name in names if name.endswith(".txt") and name not in ("loop.txt", "gone.txt")
         ):
             arguments = (reader, "--model", "{root}/" + model)
-            may = file in MAY_FILES.get(f"{reader} <", ())
+            may = may_read(f"{reader} <", file)
             yield Case(f"{reader} < {file}", arguments, "{root}/odd/" + file, may)
 
 
@@ -304,7 +304,35 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "data.columns.separator": GIVEN, "data.most": ZERO, "data.overlap": ZERO, "labels": ("", " "),
     "label_smoothing": ZERO,
 }  # fmt: skip
-MAY_FILES: dict[str, tuple[str, ...]] = {}
+PACKED = (".gz", ".xz", ".bz2", ".zst", ".parquet")
+# Tables whose texts are sound, whatever the labels are.
+TABLES = (
+    "nan.jsonl",
+    "mixed.jsonl",
+    "surrogate.jsonl",
+    "huge.jsonl",
+    "one-class.csv",
+    "numbers.csv",
+    "odd.parquet",
+    "null.jsonl",
+)
+MAY_TABLES = {
+    "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv"), "evaluate": TABLES, "vocab": TABLES,
+    "prepare": TABLES, "classify": TABLES, "evaluate tags": ("sentences.tsv",),
+}  # fmt: skip
+
+
+def may_read(reader: str, file: str) -> bool:
+    """Whether a file holds what the verb can read: lines of text, or a sound table."""
+    reader = reader.removesuffix(" <")
+    content = oddities.contents().get(file, "")
+    content = content if isinstance(content, bytes) else content.encode()
+    broken = content.decode("utf-8", "replace").count("\ufffd") and reader not in ("vocab", "prepare")
+    is_text = bool(content.strip()) and not broken and b"\0" not in content and not file.endswith(PACKED)
+    plain = reader in ("embed", "fill-mask", "vocab", "prepare") or (
+        reader.startswith("predict") and ".txt" in file
+    )
+    return (plain and is_text) or file in MAY_TABLES.get(reader, ())
 
 
 def filled(case: Case, root: Path, out: Path) -> tuple[list[str], str]:

@@ -12,7 +12,6 @@ from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import cell
 
-
 MOST_PARTS = 5  # of what may stand for one word, such as New York
 
 
