@@ -8,6 +8,7 @@ Nothing depends on which worker was when done, so the bytes are always the same.
 import hashlib
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -66,7 +67,7 @@ def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int)
     try:
         for number, documents in enumerate(grouped(with_progress(source), CHUNK)):
             path = directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
-            waiting.append(finished(path) if path.is_file() else pool.submit(work, documents, path))
+            waiting.append(finished(path) if path.is_file() else submit(pool, documents, path))
             # Enough ahead for all workers, and no more text in memory than that.
             while len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
@@ -77,6 +78,15 @@ def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int)
         raise BertJaxError(message) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Future:
+    """A worker that starts for it hears no Ctrl-C and no SIGHUP, which all of a terminal get: it ends with us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+    try:
+        return pool.submit(work, documents, path)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def with_progress(source: Source) -> Iterator[str]:
