@@ -307,7 +307,7 @@ def test_a_failed_save_leaves_the_old_directory_whole(directory, monkeypatch):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(hub, "save_file", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(BertJaxError, match="No space"):
         model.save(directory)
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
 

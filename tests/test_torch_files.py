@@ -103,6 +103,28 @@ def test_a_tensor_that_claims_more_than_the_file_holds(tmp_path):
                 torch_pickle.check(lie, 16, "lie")
 
 
+def test_a_flipped_bit_of_a_tensor_is_refused(directory):
+    turn_into_bin(directory)
+    file = directory / "pytorch_model.bin"
+    content = bytearray(file.read_bytes())
+    with zipfile.ZipFile(file) as archive:
+        largest = max(archive.infolist(), key=lambda entry: entry.file_size)
+    content[largest.header_offset + 500] ^= 1
+    file.write_bytes(content)
+    assert "is damaged (its checksum differs)" in refusal(directory)
+
+
+def test_numbers_of_another_byte_order_are_refused(directory):
+    turn_into_bin(directory)
+    file = directory / "pytorch_model.bin"
+    with zipfile.ZipFile(file) as archive:
+        entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, b"big" if name.endswith("/byteorder") else content)
+    assert "not little-endian" in refusal(directory)
+
+
 def test_a_compressed_archive_is_refused(directory):
     turn_into_bin(directory)
     file = directory / "pytorch_model.bin"
