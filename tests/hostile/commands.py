@@ -328,7 +328,7 @@ def may_read(reader: str, file: str) -> bool:
     content = oddities.contents().get(file, "")
     content = content if isinstance(content, bytes) else content.encode()
     broken = content.decode("utf-8", "replace").count("\ufffd") and reader not in ("vocab", "prepare")
-    is_text = bool(content.strip()) and not broken and b"\0" not in content and not file.endswith(PACKED)
+    is_text = bool(content) and not broken and b"\0" not in content and not file.endswith(PACKED)
     plain = reader in ("embed", "fill-mask", "vocab", "prepare") or (
         reader.startswith("predict") and ".txt" in file
     )
