@@ -78,10 +78,10 @@ def largest(directory):
 
 DAMAGE = {
     "a flipped bit": (lambda step: flip(largest(step)), "is not what was written"),
-    "a truncated file": (lambda step: largest(step).write_bytes(b"short"), "is not what was written"),
+    "a truncated file": (lambda step: largest(step).write_bytes(b"short"), "has 5 bytes instead of"),
     "no commit marker of orbax": (
         lambda step: (step / "_CHECKPOINT_METADATA").unlink(),
-        "it lacks _CHECKPOINT_METADATA",
+        "it lacks its file _CHECKPOINT_METADATA",
     ),
     "no manifest": (lambda step: (step / "manifest.json").unlink(), "it was never committed"),
     "a flipped bit in the manifest": (
