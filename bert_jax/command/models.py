@@ -106,6 +106,4 @@ def embed(args):
     with growing_array(Path(args.output), "float32") as array:
         for vector in vectors():
             array.append(vector[None])
-        if not array.rows:
-            raise BertJaxError("no line to embed: the input is empty")
     print(f"{array.rows:,} vectors in {args.output}", file=sys.stderr)

@@ -72,5 +72,10 @@ def standard_input():
 
 
 def read_lines(source: str) -> Iterator[str]:
-    """One text a line, as they come; `-` is standard input."""
-    return (line.rstrip("\r\n") for line in LineReader(source))
+    """One text a line, as they come; `-` is standard input. Without any line it is an error."""
+    reader, empty = LineReader(source), True
+    for line in reader:
+        empty = False
+        yield line.rstrip("\r\n")
+    if empty:
+        raise BertJaxError(f"the input is empty: {reader.name} has no line of text")

@@ -104,7 +104,6 @@ RIGHT = {
     "bench pretrain": ["bench", *train("pretrain", "pretrain"), "--workdir", "{out}/run"],
     "bench finetune": ["bench", *train("classify", "finetune")],
     "bench train": ["bench", "train", "--size", "tiny"],
-    "bench all": ["bench", "all", "--output", "{out}/made"],
 }  # fmt: skip
 
 
@@ -317,7 +316,7 @@ TABLES = (
     "null.jsonl",
 )
 MAY_TABLES = {
-    "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv"), "evaluate": TABLES, "vocab": TABLES,
+    "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv", "short.jsonl"), "evaluate": TABLES, "vocab": TABLES,
     "prepare": TABLES, "classify": TABLES, "evaluate tags": ("sentences.tsv",),
 }  # fmt: skip
 
