@@ -316,7 +316,8 @@ TABLES = (
     "null.jsonl",
 )
 MAY_TABLES = {
-    "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv", "short.jsonl"), "evaluate": TABLES, "vocab": TABLES,
+    "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv", "short.jsonl"), "evaluate": TABLES,
+    "vocab": TABLES,
     "prepare": TABLES, "classify": TABLES, "evaluate tags": ("sentences.tsv",),
 }  # fmt: skip
 
