@@ -6,6 +6,7 @@ import hashlib
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import runs
@@ -322,13 +323,19 @@ MAY_TABLES = {
 }  # fmt: skip
 
 
+@cache
+def is_plain(file: str, broken: bool) -> bool:
+    """Whether a file is plain UTF-8, or, if it may be `broken`, at least no other encoding."""
+    content = oddities.contents().get(file, "")
+    content = content if isinstance(content, bytes) else content.encode()
+    sound = broken or "\ufffd" not in content.decode("utf-8", "replace")
+    return bool(content) and sound and b"\0" not in content and not file.endswith(PACKED)
+
+
 def may_read(reader: str, file: str) -> bool:
     """Whether a file holds what the verb can read: lines of text, or a sound table."""
     reader = reader.removesuffix(" <")
-    content = oddities.contents().get(file, "")
-    content = content if isinstance(content, bytes) else content.encode()
-    broken = content.decode("utf-8", "replace").count("\ufffd") and reader not in ("vocab", "prepare")
-    is_text = bool(content) and not broken and b"\0" not in content and not file.endswith(PACKED)
+    is_text = is_plain(file, broken=reader in ("vocab", "prepare"))
     plain = reader in ("embed", "fill-mask", "vocab", "prepare") or (
         reader.startswith("predict") and ".txt" in file
     )

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,7 @@ def write_files(folder: Path) -> None:
     (folder / "gone.txt").symlink_to(folder / "nowhere")
 
 
+@cache
 def contents() -> dict[str, bytes | str]:
     text = "w1 w2 w3. w4 w5.\n\nw6 w7 w8.\n"
     rows = 'text,label\n"w1 w2",yes\nw3,no\n'
