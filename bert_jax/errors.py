@@ -2,6 +2,8 @@
 
 import difflib
 import errno
+import os
+import re
 from collections.abc import Collection, Iterable
 from itertools import islice
 
@@ -93,11 +95,12 @@ def of_system(error: OSError, path: object = None) -> BertJaxError:
     return BertJaxError(f"{place}: {error.strerror or first_line(error)}; {remedy}")
 
 
-def of_library(error: Exception, path: object) -> BertJaxError:
-    """What a library without OSErrors says of a file that it could not write.
+def of_rust(error: Exception) -> OSError:
+    """The error of the system that a library in Rust reports in its own way.
 
-    >>> of_library(Exception("No space left (os error 28)"), "model")
-    BertJaxError('model cannot be written (No space left (os error 28)); make room there and repeat the command')
+    >>> of_rust(Exception("I/O error: No space left on device (os error 28)"))
+    OSError(28, 'No space left on device')
     """
-    remedy = "make room there and repeat the command"
-    return BertJaxError(f"{path} cannot be written ({first_line(error)}); {remedy}")
+    number = re.search(r"os error (\d+)", str(error))
+    code = int(number[1]) if number else errno.EIO
+    return OSError(code, os.strerror(code) if number else first_line(error))

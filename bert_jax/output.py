@@ -86,15 +86,23 @@ def building(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
 
 @contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Raise an error of the system as a line on the output, or on the file elsewhere that it names."""
+    """Raise an error of the system as a line on the output, or on the file elsewhere that it names.
+
+    An error within an output that is not whole itself is left to that one.
+    """
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
+        if is_partial(path):
+            raise
         named = Path(error.filename or path)
-        elsewhere = named != Path(path) and not any(part.endswith(PARTIAL) for part in named.parts)
-        raise of_system(error, named if elsewhere else path) from error
+        raise of_system(error, path if is_partial(named) else named) from error
+
+
+def is_partial(path: Path) -> bool:
+    return any(part.endswith(PARTIAL) for part in Path(path).parts)
 
 
 def destination(path: Path) -> Path:

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bert_jax import hashes, memory
-from bert_jax.errors import BertJaxError, first_line, nearest, of_library
+from bert_jax.errors import BertJaxError, first_line, nearest, of_rust
 from bert_jax.files import read_json, write_atomically, write_json
 from bert_jax.hub.families import family_of
 from bert_jax.hub.family import Family, size_of
@@ -281,7 +281,7 @@ def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
         try:
             save_file(tensors, path, metadata={"format": "pt"})
         except SafetensorError as error:  # a full disk, in the words of its library
-            raise of_library(error, directory) from error
+            raise of_rust(error) from error
     config = layout.published_config(tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from bert_jax.errors import BertJaxError, of_library
+from bert_jax.errors import BertJaxError, of_rust
 from bert_jax.files import read_json
 from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, processor
 from bert_jax.text.settings import Settings
@@ -54,7 +54,7 @@ class BytePair(RustTokenizer):
         try:
             self.rust.model.save(str(directory))  # vocab.json and merges.txt
         except Exception as error:  # of a full disk; the Rust library raises bare Exception
-            raise of_library(error, directory) from error
+            raise of_rust(error) from error
 
     def _transformers_class(self) -> dict:
         spaces, ends = self.rust.pre_tokenizer, self.rust.post_processor
