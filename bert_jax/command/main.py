@@ -49,6 +49,9 @@ def show_verbs() -> None:
 
 def command() -> int:
     """The entry of `bert-jax`."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        # Ctrl-C before and after the work has nothing to clean up, and needs no traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] in (["train"], ["bench"]):
         use_large_pages()
     if sys.argv[1:2] == ["bench"]:

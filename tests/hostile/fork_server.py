@@ -22,14 +22,14 @@ def serve() -> None:
 
 
 def become(arguments: list[str], output: str) -> None:
-    from bert_jax.command.main import main
+    from bert_jax.command.main import command
 
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
     os.dup2(1, 2)
     sys.argv = ["bert-jax", *arguments]
-    sys.exit(main())
+    sys.exit(command())
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ class Forks:
         tests = Path(__file__).parents[1]
         environment = runs.environment()
         environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(tests)])
+        environment["GLIBC_TUNABLES"] = ""  # `train` starts itself again where this is not set
         self.process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("fork_server.py")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,

@@ -87,6 +87,8 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
         outcome = judged(case, code, (tmp_path / "said").read_text(), folder, whole[0])
         if outcome not in BAD:
             outcome = repeated(forks, case, material, folder, whole, outcome, tmp_path / "said")
+        if outcome in BAD:
+            shutil.copy(tmp_path / "said", tmp_path / f"said {moment}")
         kept.add(name, outcome if outcome not in BAD else f"{outcome} ({verb}, {sent.name})")
         if outcome not in BAD:
             shutil.rmtree(folder)
