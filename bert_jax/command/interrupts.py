@@ -34,6 +34,10 @@ def interruptible():
     sys.unraisablehook = show_others
     try:
         yield
+    except Exception as error:
+        if first:  # modules and libraries turn an interrupt into errors of theirs
+            raise KeyboardInterrupt(first[0]) from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = sys.__unraisablehook__

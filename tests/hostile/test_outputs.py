@@ -302,6 +302,15 @@ def test_the_end_of_the_terminal_ends_a_command_unless_it_is_to_be_ignored(monke
         signal.signal(signal.SIGHUP, before)
 
 
+def test_an_interrupt_that_a_library_turns_into_an_error_stays_one():
+    with pytest.raises(KeyboardInterrupt) as raised, interruptible():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ImportError("while initializing the extension") from None
+    assert raised.value.args == (signal.SIGTERM,)
+
+
 def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_path, monkeypatch):
     from bert_jax.train.workdir import Workdir
 
