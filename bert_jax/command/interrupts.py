@@ -3,6 +3,7 @@
 import signal
 import sys
 from contextlib import contextmanager
+from types import FrameType
 
 
 @contextmanager
@@ -16,6 +17,9 @@ def interruptible():
 
     def interrupt(number, frame):
         first.append(number)
+        if is_importing(frame):  # compiled modules may abort where an exception stops their beginning
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            return
         signal.setitimer(signal.ITIMER_REAL, 2)
         raise KeyboardInterrupt(first[0])
 
@@ -43,3 +47,9 @@ def interruptible():
         sys.unraisablehook = sys.__unraisablehook__
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
