@@ -14,7 +14,7 @@ import pytest
 
 import bert_jax
 import runs
-from bert_jax.bench import texts
+from bert_jax.bench import size, texts
 from bert_jax.bench.finetune import TorchFinetuning
 from bert_jax.bench.turns import (
     Limits,
@@ -91,6 +91,16 @@ def test_a_model_that_is_no_classifier(tmp_path):
     with pytest.raises(BertJaxError, match='bench predict needs the head "classify"'):
         texts.measure(texts.Subject("predict", str(tmp_path)), [], Limits(1, 0))
     assert bert_jax.load(tmp_path).labels == ()
+
+
+def test_of_two_calls_the_second_counts():
+    calls = iter(range(8))
+
+    def contender():
+        return None, next(calls)
+
+    taken = [turn for _, _, turn in in_turn({"a": contender, "b": contender}, [(), ()], twice=True)]
+    assert taken == [1, 3, 5, 7]
 
 
 def naming_its_process(name: str):
@@ -241,10 +251,33 @@ def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
     assert list(results["means"]) == ["bert_jax", "transformers", "transformers-autocast"]
     assert set(results["machine"]) >= {"load", "busy"}
     assert results["against"]["transformers"]["speedup"]["rounds"] == 2
+    assert all(np.shape(losses) == (2, 6) for losses in results["losses"].values())  # seeds, steps
+    assert (
+        results["against"]["transformers"]["losses_apart"] > 0
+    )  # heads of other initial values, and dropout
     for of_seeds in results["runs"].values():
         assert len(of_seeds) == 2
         assert all(0 <= run["accuracy"] <= 1 and run["seconds"] > 0 for run in of_seeds)
         assert all(run["cpu_seconds"] > 0 for run in of_seeds)
+
+
+@pytest.mark.slow
+def test_a_size_beside_that_of_transformers(tmp_path, capsys):
+    pytest.importorskip("torch"), pytest.importorskip("transformers")
+    size.write("tiny", str(tmp_path))
+    both = [side(str(tmp_path), size.Rows(2, 2, 16)) for side in (size.Ours, size.Theirs)]
+    ours, theirs = (side.states() for side in both)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert ours.shape == (2, 16, 128)
+    assert all(side.step() > 0 for side in both)
+    weight = both[1].classifier.classifier.weight.detach().numpy().T
+    before = both[0].model.params["classify"]["dense"]["kernel"]
+    for after in (both[0].state.params["classify"]["dense"]["kernel"], weight):
+        assert np.abs(after - before).max() == pytest.approx(
+            size.RUN.optimizer.rate, rel=0.05
+        )  # Adam's first step
+    assert main(["bench", "size", "tiny", "base", "--profile", str(tmp_path / "x.png")]) == 1
+    assert "--profile draws one size" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -51,11 +51,13 @@ def measure(
     for name in against:
         makers[name] = (their_runs, spec, list(overrides), name == AUTOCAST)
     runs: dict[str, list[dict]] = {name: [] for name in makers}
+    curves: dict[str, list[list[float]]] = {name: [] for name in makers}
     machine, turns, best = Machine(), list[Turn](), ""
     with contending(makers) as contenders:
         calls = ((seed,) for seed in count())
         for name, result, turn in compared(contenders, calls, limits, lambda result, _: result[1]["seconds"]):
-            best, scores = result
+            best, scores, losses = result
+            curves[name].append(losses)
             runs[name].append(scores | {"turn_seconds": turn.seconds, "cpu_seconds": turn.cpu})
             turns.append(turn)
             if not as_json:
@@ -65,7 +67,11 @@ def measure(
         "best": best,
         "runs": runs,
         "means": {name: mean_of(of_seeds) for name, of_seeds in runs.items()},
-        "against": {name: beside(best, runs[OURS], runs[name]) for name in against},
+        "losses": curves,
+        "against": {
+            name: beside(best, runs[OURS], runs[name]) | {"losses_apart": apart(curves[OURS], curves[name])}
+            for name in against
+        },
         "machine": machine.during(turns),
     }
     return json.dumps(results) if as_json else summary(results)
@@ -87,6 +93,11 @@ def beside(best: str, ours: list[dict], theirs: list[dict]) -> dict:
     }
 
 
+def apart(ours: list[list[float]], theirs: list[list[float]]) -> float:
+    """The largest difference of a step's losses; small where the head is the directory's and nothing is dropped."""
+    return float(np.abs(np.array(ours) - np.array(theirs)).max())
+
+
 def summary(results: dict) -> str:
     seeds, best, means = len(results["runs"][OURS]), results["best"], results["means"]
     lines = [f"{name}: mean of {seeds} seeds: {in_words(mean)}" for name, mean in means.items()]
@@ -95,15 +106,16 @@ def summary(results: dict) -> str:
         lines.append(
             f"{best} {means[OURS][best]:.4f} in {results['dtype']} beside {other['score']:.4f} of {name} (standard "
             f"error of the difference {'unknown' if error is None else f'{error:.4f}'}); {name} takes "
-            f"{Ratio(**other['speedup'])} times as long, compiling counted"
+            f"{Ratio(**other['speedup'])} times as long, compiling counted; the losses of a step differ by "
+            f"{other['losses_apart']:.1e} at most"
         )
     return "\n".join([*lines, describe(results["machine"])])
 
 
 def our_runs(spec: str, overrides: list[str]) -> Callable:
-    """seed -> (the metric that counts, all of them and the seconds of a run by bert_jax)."""
+    """seed -> (the metric that counts, all of them and the seconds of a run by bert_jax, each step's loss)."""
 
-    def run(seed: int) -> tuple[str, dict[str, float]]:
+    def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
         task, data, config = opened(spec, overrides, seed)
         steps = config.steps
         config = dataclasses.replace(
@@ -116,11 +128,14 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
             begin = None if config.scratch else lambda: warm_start.read(config.init, task, config.seed)[0]
             train(task, data, config, workdir, begin)
             lines = read(Path(workdir) / "metrics.jsonl")
-        seconds = np.array([line["time"]["seconds"] for line in lines if line["kind"] == "train"])
+        steps_taken = [line for line in lines if line["kind"] == "train"]
+        seconds = np.array([line["time"]["seconds"] for line in steps_taken])
+        losses = [line[f"{task.kind.head}_loss"] for line in steps_taken]
         usual = np.median(seconds)
         compiling = float((seconds[seconds > 4 * usual] - usual).sum())
         scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
-        return config.checkpoints.best, scores | {"seconds": float(seconds.sum()), "compiling": compiling}
+        totals = {"seconds": float(seconds.sum()), "compiling": compiling}
+        return config.checkpoints.best, scores | totals, losses
 
     return run
 
@@ -128,12 +143,12 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
 def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
     """As `our_runs`, by transformers: the usual loop, each batch padded to its longest."""
 
-    def run(seed: int) -> tuple[str, dict[str, float]]:
+    def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
         with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
             task, data, config = opened(spec, overrides, seed)
         torch = TorchFinetuning(task.layout, config, data.tokenizer.special.pad, autocast)
-        seconds = torch.train(data.train)
-        return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}
+        seconds, losses = torch.train(data.train)
+        return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}, losses
 
     return run
 
@@ -155,9 +170,9 @@ class TorchFinetuning:
         auto = getattr(transformers, AUTO[layout.heads[0]])
         self.model = auto.from_pretrained(config.init, **settings).float()
 
-    def train(self, pieces: Sequence[Piece]) -> float:
-        """Returns the seconds of the steps."""
-        config = self.config
+    def train(self, pieces: Sequence[Piece]) -> tuple[float, list[float]]:
+        """The seconds of the steps, and the loss of each."""
+        config, losses = self.config, list[float]()
         updates = Updates(self.torch, self.model, config.optimizer, config.steps)
         chosen = shuffled(len(pieces), config.steps * config.data.batch, config.seed)
         self.model.train()
@@ -167,7 +182,8 @@ class TorchFinetuning:
             with self.computing():
                 loss = self.model(**self.inputs(batch), **self.targets(batch)).loss
             updates.apply(loss)
-        return time.perf_counter() - begun
+            losses.append(loss.item())
+        return time.perf_counter() - begun, losses
 
     def computing(self):
         """Where torch decides for itself which products it computes in bfloat16, if it may."""

@@ -196,6 +196,35 @@ def train(args):
 
 
 @verb(
+    "a published size of any family with random weights, beside transformers",
+    "bert-jax bench size mpnet-base deberta-v3-base",
+    flag("sizes", nargs="+", metavar="SIZE", help="names that configs/pretrain.py knows"),
+    flag("--rows", type=count, default=32, help="rows whose hidden states are computed (default 32)"),
+    flag("--batch", type=count, default=8, help="rows of a fine-tuning step (default 8)"),
+    flag("--length", type=count, default=128, help="tokens of a row (default 128)"),
+    *limits("rounds", 6, 60),
+    PROFILE,
+    flag(
+        "--figure", choices=("states", "step"), default="states", help="what --profile shows (default states)"
+    ),
+    JSON,
+)
+def size(args):
+    from bert_jax.bench.size import Rows, measure, profile_size
+    from bert_jax.bench.turns import Limits
+    from bert_jax.errors import BertJaxError
+
+    rows = Rows(args.rows, args.batch, args.length)
+    if not args.profile:
+        for result in measure(args.sizes, rows, Limits(args.rounds, args.seconds), args.json):
+            print(result, flush=True)
+        return
+    if len(args.sizes) > 1:
+        raise BertJaxError(f"--profile draws one size into one file, not {len(args.sizes)}; name one")
+    print(profile_size(args.sizes[0], rows, args.figure, args.rounds, args.profile, args.json))
+
+
+@verb(
     "README's table: all comparisons in turn, as Markdown and as a picture",
     "bert-jax bench all --model DIR --data DIR --output runs/bench",
     flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),

@@ -1,0 +1,160 @@
+"""`bert-jax bench size`: a published size of any family with random weights, beside `transformers`.
+
+Two figures: the hidden states of some rows, and a fine-tuning step of a classifier with the family's own dropout. Both
+sides open the same directory and get the same tokens, without padding.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import repeat
+from typing import Any
+
+import jax
+import numpy as np
+
+import bert_jax
+from bert_jax.bench.profile import name_operations, profile, show
+from bert_jax.bench.torch_training import Updates, quiet_transformers
+from bert_jax.bench.train import methods_of
+from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
+from bert_jax.hub import directory as hub
+from bert_jax.hub.families import FAMILIES, sized
+from bert_jax.hub.layout import Layout
+from bert_jax.inference import programs
+from bert_jax.predictions.kind import kind_of
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.train.config import OptimizerConfig, RunConfig
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import constants_of, initial_state
+from bert_jax.train.step import make_step
+
+LABELS = ("bad", "good")
+RUN = RunConfig(optimizer=OptimizerConfig(warmup=1))
+FIGURES = {"states": "hidden states", "step": "a fine-tuning step"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows of how many tokens."""
+
+    of_states: int = 32
+    of_step: int = 8
+    length: int = 128
+
+    def batch(self, figure: str, vocab_size: int) -> dict[str, np.ndarray]:
+        count = self.of_states if figure == "states" else self.of_step
+        random = np.random.RandomState(0)
+        # From 1,000 on there are words in every family's vocabulary.
+        tokens = random.randint(min(1000, vocab_size // 2), vocab_size, (count, self.length))
+        read = {"tokens": tokens, "segments": np.zeros_like(tokens), "mask": np.ones_like(tokens)}
+        return {name: array.astype(np.int32) for name, array in read.items()}
+
+    def labels(self) -> np.ndarray:
+        return np.arange(self.of_step, dtype=np.int32) % len(LABELS)
+
+
+def write(size: str, directory: str) -> None:
+    """A classifier of that size with initial values."""
+    name, config = sized(size)
+    layout = Layout(config, FAMILIES[name or "bert"], ("classify",), LABELS)
+    hub.save(directory, layout, jax.device_get(jax.jit(layout.init)(jax.random.key(0))))
+
+
+class Ours:
+    def __init__(self, directory: str, rows: Rows):
+        self.model = model = bert_jax.load(directory, tokenizer=False)
+        self.rows, vocab_size = rows, model.config.vocab_size
+        self.read = rows.batch("states", vocab_size)
+        task, mesh = Finetuning(model.layout, kind_of(model.layout)), make_mesh(RUN.mesh)
+        weight = np.ones(rows.of_step, np.float32)
+        self.batch = rows.batch("step", vocab_size) | {"labels": rows.labels(), "weight": weight}
+        self.state = initial_state(task, RUN, mesh, model.params)
+        self.constants = constants_of(task, RUN, mesh)
+        self.taking = make_step(task, RUN, mesh)
+
+    def states(self) -> np.ndarray:
+        return np.asarray(programs.hidden_states(self.model.config)(self.model.rounded, self.read))
+
+    def step(self) -> float:
+        self.state, measured = self.taking(self.state, self.batch, self.constants)
+        return float(jax.block_until_ready(measured)["gradient_norm"])
+
+
+class Theirs:
+    def __init__(self, directory: str, rows: Rows):
+        self.torch, transformers = quiet_transformers(0)
+        self.encoder = transformers.AutoModel.from_pretrained(directory).eval()
+        self.classifier = transformers.AutoModelForSequenceClassification.from_pretrained(directory).train()
+        self.updates = Updates(self.torch, self.classifier, RUN.optimizer, RUN.steps)
+        vocab_size = self.encoder.config.vocab_size
+        self.read = self.inputs(rows.batch("states", vocab_size))
+        labels = self.torch.from_numpy(rows.labels()).long()
+        self.batch = self.inputs(rows.batch("step", vocab_size)) | {"labels": labels}
+
+    def inputs(self, batch: dict) -> dict[str, Any]:
+        names = {"tokens": "input_ids", "mask": "attention_mask"}
+        return {theirs: self.torch.from_numpy(batch[ours]).long() for ours, theirs in names.items()}
+
+    def states(self) -> np.ndarray:
+        with self.torch.inference_mode():
+            return self.encoder(**self.read).last_hidden_state.numpy()
+
+    def step(self) -> float:
+        loss = self.classifier(**self.batch).loss
+        self.updates.apply(loss)
+        return loss.item()
+
+
+def measure(sizes: Sequence[str], rows: Rows, limits: Limits, as_json: bool) -> Iterator[str]:
+    """Each size's result when it is there, in words or as a line of JSON."""
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as directory:
+            write(size, directory)
+            result = compare(directory, rows, limits)
+        facts = {"size": size, "rows": asdict(rows)}
+        yield json.dumps(facts | result) if as_json else in_words(size, rows, result)
+
+
+def compare(directory: str, rows: Rows, limits: Limits) -> dict[str, Any]:
+    machine, turns, results = Machine(), list[Turn](), dict[str, Any]()
+    makers = {"ours": (methods_of, Ours, directory, rows), "theirs": (methods_of, Theirs, directory, rows)}
+    with contending(makers) as contenders:
+        first = {name: contender("states")[0] for name, contender in contenders.items()}
+        results["apart"] = float(np.abs(first["ours"] - first["theirs"]).max())
+        for contender in contenders.values():
+            contender("step")  # compiled before it counts
+        for figure in FIGURES:
+            seconds: dict[str, list[float]] = {name: [] for name in contenders}
+            calls = compared(contenders, repeat((figure,)), limits, lambda _, turn: turn.seconds, twice=True)
+            for name, _, turn in calls:
+                seconds[name].append(turn.seconds)
+                turns.append(turn)
+            medians = {name: float(np.median(of)) for name, of in seconds.items()}
+            results[figure] = medians | {"ratio": asdict(ratio(seconds["ours"], seconds["theirs"]))}
+    return results | {"machine": machine.during(turns)}
+
+
+def in_words(size: str, rows: Rows, result: dict) -> str:
+    lines = [f"{size}, {rows.length} tokens a row, float32, random weights"]
+    for figure, what in FIGURES.items():
+        of, count = result[figure], rows.of_states if figure == "states" else rows.of_step
+        lines.append(
+            f"  {what} of {count} rows: {of['ours']:.3f} s, transformers {of['theirs']:.3f} s; ours is "
+            f"{Ratio(**of['ratio'])} times as fast"
+        )
+    lines.append(f"  hidden states differ by {result['apart']:.1e} at most")
+    return "\n".join([*lines, "  " + describe(result["machine"])])
+
+
+def profile_size(size: str, rows: Rows, figure: str, calls: int, picture: str, as_json: bool) -> str:
+    """Where the time of one figure goes, in words or as JSON, and as a picture."""
+    name_operations()
+    with tempfile.TemporaryDirectory() as directory:
+        write(size, directory)
+        ours = Ours(directory, rows)
+    take: Callable[[], object] = getattr(ours, figure)
+    count = rows.of_states if figure == "states" else rows.of_step
+    title = f"{FIGURES[figure]} of {size}, {count} x {rows.length}, float32"
+    return show(profile(title, take, calls, "float32", frozenset({count * rows.length})), picture, as_json)
