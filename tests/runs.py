@@ -45,11 +45,12 @@ def small_corpus(root: Path, seed: int = 5) -> Path:
     return root / "corpus"
 
 
+# Compiling takes the time here, not running; an optimizer that does less compares as well.
+QUICK_TO_COMPILE = "--xla_backend_optimization_level=0"
+
+
 def environment() -> dict:
-    return os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(ROOT),
-    }
+    return os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": QUICK_TO_COMPILE}
 
 
 def command(corpus: Path, workdir: Path, *more: str, **changes) -> list[str]:
@@ -94,8 +95,7 @@ def finished(arguments: list[str], code: int = 0, **changes) -> str:
 def on_eight_devices(script: str, *arguments: str) -> dict:
     """What a script of this folder prints as JSON in a process with eight CPU devices."""
     changes = {
-        # Compiling takes the time here, not running; an optimizer that does less compares as well.
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICK_TO_COMPILE}",
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
     }
     ran = subprocess.run(

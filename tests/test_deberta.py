@@ -13,17 +13,12 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import info
 from bert_jax.hub.families import sized
 from bert_jax.inference import programs
-from beside_torch import (
-    assert_close,
-    assert_equals_transformers,
-    assert_gradients_close,
-    assert_packs_equal_rows,
-    batch_of,
-    inputs,
-    reference,
-    torch,
-)
+from packing import assert_packed_equals_separate
+from parity import assert_equals_transformers, batch_for
+from test_family_reference import FINE_TUNED
+from test_reference import assert_close, assert_gradients_close, inputs, reference
 
+torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -56,27 +51,29 @@ LEGACY = {
     "lm_predictions.lm_head.bias": "cls.predictions.bias",
     "lm_predictions.lm_head.": "cls.predictions.transform.",
 }
-HEADS = [
-    ("DebertaV2Model", UNSHARED),
-    ("DebertaV2ForMaskedLM", V3),
-    ("DebertaV2ForMaskedLM", XLARGE),
-    ("DebertaV2ForMaskedLM", UNSHARED | {"pos_att_type": "c2p", "hidden_act": "relu"}),
-    ("DebertaV2ForSequenceClassification", UNSHARED | {"num_labels": 5, "pos_att_type": "p2c"}),
-    ("DebertaV2ForTokenClassification", V3 | {"num_labels": 4, "pos_att_type": "p2c"}),
-    ("DebertaV2ForQuestionAnswering", XLARGE),
-    ("DebertaModel", V1_FAR),
-    ("DebertaForMaskedLM", V1),
-    ("DebertaForSequenceClassification", V1_FAR | {"num_labels": 5}),
-    ("DebertaForTokenClassification", V1 | {"num_labels": 4, "pos_att_type": "c2p"}),
-    ("DebertaForQuestionAnswering", V1 | {"pos_att_type": "p2c"}),
-]
+CONFIGS = {
+    "v3": ("DebertaV2", V3),
+    "convolution": ("DebertaV2", XLARGE),
+    "projections of their own": ("DebertaV2", UNSHARED),
+    "content to position alone": ("DebertaV2", UNSHARED | {"pos_att_type": "c2p", "hidden_act": "relu"}),
+    "position to content alone": ("DebertaV2", V3 | {"pos_att_type": "p2c"}),
+    "v1": ("Deberta", V1),
+    "v1, rows longer than the farthest distance": ("Deberta", V1_FAR),
+    "v1, position to content alone": ("Deberta", V1 | {"pos_att_type": "p2c"}),
+}
+SHOWN = ("v3", "convolution", "projections of their own", "v1, rows longer than the farthest distance")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("class_name", "config"), HEADS)
-def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
-    legacy = class_name.endswith("ForMaskedLM") and config.get("legacy", True)
-    assert_equals_transformers(class_name, config, tmp_path, old=LEGACY if legacy else None)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHOWN else [pytest.mark.long]) for name in CONFIGS]
+)
+def test_equals_transformers(name, tmp_path):
+    prefix, config = CONFIGS[name]
+    old = LEGACY if config.get("legacy", True) else None
+    assert_equals_transformers(
+        prefix, {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED}, config, tmp_path, old=old
+    )
 
 
 def layer_of_v1(layer, hidden, mask, query_states, relative_pos, rel_embeddings):
@@ -144,7 +141,7 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     add_places(tmp_path / "theirs", places)
     model = bert_jax.load(tmp_path / "theirs", tokenizer=False)
     assert model.config.positions == "decoder"
-    batch = batch_of(config, 19, padded=True)
+    batch = batch_for(("mlm",), config, model.config)
     read = {name: batch[name] for name in ("tokens", "segments", "mask")}
     target = (
         np.random.RandomState(1).standard_normal((3, 19, 61)).astype(np.float32) * batch["mask"][..., None]
@@ -188,7 +185,7 @@ def test_packed_texts_equal_separate_ones(kind, config, tmp_path):
     reference(kind, tmp_path, **config)
     if not config["position_biased_input"]:
         add_places(tmp_path, np.random.RandomState(0).standard_normal((40, 24)).astype(np.float32))
-    assert_packs_equal_rows(bert_jax.load(tmp_path, tokenizer=False))
+    assert_packed_equals_separate(bert_jax.load(tmp_path, tokenizer=False).layout)
 
 
 def saved(path, **changes):

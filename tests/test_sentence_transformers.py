@@ -24,9 +24,10 @@ def vectors(model, texts):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.filterwarnings("ignore:.*were truncated")
-def test_real_weights_give_the_same_vectors_for_500_varied_texts(theirs, tmp_path):
-    texts = varied_texts()
+def test_real_weights_give_the_same_vectors_for_varied_texts(count, theirs, tmp_path):
+    texts = varied_texts(count)
     model = bert_jax.load(MINILM)
     ours = model.embed(texts)
     assert np.abs(ours - vectors(theirs, texts)).max() <= 1e-5
