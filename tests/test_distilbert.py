@@ -50,7 +50,7 @@ def test_rates_of_dropout_are_those_of_the_heads():
         ({"n_layers": -1}, "n_layers = -1 is not a size that a model can have"),
         ({"dim": None}, "[61, 24] where the config asks for [61, 768]"),
         ({"activation": "gelo"}, 'activation = "gelo" is not supported; did you mean "gelu"?'),
-        ({"dropout": "half"}, "dropout must be a number in [0, 1), not 'half'"),
+        ({"dropout": "half"}, 'config.json: "dropout" is a text, not a finite number'),
     ],
 )  # fmt: skip
 def test_absurd_configs(tmp_path, changes, message):

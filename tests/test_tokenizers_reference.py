@@ -4,6 +4,7 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 
 from bert_jax.bench.tokenizers import compare, google_albert, transformers_on
+from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.subwords import clean
 from vocabularies import (
@@ -161,13 +162,15 @@ def test_truncated_pairs(words):
     for first in range(1, 9):
         for second in range(1, 9):
             pair = " ".join("a" * first), " ".join("b" * second)
-            for most in range(3, 14):
+            for most in range(5, 14):
                 expected = theirs(*pair, truncation="longest_first", max_length=most)
                 encoding = ours.encode([pair], max_length=most)[0]
                 assert (
                     encoding.ids == expected["input_ids"] and encoding.segments == expected["token_type_ids"]
                 )
                 assert encoding.dropped == max(0, first + second + 3 - most)
+    with pytest.raises(BertJaxError, match="4 tokens have no room for a pair"):
+        ours.encode([pair], max_length=4)
 
 
 def test_tokenizer_json_of_a_pretrained_fast_tokenizer(tmp_path):

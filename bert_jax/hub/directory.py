@@ -213,7 +213,7 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
         ],
     }
     if any(problems.values()):
-        listed = "; ".join(f"{kind}: {shortened(names)}" for kind, names in problems.items() if names)
+        listed = "; ".join(f"{kind}: {shortened(names, 2)}" for kind, names in problems.items() if names)
         raise BertJaxError(f"the weights in {where} do not fit its config; {listed}")
     return fresh
 
@@ -225,9 +225,9 @@ def left_aside(layout: Layout, tensors: Tensors) -> list[str]:
     return sorted(name for name in tensors if name not in read)
 
 
-def shortened(names: list[str]) -> str:
-    shown = ", ".join(names[:4])
-    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+def shortened(names: list[str], most: int = 4) -> str:
+    shown = ", ".join(names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> dict:
