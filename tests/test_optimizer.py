@@ -1,5 +1,7 @@
 """Schedules, the ordered rules on parameter names, and what the optimizer does to stacked parameters."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
 from bert_jax.train.config import MeshConfig, OptimizerConfig
 from bert_jax.train.optimizer import direction, trust
+from bert_jax.train.parts import ABORTING, refuse_both_splits
 from bert_jax.train.rules import PARAMETERS, Parameter, decide, named
 from bert_jax.train.schedule import share_at
 from bert_jax.train.sharding import check_batch, make_mesh, parameter_shardings
@@ -251,3 +254,14 @@ def test_parameters_and_optimizer_are_split_over_data_where_asked():
         assert sum(leaf.size for leaf in split) / sum(leaf.size for leaf in leaves) > 0.96
         of_layers = [leaf.sharding.spec for leaf in split if leaf.ndim > 2]
         assert of_layers and all(spec[0] is None for spec in of_layers), "a scan reads layers one by one"
+
+
+@pytest.mark.parametrize("version", [(0, 10, 2), (0, 12, 0)])
+def test_parts_beside_fsdp_and_tensor_are_refused_where_xla_would_abort(version):
+    refuse_both_splits(SimpleNamespace(shape={"data": 4, "fsdp": 1, "tensor": 2}), version)
+    mesh = SimpleNamespace(shape={"data": 2, "fsdp": 2, "tensor": 2})
+    if version < ABORTING:
+        refuse_both_splits(mesh, version)
+    else:
+        with pytest.raises(BertJaxError, match="not beside both"):
+            refuse_both_splits(mesh, version)

@@ -12,13 +12,25 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from bert_jax.errors import BertJaxError
 from bert_jax.models import shared
-from bert_jax.models.mesh import DATA
+from bert_jax.models.mesh import DATA, FSDP, TENSOR
 from bert_jax.models.shared import Shared
 from bert_jax.train.config import RunConfig
 from bert_jax.train.rules import LAYERS
 from bert_jax.train.sharding import data_axis
 from bert_jax.train.task import Task
+
+ABORTING = (0, 11)  # jax 0.12 ends the process there, 0.10 does not; between them nothing was tried
+
+
+def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info__) -> None:
+    """XLA's partitioner aborts where the program of a data shard is split over fsdp and over tensor."""
+    if version >= ABORTING and mesh.shape[FSDP] > 1 and mesh.shape[TENSOR] > 1:
+        raise BertJaxError(
+            "with this version of JAX, mesh.shard_optimizer and mesh.reduce work beside mesh.fsdp or mesh.tensor, not "
+            "beside both; set --config.mesh.tensor=1 or --config.mesh.fsdp=1"
+        )
 
 
 def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
@@ -26,6 +38,7 @@ def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings)
 
     `objective(params, some of the rows)` gives a number and measures; gradients lie by `shardings`.
     """
+    refuse_both_splits(mesh)
     specs = jax.tree.map(
         lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
     )
