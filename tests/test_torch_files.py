@@ -116,26 +116,48 @@ def test_a_flipped_bit_of_a_tensor_is_refused(directory):
     assert "is damaged (its checksum differs)" in refusal(directory)
 
 
-def test_numbers_of_another_byte_order_are_refused(directory):
-    turn_into_bin(directory)
-    file = directory / "pytorch_model.bin"
+def rewrite(file, compression=zipfile.ZIP_STORED, **contents):
+    """The archive again, with other contents of its files of those names."""
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w", compression) as archive:
         for name, content in entries.items():
-            archive.writestr(name, b"big" if name.endswith("/byteorder") else content)
+            archive.writestr(name, contents.get(name.split("/")[-1], content))
+
+
+def test_numbers_of_another_byte_order_are_refused(directory):
+    turn_into_bin(directory)
+    rewrite(directory / "pytorch_model.bin", byteorder=b"big")
     assert "not little-endian" in refusal(directory)
 
 
 def test_a_compressed_archive_is_refused(directory):
     turn_into_bin(directory)
-    file = directory / "pytorch_model.bin"
-    with zipfile.ZipFile(file) as archive:
-        entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries.items():
-            archive.writestr(name, content)
+    rewrite(directory / "pytorch_model.bin", zipfile.ZIP_DEFLATED)
     assert "is compressed, which torch never does" in refusal(directory)
+
+
+def test_a_stream_whose_storages_have_no_names(tmp_path):
+    """To hash the name of this one would be too deep for the interpreter's stack."""
+    parts = (torch_pickle.STREAM_MAGIC, torch_pickle.STREAM_VERSION, {"little_endian": True}, {})
+    head = b"".join(pickle.dumps(part, 2) for part in parts)
+    (tmp_path / "deep.bin").write_bytes(head + b"\x80\x02])" + b"\x85" * 1_000_000 + b"a.")
+    with pytest.raises(torch_pickle.BertJaxError, match="storages are not named"):
+        torch_pickle.tensors(tmp_path / "deep.bin")
+
+
+def test_a_view_of_one_number_with_an_absurd_stride(directory):
+    turn_into_bin(directory)
+    file = directory / "pytorch_model.bin"
+    lie = torch_pickle.Strided(torch_pickle.Storage("0", np.dtype(np.float32), 1), 0, (1,), (1 << 70,))
+    record = torch_pickle.Record("0", np.zeros(4, np.uint8))
+    with pytest.raises(torch_pickle.BertJaxError, match="is damaged"):
+        torch_pickle.guarded(file, lambda: torch_pickle.view(lie, record))
+
+
+def test_what_the_system_refuses_is_no_damage(tmp_path):
+    with pytest.raises(torch_pickle.BertJaxError, match="Is a directory; name another one"):
+        torch_pickle.tensors(tmp_path)
 
 
 def test_what_transformers_saved_long_ago(directory):

@@ -21,12 +21,12 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.errors import BertJaxError, first_line, of_system
 
-# What the standard readers raise on bytes that are not what they expect.
+# What the readers raise on bytes that are not what they expect: NotImplementedError is of a zip of another version.
 DAMAGE = (
-    zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-    OverflowError, MemoryError, RecursionError, NotImplementedError,
+    zipfile.BadZipFile, struct.error, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError,
+    NotImplementedError,
 )  # fmt: skip
 STREAM_MAGIC, STREAM_VERSION = 0x1950A86A20F9469CFC6C, 1001
 DTYPES = {
@@ -104,6 +104,8 @@ def guarded(path: Path, read: Callable):
         return read()
     except BertJaxError as error:
         raise BertJaxError(f"{path}: {error}; copy it again from its source") from None
+    except OSError as error:
+        raise of_system(error, path) from error
     except DAMAGE as error:
         raise BertJaxError(
             f"{path} is damaged or not a torch checkpoint ({first_line(error)}); copy it again from its source"
@@ -188,6 +190,8 @@ def read_stream(path: Path):
         raise BertJaxError("its layout is of another version or machine")
     unpickler = Unpickler(file)
     described, keys, position = unpickler.load(), unpickled(file), file.tell()
+    if not isinstance(keys, list) or not all(map(is_key, keys)):
+        raise BertJaxError("its storages are not named by texts and numbers")
     whole = np.frombuffer(file, np.uint8)
     records = {}
     for key in keys:
@@ -312,7 +316,7 @@ def named(module, name) -> Name:
 
 
 def paired(values: list) -> dict:
-    """Keys and values in turn. Keys are texts and numbers: to hash a nest of tuples may take for ever."""
+    """Keys and values in turn."""
     pairs = dict(zip(values[::2], values[1::2], strict=True)) if all(map(is_key, values[::2])) else None
     if pairs is None:
         raise BertJaxError("a dict has keys other than texts and numbers")
@@ -320,6 +324,7 @@ def paired(values: list) -> dict:
 
 
 def is_key(value) -> bool:
+    """Whether it may be hashed: a nest of tuples takes for ever, and a deep one ends the process."""
     return type(value) in (str, int)
 
 
