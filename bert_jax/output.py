@@ -152,9 +152,7 @@ def holding(directory: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise BertJaxError(
-            f"another process is writing {directory}; wait for its end, or name another output"
-        ) from None
+        raise taken(directory) from None
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from bert_jax.command.flags import (
     verb,
 )
 
+A_DAY = 86_400  # seconds
 PROFILE = flag(
     "--profile", metavar="FILE.png",
     help="instead of a comparison: where the time goes, by part, printed and drawn into this file",
@@ -25,7 +26,7 @@ def limits(what: str, least: int, seconds: float):
     return (
         flag(f"--{what}", type=count, default=least,
              help=f"{what} to take at least; 6 or more give an interval (default {least})"),
-        flag("--seconds", type=number(0), default=seconds,
+        flag("--seconds", type=number(0, A_DAY), default=seconds,
              help=f"no more {what} begin after so many seconds, even if the interval is not narrow "
              f"(default {seconds})"),
     )  # fmt: skip
@@ -124,7 +125,7 @@ def prepare(args):
     flag("--corpus", required=True, metavar="DIR", help="corpus directory of `bert-jax prepare`"),
     flag("--lengths", type=count, nargs="+", default=[128, 512], help="lengths of rows (default 128 512)"),
     flag("--batch", type=count, default=256, help="rows of a batch (default 256)"),
-    flag("--seconds", type=number(0), default=10, help="seconds to measure each figure (default 10)"),
+    flag("--seconds", type=number(0, A_DAY), default=10, help="seconds to measure each figure (default 10)"),
     JSON,
 )
 def input_(args):

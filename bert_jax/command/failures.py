@@ -10,7 +10,8 @@ LESS = "take a smaller batch, shorter texts or a smaller model, or a machine wit
 
 def explained(error: Exception) -> BertJaxError | None:
     """None where it is a fault of this program, whose traceback is wanted."""
-    if isinstance(error, OSError):  # whoever opens a file names it
+    # Whoever opens a file names it; a connection has none.
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
         return of_system(error, error.filename or "standard output")
     text = str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:

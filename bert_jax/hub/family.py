@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bert_jax.config import MOST
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.hub.parts import Part
 from bert_jax.hub.tensors import Tensors
@@ -19,13 +20,12 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
-LARGEST = 2**31  # of any size in a config; beyond it the file is damaged or hostile
 
 
 def size_of(published: dict, key: str, default: int, where="config.json") -> int:
     """A size in a published configuration; `default` where it is absent. It may be 0 only where that is the default."""
     value = default if published.get(key) is None else published[key]
-    if type(value) is not int or not min(default, 1) <= value < LARGEST:
+    if type(value) is not int or not min(default, 1) <= value <= MOST:
         raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
     return value
 

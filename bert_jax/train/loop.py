@@ -71,6 +71,7 @@ class Run:
         self.task, self.data, self.config, self.workdir, self.peak = task, data, config, workdir, peak
         self.mesh = make_mesh(config.mesh)
         check_batch(data.batch, self.mesh, config.mesh.accumulate)
+        self.abstract = abstract_state(task, config, self.mesh)
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
         self.log: Log  # it, the state and the constants are there once the run is resumed
         self.state: State
@@ -100,8 +101,7 @@ class Run:
             self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
             self.step = max(self.config.first_step, 0)
         else:
-            abstract = abstract_state(self.task, self.config, self.mesh)
-            self.state, position = self.checkpoints.restore(newest, abstract)
+            self.state, position = self.checkpoints.restore(newest, self.abstract)
             self.step, self.window = newest, Window(position["window"])
             # A run begun earlier has no history, or one with values that are not finite.
             self.history = [pair for pair in position.get("history", []) if math.isfinite(pair[1])]
@@ -117,7 +117,7 @@ class Run:
 
     def description(self) -> str:
         """The size of the model, the mesh, how it splits a batch, and the type of the computation."""
-        params = abstract_state(self.task, self.config, self.mesh).params
+        params = self.abstract.params
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
         rows = self.data.batch // shards // microbatches
@@ -137,7 +137,7 @@ class Run:
         model = self.task.layouts[""].config
         width = 2 if model.computed_dtype == "bfloat16" else 4
         kept = width * rows * length * model.layers * model.hidden_size
-        needed = kept + least_bytes(abstract_state(self.task, self.config, self.mesh))
+        needed = kept + least_bytes(self.abstract)
         device = self.mesh.local_devices[0]
         on_host = device.platform == "cpu"
         memory.require(
@@ -312,8 +312,7 @@ class Run:
         if finished and self.history and self.best_step() != self.step:
             best = self.best_step()
             self.checkpoints.check(best)
-            abstract = abstract_state(self.task, self.config, self.mesh)
-            self.state, _ = self.checkpoints.restore(best, abstract)
+            self.state, _ = self.checkpoints.restore(best, self.abstract)
             self.say(f"step {best:,} is the best by {self.config.checkpoints.best}")
         params = gathered(self.state.params, self.mesh)
         if jax.process_index() > 0:

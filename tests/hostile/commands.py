@@ -15,22 +15,9 @@ from bert_jax.tasks import TASKS
 from hostile import oddities
 
 LONG = "9" * 5000
-NUMBERS = (
-    "",
-    "x",
-    "nan",
-    "inf",
-    "1e999",
-    "-1e999",
-    "1e308",
-    "9" * 30,
-    "2147483648",
-    "-1",
-    "0",
-    "1.5",
-    "[1]",
-    LONG,
-)
+# No value of any number.
+NO_NUMBERS = ("nan", "inf", "1e999", "-1e999", "1e308", "9" * 30, "x", "")
+NUMBERS = (*NO_NUMBERS, "2147483648", "-1", "0", "1.5", "[1]", LONG)
 OF_KEYS = ("x", "nan", "-1e999", "1e308", "9" * 30, "2147483648", "-1", "0", "1.5")
 CHOICES = ("", "x", "0", "é", LONG)
 TRUTHS = ("", "x", "2", "[1]")

@@ -4,7 +4,10 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from hostile.outcomes import table
 
 PACKAGE = Path(__file__).parents[2] / "bert_jax"
 
@@ -29,3 +32,10 @@ class Kept:
         self.outcomes[tried] = outcome
         with open(self.path, "a") as file:
             file.write(json.dumps([tried, outcome]) + "\n")
+
+
+def kept_and_shown(name: str) -> Iterator[Kept]:
+    """What a fixture yields: outcomes to add to, whose table is printed at the end."""
+    kept = Kept(name)
+    yield kept
+    print(f"\n{name}, and what was there after each:\n{table(kept.outcomes.values())}")

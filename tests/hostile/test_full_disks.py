@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from hostile import verbs
-from hostile.forks import Forks
-from hostile.kept import Kept
-from hostile.outcomes import LONGEST, table
+from hostile.kept import kept_and_shown
+from hostile.outcomes import LONGEST
 from hostile.verbs import CASES
 
 pytestmark = pytest.mark.long
@@ -32,16 +31,8 @@ BAD = (
 
 
 @pytest.fixture(scope="module")
-def forks():
-    with Forks() as forks:
-        yield forks
-
-
-@pytest.fixture(scope="module")
 def kept():
-    kept = Kept("full-disks")
-    yield kept
-    print("\nfull disks:\n" + table(kept.outcomes.values()))
+    yield from kept_and_shown("full-disks")
 
 
 class Disk:

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from hostile import verbs
-from hostile.forks import Forks
-from hostile.kept import Kept
-from hostile.outcomes import started, table
+from hostile.kept import kept_and_shown
+from hostile.outcomes import started
 from hostile.verbs import CASES
 
 pytestmark = pytest.mark.long
@@ -26,16 +25,8 @@ BAD = ("half", "traceback", "leftover", "other bytes", "hang", "cannot be repeat
 
 
 @pytest.fixture(scope="module")
-def forks():
-    with Forks() as forks:
-        yield forks
-
-
-@pytest.fixture(scope="module")
 def kept():
-    kept = Kept("signals")
-    yield kept
-    print("\nsignals, and what was there after each:\n" + table(kept.outcomes.values()))
+    yield from kept_and_shown("signals")
 
 
 def processor_seconds(number: int) -> float | None:

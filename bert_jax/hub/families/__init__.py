@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from bert_jax.config import MOST
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.hub.family import LARGEST, Family
+from bert_jax.hub.family import Family
 from bert_jax.models.config import SIZES, EncoderConfig
 from bert_jax.registry import Registry
 
@@ -26,7 +27,7 @@ def family_of(published: dict, where) -> Family:
     family = types[model_type]
     if family.position_offset:
         pad = published.get("pad_token_id", family.position_offset - 1)
-        if type(pad) is not int or not 0 <= pad < LARGEST:
+        if type(pad) is not int or not 0 <= pad <= MOST:
             raise BertJaxError(f"{where}: pad_token_id = {pad!r} is not a token's id")
         family = replace(family, position_offset=pad + 1)
     return family
