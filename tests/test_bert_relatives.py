@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.hub import info
+from bert_jax.command import info
 from released import add_tensors, released
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -7,9 +7,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import bert_jax
+from bert_jax.command import info
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.hub import info
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.models.config import NearConfig, RotaryConfig
 from bert_jax.tasks import warm_start

@@ -9,7 +9,6 @@ reading, tokenizing, scoring and writing are left out on both sides; ours hold t
 import contextlib
 import dataclasses
 import io
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contend
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import shuffled
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.train.log import read
@@ -74,7 +74,7 @@ def measure(
         },
         "machine": machine.during(turns),
     }
-    return json.dumps(results) if as_json else summary(results)
+    return to_json(results) if as_json else summary(results)
 
 
 def beside(best: str, ours: list[dict], theirs: list[dict]) -> dict:

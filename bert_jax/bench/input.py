@@ -1,11 +1,10 @@
 """`bert-jax bench input`: from a prepared corpus to NumPy batches, and how many chips that would feed."""
 
-import json
-
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.stream import Stream
+from bert_jax.files import to_json
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod.checks import rows_per_second
@@ -42,9 +41,7 @@ def measure(corpus: str, lengths: list[int], batch: int, seconds: float, as_json
         "machine": machine.during(turns),
     }
     return (
-        json.dumps(results)
-        if as_json
-        else in_words(results, f"{corpus}, batches of {batch}, {cores()} cores")
+        to_json(results) if as_json else in_words(results, f"{corpus}, batches of {batch}, {cores()} cores")
     )
 
 

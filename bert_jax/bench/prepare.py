@@ -3,7 +3,6 @@
 The two take turns until the interval of their ratio is narrow.
 """
 
-import json
 import tempfile
 from dataclasses import asdict
 from itertools import count
@@ -15,6 +14,7 @@ from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, describ
 from bert_jax.data.corpus.chunks import CHUNK, cores
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.sentences import sentences
@@ -77,7 +77,7 @@ def measure(source: Source, tokenizer: str, megabytes: float, limits: Limits, as
         "ratio": asdict(ratio(*([1 / rate for rate in of_one] for of_one in rates.values()))),
         "machine": machine.during([turn for several in turns.values() for turn in several]),
     }
-    return json.dumps(results) if as_json else in_words(results)
+    return to_json(results) if as_json else in_words(results)
 
 
 def in_words(results: dict) -> str:

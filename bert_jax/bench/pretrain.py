@@ -4,7 +4,6 @@ Our run is that of `bert-jax train` with the same flags: begun, resumed, or as i
 initial values, is evaluated on the same rows, and decodes the masked positions alone, as ours does.
 """
 
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from bert_jax.bench.torch_training import Updates, quiet_transformers
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.tasks import load
 from bert_jax.tasks.pretrain import Config, Corpora, Pretraining
@@ -43,7 +43,7 @@ def compare(spec: str, overrides: Sequence[str], workdir: str, against: str | No
             results[str(against)].append(line)
             print(f"{against} step {line['step']:,} heldout: mlm_loss {line['mlm_loss']:.4g}", flush=True)
     if as_json:
-        return json.dumps(results)
+        return to_json(results)
     lines = [f"{'step':>7}  {'':12}" + "".join(f"{name:>14}" for name in METRICS)]
     for measured in zip(*results.values(), strict=True):
         for name, line in zip(results, measured, strict=True):

@@ -5,7 +5,6 @@ take what is longer, its products at the speed of a plain one or its bytes at th
 as nothing, so random numbers, exponentials and the like take longer than that wherever caches hold their operands.
 """
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from bert_jax.bench.parts import Part, parts_of
 from bert_jax.bench.speeds import measured_speeds
 from bert_jax.bench.trace import Call, Operation, programs, traced
 from bert_jax.bench.turns import Machine, Turn, describe, timed
+from bert_jax.files import to_json
 from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
 
 SLOWEST = 12  # operations that are listed
@@ -145,7 +145,7 @@ def row_name(part: Part) -> str:
 def show(result: Profile, picture: str | None, as_json: bool) -> str:
     if picture:
         draw(result, Path(picture))
-    return json.dumps(asdict(result)) if as_json else in_words(result)
+    return to_json(asdict(result)) if as_json else in_words(result)
 
 
 def in_words(result: Profile) -> str:

@@ -4,7 +4,6 @@ Two figures: the hidden states of some rows, and a fine-tuning step of a classif
 sides open the same directory and get the same tokens, without padding.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from bert_jax.bench.profile import name_operations, profile, show
 from bert_jax.bench.torch_training import Updates, quiet_transformers
 from bert_jax.bench.train import methods_of
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
+from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.layout import Layout
@@ -114,7 +114,7 @@ def measure(sizes: Sequence[str], rows: Rows, limits: Limits, as_json: bool) -> 
             write(size, directory)
             result = compare(directory, rows, limits)
         facts = {"size": size, "rows": asdict(rows)}
-        yield json.dumps(facts | result) if as_json else in_words(size, rows, result)
+        yield to_json(facts | result) if as_json else in_words(size, rows, result)
 
 
 def compare(directory: str, rows: Rows, limits: Limits) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import bert_jax
 from bert_jax.bench.measurements import INPUTS, LIBRARIES, MEASUREMENTS, Measurement, Row
 from bert_jax.bench.turns import Ratio
 from bert_jax.errors import BertJaxError
-from bert_jax.files import write_atomically
+from bert_jax.files import to_json, write_atomically
 from bert_jax.report.pictures import ACCENT, INK, drawn
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers", "sentence-transformers", "onnxruntime")
@@ -158,7 +158,7 @@ def lines_of(results: Path) -> list[dict]:
 
 def append(results: Path, line: dict) -> None:
     whole = [*lines_of(results), line]
-    write_atomically(results, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in whole))
+    write_atomically(results, "".join(to_json(line) + "\n" for line in whole))
 
 
 def machine() -> dict:

@@ -4,7 +4,6 @@ All get the same model, texts and threads. Latency is of the same texts, all of 
 shortest tenth is given apart. The others compute in float32, and we in what is asked for.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from bert_jax.bench.profile import name_operations, profile, show
 from bert_jax.bench.trace import on_host
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.predictions import calibration
 from bert_jax.text.lines import read_lines
 
@@ -77,7 +77,7 @@ def measure(subject: Subject, against: Sequence[str], limits: Limits, as_json: b
     load, device = machine.during(turns), jax.devices()[0].device_kind
     facts = {"texts": len(texts), "tokens": float(lengths.mean()), "dtype": subject.dtype, "device": device}
     if as_json:
-        return json.dumps(facts | {"machine": load, "of": results})
+        return to_json(facts | {"machine": load, "of": results})
     rounds = results[OURS]["throughput"]["rounds"], results[OURS]["p50"]["rounds"]
     return "\n".join(
         [

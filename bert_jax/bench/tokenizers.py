@@ -19,6 +19,7 @@ from typing import Any
 
 from bert_jax.bench.libraries import libraries
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentencepiece import SentencePiece
 from bert_jax.text.subwords import clean
@@ -72,7 +73,7 @@ def compare_all(vocabularies: Sequence[str], texts: Sequence[str], as_json: bool
     if differing:
         raise BertJaxError("\n".join([*lines, f"{differing} differences; the texts are above"]))
     if as_json:
-        return json.dumps({"vocabularies": len(vocabularies), "tokens": tokens, "differences": differing})
+        return to_json({"vocabularies": len(vocabularies), "tokens": tokens, "differences": differing})
     return "\n".join([*lines, "no difference from transformers"])
 
 

@@ -3,7 +3,6 @@
 FLOPs are those of models/cost.py. Steps are timed one by one, and in turn with torch's.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product, repeat
@@ -17,6 +16,7 @@ from bert_jax.bench.speeds import matmul_flops_per_second, memory_bytes_per_seco
 from bert_jax.bench.torch_training import Updates
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio, timed
 from bert_jax.data.corpus.config import DataConfig, Examples
+from bert_jax.files import to_json
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
@@ -205,7 +205,7 @@ def measure(shape: StepShape, limits: Limits, against: str | None, as_json: bool
                 "speedup": asdict(ratio(*([turn.seconds for turn in turns] for turns in pair.values()))),
             }
     results["machine"] = machine.during(every)
-    return json.dumps(results) if as_json else in_words(results, shape)
+    return to_json(results) if as_json else in_words(results, shape)
 
 
 def with_rates(facts: dict, shape: StepShape, turns: list[Turn]) -> dict:

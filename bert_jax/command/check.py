@@ -44,9 +44,9 @@ def corpus_lines(directory: Path) -> Iterator[str]:
 def run_lines(directory: Path) -> Iterator[str]:
     """Of the settings, the tokenizer, each checkpoint, and the models that the run left."""
     workdir = Workdir(directory)
-    names = workdir.layouts()
+    names, sealed = workdir.layouts(), hashes.SELF in workdir.read()
     open_tokenizer(workdir.tokenizer)
-    yield f"{workdir.run}: readable; it has no hash"
+    yield f"{workdir.run} " + ("is what was written" if sealed else "can be read; it has no hash")
     steps = Checkpoints(workdir.checkpoints, CheckpointConfig()).steps()
     damaged = [(step, wrong) for step in steps if (wrong := manifest.damage(workdir.checkpoints / str(step)))]
     if damaged:

@@ -15,7 +15,7 @@ from bert_jax.files import to_json
     JSON,
 )
 def info(args):
-    from bert_jax.hub.info import describe
+    from bert_jax.command.info import describe
 
     print(describe(args.directory, as_json=args.json))
 

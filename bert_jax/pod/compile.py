@@ -13,6 +13,7 @@ import jax
 
 from bert_jax.config import load
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.pod import flops, program
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import Slice, slice_of
@@ -96,7 +97,7 @@ def main() -> None:
         result = compiled_for(config, slice_of(asked["topology"]), asked["length"], asked["vocabulary"])
     except BertJaxError as error:
         result = {"error": str(error)}
-    print(json.dumps(result))
+    print(to_json(result))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from bert_jax import config as configs
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.pod import checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
 from bert_jax.pod.topology import Slice, slice_of
@@ -51,7 +52,7 @@ def preflight(
     facts = {"topology": str(where), "chips": where.chips, "hosts": where.hosts, "batch": data.batch}
     facts |= {"phases": phases} | total(phases, config, where, price)
     facts["checks"] = lines + checks.check_machine(config, phases, where, workdir)
-    return json.dumps(facts) if as_json else describe(facts, where)
+    return to_json(facts) if as_json else describe(facts, where)
 
 
 def compiled(spec: str, overrides: Sequence[str], where: Slice, length: int, vocabulary: int | None) -> dict:

@@ -1,12 +1,12 @@
 """`bert-jax preflight --sweep`: batch, remat and mesh, and which of them is the fastest that fits."""
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bert_jax import config as configs
 from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
 from bert_jax.pod import checks, preflight
 from bert_jax.pod.topology import Slice, slice_of
 from bert_jax.tasks.pretrain import Config
@@ -84,7 +84,7 @@ def sweep(spec: str, overrides: Sequence[str], topology: str, as_json: bool) -> 
         )
     best = max(fitting, key=lambda outcome: outcome.speed).trial
     if as_json:
-        return json.dumps({"tried": [outcome.as_json() for outcome in tried], "best": vars(best)})
+        return to_json({"tried": [outcome.as_json() for outcome in tried], "best": vars(best)})
     lines = [f"{where}, rows of {length}; speed operation by operation"]
     lines += [f"  {outcome}" for outcome in tried]
     lines.append("take " + " ".join(f"--config.{override}" for override in best.overrides))

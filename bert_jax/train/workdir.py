@@ -1,6 +1,6 @@
 """The directory of a run.
 
-run.json        the config it was begun with, the identity of its data, and the layouts of its models
+run.json        the config it was begun with, the identity of its data, the layouts of its models, and a hash of all this
 tokenizer/      the tokenizer of its data
 checkpoints/    its state, see checkpoint.py
 metrics.jsonl   what was measured; events.* the same for TensorBoard; curves.png a picture of it
@@ -18,7 +18,7 @@ from typing import Any, NotRequired, TypedDict
 from bert_jax.config import build
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_atomically
-from bert_jax.hashes import is_within
+from bert_jax.hashes import SELF, is_sealed, is_within, sealed
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
@@ -54,6 +54,7 @@ class RunFacts(TypedDict):
     data: dict[str, Any]
     layout: ModelFacts
     layouts: NotRequired[dict[str, ModelFacts]]
+    self: NotRequired[str]
 
 
 class Workdir:
@@ -96,7 +97,7 @@ class Workdir:
             content = {"config": settings, "data": identity, "layout": layouts.pop("")}
             data.tokenizer.save(self.tokenizer)
             content |= {"layouts": layouts} if layouts else {}
-            write_atomically(self.run, json.dumps(content, indent=1) + "\n")
+            write_atomically(self.run, json.dumps(sealed(as_read(content)), indent=1) + "\n")
             return
         before = self.read()
         # A key that did not exist yet when the run began had, in effect, its default.
@@ -125,9 +126,12 @@ class Workdir:
 
     def read(self) -> dict:
         try:
-            return read_json(self.run, RunFacts, remedy=BACK)
+            content = read_json(self.run, RunFacts, remedy=BACK)
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
+        if SELF in content and not is_sealed(content):  # runs of earlier versions have none
+            raise BertJaxError(f"{self.run} is not what was written (its hash differs); {BACK}")
+        return content
 
 
 def describe(layout: Layout) -> dict:

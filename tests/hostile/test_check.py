@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_jax import hashes
+from bert_jax.command import info
 from bert_jax.command.main import main
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
@@ -66,6 +67,10 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
     assert (
         code == 1 and "checkpoints/4: array is not what was written" in said and "1 of 2 checkpoints" in said
     )
+    path = folder / "run.json"
+    path.write_text(path.read_text().replace('"optimizer.warmup": 5', '"optimizer.warmup": 6'))
+    code, said = check(folder)
+    assert code == 1 and f"{path} is not what was written (its hash differs)" in said
 
 
 def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
@@ -101,6 +106,18 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
     assert code == 1 and "cls.predictions.bias" in said and "not finite" in said
 
 
+def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(small / "classifier", folder)
+    assert "calibration" not in info.describe(folder)
+    subjects.with_calibration(folder)
+    assert "calibration of 200 examples; expected error 0.000 before, 0.000 after" in info.describe(folder)
+    path = folder / "calibration.json"
+    path.write_text(path.read_text().replace("1.5", "-1.5"))
+    facts = info.collect(folder)
+    assert facts["calibration"] is None and "temperatures" in facts["odd"][-1] and str(path) in facts["odd"][-1]
+
+
 def test_what_is_none_of_them_is_one_line(tmp_path, check):
     for path in (tmp_path, tmp_path / "absent"):
         assert check(path)[0] == 1
@@ -120,6 +137,7 @@ def test_models_of_a_run_stay_within_it(small, tmp_path):
     folder = subjects.run(small, tmp_path)
     content = json.loads((folder / "run.json").read_text())
     content["layouts"] = {"../../elsewhere": content["layout"]}
+    del content["self"]
     (folder / "run.json").write_text(json.dumps(content))
     with pytest.raises(BertJaxError, match="names a model '../../elsewhere', which is no folder"):
         Workdir(folder).layouts()

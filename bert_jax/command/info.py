@@ -1,6 +1,7 @@
 """`bert-jax info`: what a model directory holds, and what is odd about it."""
 
 import math
+import warnings
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
@@ -8,9 +9,11 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer, lower_cases
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
+from bert_jax.predictions import calibration as calibrations
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
+ERRORS = ("examples", "error_before", "error_after")  # of a calibration
 
 
 def collect(directory) -> dict:
@@ -45,6 +48,14 @@ def collect(directory) -> dict:
         for head in layout.heads
         if head in layout.family.alone
     ]
+    calibration = calibrations.NONE
+    with warnings.catch_warnings(record=True) as ignored:
+        warnings.simplefilter("always")
+        try:
+            calibration = calibrations.read(directory, layout.labels)
+        except BertJaxError as error:
+            odd.append(str(error))
+    odd += [str(warning.message) for warning in ignored]
     return {
         "directory": str(directory),
         "model_type": layout.family.model_type,
@@ -53,6 +64,7 @@ def collect(directory) -> dict:
         "heads": list(layout.heads),
         "labels": list(layout.labels),
         "tokenizer": known,
+        "calibration": {name: getattr(calibration, name) for name in ERRORS} if calibration.learnt else None,
         "unread": unread,
         "odd": odd,
     }
@@ -78,6 +90,11 @@ def describe(directory, as_json: bool = False) -> str:
     if tokenizer:
         case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
+    if known := facts["calibration"]:
+        lines["calibration"] = (
+            f"of {known['examples']:,} examples; expected error {known['error_before']:.3f} before, "
+            f"{known['error_after']:.3f} after"
+        )
     rows = [
         *((name, value) for name, value in lines.items() if value),
         *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),
