@@ -159,12 +159,12 @@ def test_pool():
         ({"hiden_size": 3}, 'did you mean "hidden_size"?'),
         ({"heads": 7}, "heads = 7 does not divide hidden_size = 768; 6 does"),
         ({"activation": "gelu_tan"}, 'did you mean "gelu_tanh"?'),
-        ({"layers": 0}, "layers must be a whole number of at least 1"),
-        ({"layers": 2.0}, "layers must be a whole number of at least 1"),
-        ({"layer_groups": -1}, "layer_groups must be a whole number of at least 0"),
-        ({"dropout": 1.5}, "dropout must be a number in [0, 1)"),
+        ({"layers": 0}, "layers must be between 1 and 1,000,000,000, not 0"),
+        ({"layers": 2.0}, "layers must be a whole number, not 2.0"),
+        ({"layer_groups": -1}, "layer_groups must be between 0 and 1,000,000,000, not -1"),
+        ({"dropout": 1.5}, "dropout must be 0 or more and less than 1, not 1.5"),
         ({"tied_decoder": "yes"}, "tied_decoder must be True or False"),
-        ({"heads": 10**12, "hidden_size": 10**12 + 1}, "does not divide"),
+        ({"heads": 10**9 - 1, "hidden_size": 10**9}, "does not divide"),
     ],
 )
 def test_impossible_configs_say_what_would_be_right(fields, message):

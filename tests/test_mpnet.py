@@ -73,7 +73,7 @@ def test_a_published_embedder_opens(tmp_path):
         ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets = 64 is not supported, only 32"),
         ({"pad_token_id": 0}, "pad_token_id = 0 is not supported, only 1"),
         ({"num_attention_heads": 5}, "heads = 5 does not divide hidden_size"),
-        ({"max_position_embeddings": 2}, "max_positions must be a whole number of at least 1, not 0"),
+        ({"max_position_embeddings": 2}, "max_positions must be between 1 and 1,000,000,000, not 0"),
     ],
 )  # fmt: skip
 def test_hostile_configs_are_refused_in_one_line(changes, message, tmp_path):

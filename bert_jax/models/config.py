@@ -12,8 +12,9 @@ from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
 
 Theta = Annotated[float, Range(1, 1e12, beside=0)]
-LARGEST = 1 << 40  # of any size
-MAY_BE_ZERO = ("segment_types", "embedding_size", "layer_groups")
+Size = Annotated[int, Range(1, 10**9)]
+SizeOrNone = Annotated[int, Range(0, 10**9)]
+Rate = Annotated[float, Range(0, 1, below=True)]
 # How the encoder is computed and trained, as opposed to what it is.
 COMPUTED = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
 RATES = (
@@ -144,27 +145,29 @@ class EncoderConfig:
     bert_jax.errors.BertJaxError: EncoderConfig has no field "hiden_size"; did you mean "hidden_size"?
     """
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    layers: int = 12
-    heads: int = 12
-    feed_forward: int = 3072
-    max_positions: int = 512
-    segment_types: int = 2  # 0: segments are not read
+    vocab_size: Size = 30522
+    hidden_size: Size = 768
+    layers: Size = 12
+    heads: Size = 12
+    feed_forward: Size = 3072
+    max_positions: Size = 512
+    segment_types: SizeOrNone = 2  # 0: segments are not read
     # Of the embeddings, which a dense layer brings to hidden_size; 0: hidden_size, without that layer.
-    embedding_size: int = 0
+    embedding_size: SizeOrNone = 0
     # A table of max_positions rows; "none": no table, and max_positions is a limit alone; "decoder": the table is for
     # the enhanced mask decoder, which stands between the encoder and the masked LM, and embeddings know no positions.
     positions: str = "learned"
     activation: str = "gelu"  # the exact erf form; "gelu_tanh" is the approximation
     mlm_activation: str = ""  # within the masked LM; "": activation
-    norm_epsilon: float = 1e-12
-    dropout: float = 0.1  # of hidden states
-    attention_dropout: float = 0.1
-    head_dropout: float = 0.1  # before a classifier
-    tag_dropout: float = -1.0  # before a tagger; -1: head_dropout
-    answer_dropout: float = 0.0  # before an answer's start and end
-    init_stddev: float = 0.02
+    norm_epsilon: Rate = 1e-12
+    dropout: Rate = 0.1  # of hidden states
+    attention_dropout: Rate = 0.1
+    head_dropout: Rate = 0.1  # before a classifier
+    tag_dropout: Annotated[
+        float, Range(0, 1, below=True, beside=-1)
+    ] = -1.0  # before a tagger; -1: head_dropout
+    answer_dropout: Rate = 0.0  # before an answer's start and end
+    init_stddev: Rate = 0.02
     tied_decoder: bool = True  # the masked LM decodes with the word embeddings
     block: str = "post_norm"  # a file of models/blocks
     relative: RelativeConfig = RelativeConfig()
@@ -178,7 +181,9 @@ class EncoderConfig:
     rotary: RotaryConfig = RotaryConfig()
     near: NearConfig = NearConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
-    layer_groups: int = 0  # groups of layers that share their parameters; 0: as many as layers, none shares
+    layer_groups: SizeOrNone = (
+        0  # groups of layers that share their parameters; 0: as many as layers, none shares
+    )
     pooler: PoolerConfig = field(default_factory=PoolerConfig)
 
     # How it is computed; none of these changes what is saved.
@@ -189,7 +194,7 @@ class EncoderConfig:
     remat: str = "none"
     # Layers one after another, not as a loop: a fifth faster on a GPU, slower to compile.
     unroll: bool = False
-    vocab_multiple: int = (
+    vocab_multiple: Size = (
         1  # word embeddings are padded to this; 128 fills a TPU's lanes and divides over chips
     )
 
@@ -201,24 +206,10 @@ class EncoderConfig:
         return super().__new__(cls)
 
     def __post_init__(self):
+        check_ranges(self, "EncoderConfig.")
         for known in dataclasses.fields(self):
-            name, value = known.name, getattr(self, known.name)
-            least = 0 if name in MAY_BE_ZERO else 1
-            if known.type is int and (type(value) is not int or value < least):
-                raise BertJaxError(
-                    f"EncoderConfig.{name} must be a whole number of at least {least}, not {value!r:.40}"
-                )
-            if known.type is int and value > LARGEST:
-                raise BertJaxError(f"EncoderConfig.{name} must be at most {LARGEST:,}, not {value!r:.40}")
-            follows = name == "tag_dropout" and value == -1
-            if (
-                known.type is float
-                and not follows
-                and not (isinstance(value, int | float) and 0 <= value < 1)
-            ):
-                raise BertJaxError(f"EncoderConfig.{name} must be a number in [0, 1), not {value!r}")
-            if known.type is bool and type(value) is not bool:
-                raise BertJaxError(f"EncoderConfig.{name} must be True or False, not {value!r}")
+            if known.type is bool and type(value := getattr(self, known.name)) is not bool:
+                raise BertJaxError(f"EncoderConfig.{known.name} must be True or False, not {value!r:.40}")
         BLOCKS.check(self.block)
         for name, choices in CHOICES.items():
             value = getattr(self, name)
