@@ -197,9 +197,14 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     rows = [{"text": f"{n} {rng.choice(TEXTS)}", "label": str(rng.choice(["no", "yes"]))} for n in range(240)]
     data = write_lines(tmp_path / "train.jsonl", rows)
     given = ["data.max_length=16", "data.calibration_share=0.25", "epochs=1", "data.batch=32", "log.every=2"]
-    run.start(
-        "configs/classify.py", [f"init={tmp_path / 'm'}", f"data.train={data}", *given], str(tmp_path / "run")
-    )
+    settings = "configs/classify.py", [f"init={tmp_path / 'm'}", f"data.train={data}", *given]
+    foreign = tmp_path / "other" / "report" / "thesis.md"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("years of work")
+    with pytest.raises(BertJaxError, match=r"report stays as it is, .* \(thesis.md\)"):
+        run.start(*settings, str(tmp_path / "other"))
+    assert not (tmp_path / "other" / "run.json").exists(), "refused before the first step"
+    run.start(*settings, str(tmp_path / "run"))
     found = bert_jax.load(tmp_path / "run" / "model").calibration
     text = (tmp_path / "run" / "report" / "report.md").read_text()
     assert found.kind == "classes" and found.examples == 54  # a quarter of what is not held out

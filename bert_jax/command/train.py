@@ -13,9 +13,11 @@ from bert_jax.command import sweep
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.metrics import nothing_learnt
+from bert_jax.output import refuse_foreign
 from bert_jax.pod.chips import peak_of
 from bert_jax.report.curves import draw
 from bert_jax.report.finished import calibrate, write_run_report
+from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
@@ -34,6 +36,8 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     directory, command = Workdir(workdir), command_line(spec, overrides, workdir)
     if config.seeds == 1 and not config.sweep:
         task, data, config = module.open(config)
+        if task.results and task.results.report:
+            refuse_foreign(directory.report, REPORTED)  # now, not after days
         finished = run_single(task, data, config, directory.path)
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
