@@ -24,7 +24,8 @@ def to_json(value, **options) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
     except ValueError as error:
         raise BertJaxError(
-            "a result is not a finite number, so it is not written; look at the weights, the calibration and the learning rate"
+            "a result is not a finite number, so it is not written; look at the weights, the calibration and the "
+            "learning rate"
         ) from error
 
 

@@ -38,6 +38,12 @@ class Registry(dict[str, Any]):
         if not dotted and name.replace("-", "_") not in self.names() and name not in self:
             raise BertJaxError(f'no {self.noun} "{name}"; {nearest(name, self.names())}')
 
+    def named_in_file(self, name):
+        """By a name alone, never a module's path: a file does not choose the code that runs."""
+        if not isinstance(name, str) or ("." in name and name not in self):
+            raise BertJaxError(f'no {self.noun} "{name}"; {nearest(name, self.names())}')
+        return self[name]
+
     def __missing__(self, name: str):
         self.check(name)
         path = name if "." in name else f"{self.package}.{name.replace('-', '_')}"

@@ -44,6 +44,14 @@ def test_an_unknown_name(shapes, name, message):
     assert str(error.value) == message
 
 
+def test_a_file_names_nothing_by_a_path(shapes):
+    assert shapes.named_in_file("round-one") == "round"
+    with pytest.raises(BertJaxError, match='no shape "shapes.round_one"; did you mean "round_one"'):
+        shapes.named_in_file("shapes.round_one")
+    shapes["my.own"] = "square"
+    assert shapes.named_in_file("my.own") == "square"
+
+
 def test_what_a_file_itself_lacks_is_not_hidden(shapes):
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
         shapes["broken"]

@@ -15,7 +15,7 @@ from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
 from bert_jax.data.examples.texts import texts_in_rows
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses import Loss
 from bert_jax.metrics import Sums
@@ -257,10 +257,7 @@ class Outcomes:
 def kind_of(layout: Layout, head: str = "") -> Kind:
     """The kind of a model's predictions, or of those of one of its heads."""
     if PREDICTION_KIND in layout.published:
-        name, known = layout.published[PREDICTION_KIND], KINDS.names()
-        if name not in known:  # nor is it imported: a directory does not choose the code that runs
-            raise BertJaxError(f'no kind of prediction "{name}"; {nearest(name, known)}')
-        return KINDS[name].of(layout)
+        return KINDS.named_in_file(layout.published[PREDICTION_KIND]).of(layout)
     # The last head is the one that the directory is named after.
     for last in [head] if head else reversed(layout.heads):
         for kind in map(KINDS.__getitem__, KINDS.names()):

@@ -1,6 +1,6 @@
 """The directory of a run.
 
-run.json        the config it was begun with, the identity of its data, the layouts of its models, and a hash of all this
+run.json        the config it was begun with, the identity of its data, the layouts of its models; and its own hash
 tokenizer/      the tokenizer of its data
 checkpoints/    its state, see checkpoint.py
 metrics.jsonl   what was measured; events.* the same for TensorBoard; curves.png a picture of it
@@ -141,7 +141,7 @@ def describe(layout: Layout) -> dict:
 
 def layout_of(values: dict) -> Layout:
     """The inverse of `describe`."""
-    config, family = build(EncoderConfig, values["config"]), FAMILIES[values["family"]]
+    config, family = build(EncoderConfig, values["config"]), FAMILIES.named_in_file(values["family"])
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
     return Layout(config, family, heads, labels, values["pooler"], values["published"])
 

@@ -115,7 +115,9 @@ def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, t
     path = folder / "calibration.json"
     path.write_text(path.read_text().replace("1.5", "-1.5"))
     facts = info.collect(folder)
-    assert facts["calibration"] is None and "temperatures" in facts["odd"][-1] and str(path) in facts["odd"][-1]
+    assert (
+        facts["calibration"] is None and "temperatures" in facts["odd"][-1] and str(path) in facts["odd"][-1]
+    )
 
 
 def test_what_is_none_of_them_is_one_line(tmp_path, check):
