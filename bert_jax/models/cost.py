@@ -1,7 +1,7 @@
-"""What a model costs to compute, in floating-point operations of its matrix products.
+"""What a model costs to compute: floating-point operations of its matrix products, and memory.
 
-Counted as everybody counts for MFU: two operations a multiply-add, the backward pass twice the forward, and nothing
-for softmax, norms, dropout, or what remat computes again.
+Operations are counted as everybody counts for MFU: two operations a multiply-add, the backward pass twice the forward,
+and nothing for softmax, norms, dropout, or what remat computes again.
 """
 
 from bert_jax.models.config import EncoderConfig
@@ -17,6 +17,14 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
     distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
     dense = 2 * (4 * D * D + (3 if config.gated else 2) * D * F)
     return tokens * (dense + 4 * length * D + 2 * distances * D)
+
+
+def kept_bytes(config: EncoderConfig) -> int:
+    """What the backward pass keeps of each token and layer, at least: the layer's input, and without remat its query,
+    key and value, the three others of that width that products or norms read, and both sides of the activation."""
+    D, F = config.hidden_size, config.feed_forward
+    numbers = 7 * D + (3 if config.gated else 2) * F if config.remat == "none" else D
+    return numbers * (2 if config.computed_dtype == "bfloat16" else 4)
 
 
 def pre_training_flops(config: EncoderConfig, rows: float, length: float, targets: float) -> float:

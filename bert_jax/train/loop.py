@@ -14,6 +14,7 @@ import jax
 from bert_jax import memory
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
+from bert_jax.models.cost import kept_bytes
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.train.checkpoint import Checkpoints, lower_is_better
 from bert_jax.train.config import RunConfig
@@ -131,13 +132,11 @@ class Run:
         )
 
     def check_memory(self) -> None:
-        """Refuse a run whose state, gradients and input of each layer are more than there is room for."""
+        """Refuse a run whose state, gradients and what its layers keep are more than there is room for."""
         rows = self.data.batch // self.mesh.size // self.config.mesh.accumulate
         length = max(self.data.length(step) for step in (0, max(self.config.steps - 1, 0)))
         model = self.task.layouts[""].config
-        width = 2 if model.computed_dtype == "bfloat16" else 4
-        kept = width * rows * length * model.layers * model.hidden_size
-        needed = kept + least_bytes(self.abstract)
+        needed = rows * length * model.layers * kept_bytes(model) + least_bytes(self.abstract)
         device = self.mesh.local_devices[0]
         on_host = device.platform == "cpu"
         memory.require(

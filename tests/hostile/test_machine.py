@@ -1,6 +1,7 @@
 """What a machine may lack: memory, a device, a home directory, standard input."""
 
 import sys
+from dataclasses import replace
 
 import jax
 import pytest
@@ -10,8 +11,10 @@ from bert_jax.command import failures
 from bert_jax.errors import BertJaxError
 from bert_jax.files import cache_home
 from bert_jax.inference.model import load
+from bert_jax.tasks.pretrain import Pretraining
 from bert_jax.text.lines import read_lines
 from bert_jax.train.loop import Run, train
+from bert_jax.train.state import constants_of
 from bert_jax.train.workdir import Workdir
 from hostile.outcomes import LINE, RIGHT, outcome
 from tiny_training import Batches, tiny
@@ -38,6 +41,19 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
         BertJaxError, match="takes .* GB of memory at least, and this machine has 0.0 GB free"
     ):
         load(small / "masked")
+
+
+@pytest.mark.parametrize(("remat", "share"), [("none", 0.3), ("full", 0.1)])
+def test_no_run_takes_less_than_what_is_asked_for_it(tmp_path, monkeypatch, remat, share):
+    _, config = tiny(steps=2, layers=4)
+    config = replace(config, model=config.model.replace(remat=remat))
+    task, rows, needed = Pretraining.of(config), Batches(512), []
+    monkeypatch.setattr(memory, "require", lambda size, *rest: needed.append(size))
+    run = Run(task, rows, config, Workdir(tmp_path), None, None)
+    run.check_memory()
+    constants = constants_of(task, config, run.mesh)
+    taken = run.take_step.lower(run.abstract, rows.whole(0), constants).compile().memory_analysis()
+    assert share < needed[0] / (taken.argument_size_in_bytes + taken.temp_size_in_bytes) < 1
 
 
 def test_a_run_that_does_not_fit_is_refused_before_it_begins(tmp_path, monkeypatch):
