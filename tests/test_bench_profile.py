@@ -1,6 +1,7 @@
 """`--profile`: every moment of a call is dealt out once, to the part that it belongs to."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import pytest
 
 from bert_jax.bench.parts import parts_of
 from bert_jax.bench.profile import name_operations
-from bert_jax.bench.trace import DISPATCH, IDLE, PYTHON, Span, shares, traced
+from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, Span, read, shares, traced
 from bert_jax.bench.turns import Turn
 from bert_jax.command.main import main
 from bert_jax.models.config import EncoderConfig
@@ -28,6 +29,23 @@ def test_each_moment_belongs_to_what_runs_at_it():
     assert call.host == {PYTHON: 1 + 8, DISPATCH: 2, IDLE: 1 + 1}
     assert call.runs[("jit_f", "a")] == 2
     assert sum(call.operations.values()) + sum(call.host.values()) == call.seconds == 20
+
+
+def test_an_operation_is_not_charged_with_what_its_thread_executes_before_it_says_that_it_ended():
+    def event(name, start, end, **stats):
+        return SimpleNamespace(name=name, start_ns=start * 1e9, end_ns=end * 1e9, stats=stats.items())
+
+    def operation(name, start, end):
+        return event(name, start, end, hlo_module="jit_f", hlo_op=name)
+
+    begun_here = [operation("a", 1, 2), event("end: b", 6, 6), operation("c", 9, 10)]
+    ended_there = [
+        event(EXECUTE, 3, 8), operation("b", 3, 5), event("end: a", 8.00001, 8.00001), event("end: c", 12, 12),
+    ]  # fmt: skip
+    lines = [SimpleNamespace(events=events) for events in (begun_here, ended_there)]
+    spans = read(SimpleNamespace(planes=[SimpleNamespace(lines=lines)]))
+    ends = {span.label: span.end for span in spans if span.operation}
+    assert ends == {"a": 3, "b": 6, "c": 12}
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """`bert-jax bench size`: a published size of any family with random weights, beside `transformers`.
 
 Two figures: the hidden states of some rows, and a fine-tuning step of a classifier with the family's own dropout. Both
-sides open the same directory and get the same tokens, without padding.
+sides open the same directory and get the same tokens, without padding. `transformers` computes all rows in one batch,
+ours the batches that its inference makes of so many texts.
 """
 
 import tempfile
@@ -23,6 +24,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.layout import Layout
 from bert_jax.inference import programs
+from bert_jax.inference.batching import row_rungs, tokens_in_batch
 from bert_jax.predictions.kind import kind_of
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.train.config import OptimizerConfig, RunConfig
@@ -51,6 +53,12 @@ class Rows:
         read = {"tokens": tokens, "segments": np.zeros_like(tokens), "mask": np.ones_like(tokens)}
         return {name: array.astype(np.int32) for name, array in read.items()}
 
+    def parts(self, batch: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        """The batches in which our inference computes these rows."""
+        most = row_rungs(self.length, tokens_in_batch())[-1]
+        for start in range(0, self.of_states, most):
+            yield {name: array[start : start + most] for name, array in batch.items()}
+
     def labels(self) -> np.ndarray:
         return np.arange(self.of_step, dtype=np.int32) % len(LABELS)
 
@@ -66,7 +74,7 @@ class Ours:
     def __init__(self, directory: str, rows: Rows):
         self.model = model = bert_jax.load(directory, tokenizer=False)
         self.rows, vocab_size = rows, model.config.vocab_size
-        self.read = rows.batch("states", vocab_size)
+        self.read = list(rows.parts(rows.batch("states", vocab_size)))
         task, mesh = Finetuning(model.layout, kind_of(model.layout)), make_mesh(RUN.mesh)
         weight = np.ones(rows.of_step, np.float32)
         self.batch = rows.batch("step", vocab_size) | {"labels": rows.labels(), "weight": weight}
@@ -75,7 +83,8 @@ class Ours:
         self.taking = make_step(task, RUN, mesh)
 
     def states(self) -> np.ndarray:
-        return np.asarray(programs.hidden_states(self.model.config)(self.model.rounded, self.read))
+        program = programs.hidden_states(self.model.config)
+        return np.concatenate([program(self.model.rounded, part) for part in self.read])
 
     def step(self) -> float:
         self.state, measured = self.taking(self.state, self.batch, self.constants)

@@ -26,7 +26,9 @@ END = "end: "  # before the name of an operation that has ended, perhaps in anot
 HOST = "host: "  # before what the host does, as `on_host` names it
 PYTHON, DISPATCH, IDLE = "host: Python", "host: dispatch", "no operation runs"
 # XLA's names of what is not an operation -> ours.
-SPANS = {"PjitFunction": DISPATCH, "ThunkExecutor::Execute": IDLE}
+EXECUTE = "ThunkExecutor::Execute"
+SPANS = {"PjitFunction": DISPATCH, EXECUTE: IDLE}
+AT_ONCE = 1e-4  # seconds
 
 Operation = tuple[str, str]  # (program, name)
 
@@ -93,10 +95,13 @@ def read(profile) -> Iterator[Span]:
     ends: defaultdict[str, list[float]] = defaultdict(list)
     for plane in profile.planes:
         for line in plane.lines:
+            executed = sorted(
+                (event.end_ns / 1e9, event.start_ns / 1e9) for event in line.events if event.name == EXECUTE
+            )
             for event in line.events:
                 name, start, end = event.name, event.start_ns / 1e9, event.end_ns / 1e9
                 if name.startswith(END):
-                    ends[name.removeprefix(END)].append(end)
+                    ends[name.removeprefix(END)].append(own_end(end, executed))
                 elif name.startswith(HOST):
                     yield Span(start, end, name)
                 elif known := [ours for theirs, ours in SPANS.items() if name.startswith(theirs)]:
@@ -113,6 +118,13 @@ def read(profile) -> Iterator[Span]:
             if index < len(ended) and ended[index] <= following:
                 end = max(end, ended[index])
             yield Span(start, end, name, (program, name))
+
+
+def own_end(end: float, executed: list[tuple[float, float]]) -> float:
+    """When an operation was done whose thread said so at `end`; `executed` are the (end, start) of that thread's turns
+    as executor. The thread that ends an operation may first execute what waited for it, and only then say so."""
+    last = bisect(executed, (end, math.inf)) - 1
+    return executed[last][1] if last >= 0 and end - executed[last][0] < AT_ONCE else end
 
 
 def shares(spans: list[Span], turn: Turn) -> Call:
