@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import random
+import re
 import shutil
 
 import jax
@@ -23,6 +24,7 @@ from bert_jax.data.examples.arrange import (
     fill,
     in_rows,
 )
+from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
@@ -31,7 +33,8 @@ from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import span_in
-from bert_jax.tasks.finetune import Finetuning, class_weights, pieces_of
+from bert_jax.tasks.classify import Config
+from bert_jax.tasks.finetune import ExamplesConfig, Finetuning, class_weights, pieces_of, split_parts
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import Reading
 from bert_jax.text.wordpiece import WordPiece
@@ -313,10 +316,33 @@ def test_transformers_gives_the_same_classes(classified):
 @pytest.mark.slow
 def test_the_model_is_that_of_the_best_evaluation(classified):
     root, lines = classified
-    best = max(lines, key=lambda line: (line["accuracy"], -line["step"]))
+    best = max(lines, key=lambda line: (line["accuracy"], -line["classify_loss"]))
     model = load(root / "run" / "model")
     right = [model.classify(text).label == label for text, label in marked(40, 1)]
     assert np.mean(right) == pytest.approx(best["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("documents", "each", "share"),
+    [(40, 1, None), (98, 1, None), (100, 1, 0.5), (3, 60, 0.17), (2, 90, 0.26)],
+)
+def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys, documents, each, share):
+    rows = [
+        (f"{text} {n}", random.Random(n).choice("xy"), f"d{n % documents}")
+        for n, text in enumerate(texts(documents * each))
+    ]
+    path = table(tmp_path / "t.csv", rows, ("text", "label", "document"))
+
+    def parts(**changes):
+        columns = Columns(document="document")
+        data = ExamplesConfig(str(path), str(path), columns=columns, **changes)
+        return split_parts(Config(init="anywhere", data=data))
+
+    assert not parts(calibration_share=0.01).calibration
+    advised = re.search(r"calibration_share=([\d.]+)", capsys.readouterr().out)
+    assert (advised and float(advised[1])) == share
+    if share:
+        assert len(parts(calibration_share=share).calibration) >= 50
 
 
 @pytest.mark.slow

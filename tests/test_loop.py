@@ -16,7 +16,7 @@ from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.log import Log, read
-from bert_jax.train.loop import train
+from bert_jax.train.loop import Run, train
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import constants_of, initial_state
@@ -130,6 +130,18 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
     checkpoints.finish()
     assert checkpoints.steps() == [10, 20, 40, 45]
     assert checkpoints.best() == 10
+
+
+def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
+    task, config = tiny(checkpoint_keep=9, checkpoint_best="accuracy")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
+    run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
+    for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
+        run.step, run.heldout = step, {"accuracy": accuracy, "classify_loss": loss}
+        run.remember()
+        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": run.heldout})
+    checkpoints.finish()
+    assert checkpoints.best() == run.best_step() == 4
 
 
 def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, capsys):

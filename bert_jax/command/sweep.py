@@ -24,7 +24,7 @@ from bert_jax.metrics import nothing_learnt
 from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import read
-from bert_jax.train.checkpoint import lower_is_better
+from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout
 from bert_jax.train.task import Data, Task
@@ -46,6 +46,7 @@ class Run:
     value: float = float("nan")  # of its best evaluation
     last: dict = field(default_factory=dict)  # what its last evaluation measured
     trouble: str = ""  # why it is degenerate, if it is
+    standing: tuple[float, float] = (-math.inf, -math.inf)  # of its best evaluation
 
     @property
     def score(self) -> float:
@@ -103,9 +104,10 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
             run.trouble = f"stopped, {str(error).partition(';')[0]}"
         lines = heldout(run.path / "metrics.jsonl")
         if lines:
-            run.value = lines[-1][run.metric]
+            kept = lines[-1]
             if config.checkpoints.best:
-                run.value = (min if lower_is_better(run.metric) else max)(line[run.metric] for line in lines)
+                kept = max(reversed(lines), key=lambda line: standing(run.metric, line))
+            run.value, run.standing = kept[run.metric], standing(run.metric, kept)
             run.last = {name: lines[-1][name] for name in lines[-1] if name not in ("step", "kind", "time")}
     mark_degenerate(runs)
     return True
@@ -133,9 +135,9 @@ def settle(workdir: Path, runs: Sequence[Run]) -> Run:
     if not sound:
         raise BertJaxError(f"no run in {workdir} came to a result; begin again with a lower rate")
     settings = list(dict.fromkeys(run.setting for run in runs))
-    means = {s: np.mean([run.score for run in sound if run.setting == s] or [-np.inf]) for s in settings}
-    best_setting = max(settings, key=means.__getitem__)
-    chosen = max((run for run in sound if run.setting == best_setting), key=lambda run: run.score)
+    standings = {s: [run.standing for run in sound if run.setting == s] or [Run.standing] for s in settings}
+    best_setting = max(settings, key=lambda setting: tuple(np.mean(standings[setting], 0)))
+    chosen = max((run for run in sound if run.setting == best_setting), key=lambda run: run.standing)
     text = table(runs, settings, chosen)
     picture(workdir / "sweep.png", runs, settings)
     write_atomically(workdir / "sweep.md", text + "\n\n![score of each run, by setting](sweep.png)\n")

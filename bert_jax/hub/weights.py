@@ -26,7 +26,7 @@ def read_weight(tensors: Mapping[str, np.ndarray], name: str, where) -> np.ndarr
         array = np.asarray(array, np.float32)
     if not is_finite(array):
         raise BertJaxError(
-            f"{where}: {name} has numbers that are not finite; its training failed, or a copy of it"
+            f"{where}: {name} has numbers that are not finite; copy the file again, or train the model again"
         )
     return array
 
@@ -36,5 +36,5 @@ def check_weights(tensors: Mapping[str, np.ndarray]) -> None:
     if broken := [name for name, array in tensors.items() if not is_finite(array)]:
         raise NotFinite(
             f"the model is not written: {len(broken)} of its {len(tensors)} tensors, {broken[0]} the first, have "
-            "numbers that are not finite; a run that came to them begins again with a lower --config.optimizer.rate"
+            "numbers that are not finite; train again with a lower --config.optimizer.rate"
         )

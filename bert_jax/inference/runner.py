@@ -94,7 +94,7 @@ class Runner:
             several = isinstance(values, list | tuple)
             if not all(is_finite(value[: len(rows)]) for value in (values if several else [values])):
                 raise BertJaxError(
-                    "what the model computes of these texts is not finite; its weights are too large for "
+                    "the model's outputs for these texts are not finite; its weights are too large for "
                     f"{self.config.computed_dtype}"
                 )
             for row, i in enumerate(rows):

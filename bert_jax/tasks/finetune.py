@@ -265,15 +265,21 @@ def split_parts(config: FinetuneConfig) -> Parts:
     if kind.calibrate is Kind.calibrate or not data.calibration_share:
         return Parts(train, heldout, [])
     documents = len({example.document or example.text for example in train})
-    if round(documents * data.calibration_share) * len(train) < FEWEST * documents:
+    if not enough(data.calibration_share, documents, len(train)):
+        share = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
+        advice = f"--config.data.calibration_share={share:g} keeps enough" if share else "label more texts"
         say(
-            f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration: at least "
-            f"{FEWEST} are needed; probabilities stay uncalibrated. "
-            f"--config.data.calibration_share={math.ceil(100 * FEWEST / len(train)) / 100:g} would keep them"
+            f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, which "
+            f"needs {FEWEST}; probabilities stay uncalibrated. To calibrate them, {advice}"
         )
         return Parts(train, heldout, [])
     train, calibration = split(train, data.calibration_share)
     return Parts(train, heldout, calibration)
+
+
+def enough(share: float, documents: int, examples: int) -> bool:
+    """Whether that share of the documents holds enough examples for a calibration, if all are of one size."""
+    return round(documents * share) * examples >= FEWEST * documents
 
 
 def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:

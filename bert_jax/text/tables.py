@@ -147,7 +147,7 @@ def json_rows(
         if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
             if mended is None:
                 raise BertJaxError(
-                    f"{where} has half a character, \\ud800 to \\udfff without the other; remove it"
+                    f"{where} has a lone surrogate (\\ud800 to \\udfff), which is no character; remove it"
                 )
             row = json.loads(SURROGATE.sub("\ufffd", spelled))
             mended()

@@ -11,7 +11,7 @@ import logging
 import math
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
@@ -158,15 +158,14 @@ class Checkpoints:
             shutil.rmtree(self._path(step))
 
     def best(self) -> int | None:
-        """The step with the best value of the metric that the config names, among those that have one."""
+        """The best step by the metric that the config names, among those that have it; the last of equal ones."""
         values = {}
         for step in self.steps():
             measured = (manifest.read(self._path(step)) or {"position": {}})["position"].get("heldout", {})
-            value = measured.get(self.config.best, math.nan)
-            if math.isfinite(value):  # runs begun earlier may have others
-                values[step] = value
-        best = min if lower_is_better(self.config.best) else max
-        return best(values, key=values.__getitem__, default=None)
+            # Runs begun earlier may have values that are not finite.
+            if math.isfinite(measured.get(self.config.best, math.nan)):
+                values[step] = standing(self.config.best, measured)
+        return max(values, key=lambda step: (values[step], step), default=None)
 
     def _directories(self) -> list[int]:
         if not self.directory.is_dir():
@@ -196,3 +195,10 @@ def hush() -> None:
 
 def lower_is_better(metric: str) -> bool:
     return metric.endswith(("loss", "perplexity", "error"))
+
+
+def standing(metric: str, measured: Mapping[str, float]) -> tuple[float, float]:
+    """Of several evaluations the greatest is the best: by the metric, and where that is equal by the losses."""
+    value = measured[metric]
+    losses = sum(value for name, value in measured.items() if name.endswith("_loss"))
+    return (-value if lower_is_better(metric) else value), -losses

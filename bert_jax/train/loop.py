@@ -16,7 +16,7 @@ from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.models.cost import kept_bytes
 from bert_jax.models.mesh import DATA, FSDP
-from bert_jax.train.checkpoint import Checkpoints, lower_is_better
+from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
@@ -81,7 +81,7 @@ class Run:
         self.step = self.begun_at = 0
         self.window = Window()
         self.heldout: dict = {}
-        self.history: list = []  # (step, value) of the metric by which checkpoints are the best
+        self.history: list = []  # (step, standing) of each evaluation, where checkpoints are kept by a metric
         self.pending: dict | None = None  # what the last step measured, still on the devices
         self.tracing = False
         self.pace = Pace()
@@ -104,8 +104,12 @@ class Run:
         else:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
             self.step, self.window = newest, Window(position["window"])
-            # A run begun earlier has no history, or one with values that are not finite.
-            self.history = [pair for pair in position.get("history", []) if math.isfinite(pair[1])]
+            self.history = [(step, tuple(value)) for step, value in position.get("standings", [])]
+            if (old := position.get("history")) and (best := self.config.checkpoints.best):
+                # A run begun earlier knows the metric alone, maybe not a finite one.
+                self.history = [
+                    (n, standing(best, {best: value})) for n, value in old if math.isfinite(value)
+                ]
             self.say(f"resuming at step {newest:,}")
         self.constants = constants_of(self.task, self.config, self.mesh)
         # A run of no steps measures and keeps what it begins with.
@@ -270,7 +274,7 @@ class Run:
         """Keep the metric by which checkpoints are the best."""
         if best := self.config.checkpoints.best:
             self.check_best(self.heldout)
-            self.history.append((self.step, self.heldout[best]))
+            self.history.append((self.step, standing(best, self.heldout)))
 
     def check_best(self, metrics: dict[str, float]) -> None:
         if (best := self.config.checkpoints.best) not in metrics:
@@ -279,20 +283,21 @@ class Run:
             )
 
     def best_step(self) -> int:
-        sign = -1 if lower_is_better(self.config.checkpoints.best) else 1
-        return max(self.history, key=lambda pair: (sign * pair[1], -pair[0]))[0]
+        """The last one of those that are equal."""
+        return max(self.history, key=lambda pair: (pair[1], pair[0]))[0]
 
     def gave_up(self) -> bool:
         """Whether the metric has not improved for as long as the config waits for it."""
         patience = self.config.patience
-        return 0 < patience <= sum(step > self.best_step() for step, _ in self.history)
+        first = max(self.history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
+        return 0 < patience <= sum(step > first for step, _ in self.history)
 
     def save(self) -> None:
         self.flush()
         self.log.sync()
         rows = self.step * self.data.batch
         position = {"step": self.step, "rows": rows, "window": self.window.sums}
-        position |= {"heldout": self.heldout, "history": self.history}
+        position |= {"heldout": self.heldout, "standings": self.history}
         self.checkpoints.save(self.step, self.state, position)
 
     def trace(self, ends: bool = False) -> None:

@@ -36,7 +36,9 @@ def joined(
     """Join the processes that train together; if another one is lost, report it and end."""
     several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
     if index is not None and count is not None and index >= count:
-        raise BertJaxError(f"--process={index} is none of --processes={count}, which count from 0")
+        raise BertJaxError(
+            f"--process={index} is too large: --processes={count} are numbered from 0 to {count - 1}"
+        )
     if not (coordinator or several):
         if count or index is not None:
             raise BertJaxError(

@@ -69,7 +69,7 @@ def test_several_processes_that_could_not_meet(flags, tmp_path, capsys):
     )
     assert "--processes and --process need --coordinator" in capsys.readouterr().err
     assert main(["train", "--config", "c", "--workdir", "w", "--processes", "2", "--process", "2"]) == 1
-    assert "--process=2 is none of --processes=2" in capsys.readouterr().err
+    assert "--process=2 is too large: --processes=2 are numbered from 0 to 1" in capsys.readouterr().err
 
 
 def test_a_closed_output_is_said(small):

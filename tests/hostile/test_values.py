@@ -161,7 +161,7 @@ def test_finite_weights_whose_results_are_not(small, tmp_path, capsys):
     model = damaged(small, tmp_path, "masked", lambda array: np.full_like(array, 3e38))
     assert main(["embed", "--model", model, "--input", str(small / "lines.txt")]) == 1
     told = capsys.readouterr()
-    assert "what the model computes of these texts is not finite" in told.err and not told.out
+    assert "the model's outputs for these texts are not finite" in told.err and not told.out
 
 
 def test_what_is_not_finite_is_not_saved(small, tmp_path):
