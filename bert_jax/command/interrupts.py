@@ -2,8 +2,14 @@
 
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import popen_spawn_posix
 from types import FrameType
+
+# Where an exception must not arrive: compiled modules may abort where it stops their beginning, and a process that is
+# started would read half of what it has to know.
+UNINTERRUPTED = {"<frozen importlib._bootstrap>", popen_spawn_posix.__file__}
 
 
 @contextmanager
@@ -17,7 +23,7 @@ def interruptible():
 
     def interrupt(number, frame):
         first.append(number)
-        if is_importing(frame):  # compiled modules may abort where an exception stops their beginning
+        if UNINTERRUPTED & set(files_of(frame)):
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             return
         signal.setitimer(signal.ITIMER_REAL, 2)
@@ -49,7 +55,8 @@ def interruptible():
             signal.signal(number, handler)
 
 
-def is_importing(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+def files_of(frame: FrameType | None) -> Iterator[str]:
+    """Of a frame and its callers."""
+    while frame is not None:
+        yield frame.f_code.co_filename
         frame = frame.f_back
-    return frame is not None

@@ -8,6 +8,7 @@ import signal
 import stat
 import threading
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -320,6 +321,23 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
         imported = importlib.import_module("slow_to_import")
         time.sleep(10)
     assert raised.value.args == (signal.SIGTERM,) and imported.whole
+
+
+class Interrupting:
+    """Interrupts whoever pickles it, as a process does that starts another one."""
+
+    def __reduce__(self):
+        signal.raise_signal(signal.SIGTERM)
+        return int, (5,)
+
+
+def test_an_interrupt_waits_until_a_process_was_told_what_to_do():
+    process = get_context("spawn").Process(target=abs, args=(Interrupting(),))
+    with pytest.raises(KeyboardInterrupt) as raised, interruptible():
+        process.start()
+        time.sleep(10)
+    process.join()
+    assert raised.value.args == (signal.SIGTERM,) and process.exitcode == 0
 
 
 def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_path, monkeypatch):
