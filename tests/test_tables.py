@@ -64,6 +64,10 @@ def test_lines_of_any_file(tmp_path, monkeypatch):
         (b"\xef\xbb\xbfZo\xc3\xab\r\n\nna\xefve\nlast", "line 3 is not UTF-8 .its byte 3.; convert it"),
         ("Zoë\n".encode("utf-16"), "line 1 is not UTF-8 .its byte 1."),
         ("cat\n".encode("utf-16-le"), "line 1 has NUL bytes: binary or UTF-16, not UTF-8 text"),
+        (
+            b"PK\3\4 w1\n",
+            "is a zip archive .as .xlsx and .docx are., not a file of lines; convert it to UTF-8 text",
+        ),
         (gzip.compress(b"cat"), "line 1 is not UTF-8 .its byte 2."),
         (b"\x89PNG\r\n", "line 1 is not UTF-8 .its byte 1."),
     ):

@@ -11,6 +11,8 @@ from bert_jax.text.inputs import decompressed
 
 LONGEST_LINE = 256 << 20  # bytes, and each costs its length many times over in memory
 REMEDY = "convert it to UTF-8 text"
+# What begins so is no text, even where its first bytes could be.
+BINARY = {b"PK\3\4": "a zip archive (as .xlsx and .docx are)", b"PAR1": "a Parquet file", b"%PDF": "a PDF"}
 
 
 class LineReader:
@@ -46,6 +48,8 @@ class LineReader:
     def _decoded(self, lines: Iterable[bytes]) -> Iterator[str]:
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
+            if number == 1 and (binary := BINARY.get(line[:4])):
+                raise BertJaxError(f"{self.name} is {binary}, not a file of lines; {self.remedy}")
             if 0 < self.longest < len(line):
                 most = self.longest >> 20
                 raise BertJaxError(f"{self.name} line {number} is longer than {most} MB; break it into lines")

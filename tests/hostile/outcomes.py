@@ -1,5 +1,6 @@
 """What came of a command: right, one clear line, or a failure of the test; in processes of their own, and counted."""
 
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import runs
 LONGEST = 400  # characters of a message
 SECONDS = 20  # that a command on small material may take, whatever it is given
 RIGHT, LINE = "right", "one clear line"
+PROGRESS = re.compile(r"compiling the step;|step [\d,]+ |the update of step [\d,]+ ")  # what a run says
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Outcome:
             return RIGHT
         if self.code < 0:
             return "crash"
-        lines = self.stderr.splitlines()
+        lines = [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]
         if len(lines) != 1:
             return "no line" if not lines else "many lines"
         return LINE if len(lines[0]) < LONGEST else "long line"
