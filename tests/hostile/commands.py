@@ -265,6 +265,7 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
     # Plain text has no columns.
     "vocab --column": GIVEN, "prepare --column": GIVEN, "bench prepare --column": GIVEN, "prepare --heldout": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
+    "bench pretrain --workdir": (".", "{out}/taken"),
     "evaluate --text": ("",), "evaluate --pair": ("",), "evaluate --label": ("",), "evaluate --separator": GIVEN,
     "evaluate --report": (".", "{out}/taken"), "predict --output": ("{out}/taken.txt",), "predict --text": ("",),
     "predict --pair": ("",), "predict --id": ("",),
