@@ -10,13 +10,14 @@ from bert_jax.command.flags import (
     count,
     flag,
     number,
+    picture,
     share,
     verb,
 )
 
 A_DAY = 86_400  # seconds
 PROFILE = flag(
-    "--profile", metavar="FILE.png",
+    "--profile", type=picture, metavar="FILE.png",
     help="instead of a comparison: where the time goes, by part, printed and drawn into this file",
 )  # fmt: skip
 

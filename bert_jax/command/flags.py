@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from bert_jax.config import LARGEST, MOST, Range
 from bert_jax.errors import nearest, one_line
@@ -36,6 +37,13 @@ def read_number(kind: type, allowed: Range, text: str) -> float:
         noun = "whole number" if kind is int else "number"
         raise argparse.ArgumentTypeError(f'must be a {noun} {allowed.wanted}, not "{text:.40}"')
     return value
+
+
+def picture(text: str) -> str:
+    """The type of a flag that is a file to draw into, which may be after a long time."""
+    if Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"must be a file, and {text:.200} is a directory")
+    return text
 
 
 count = whole(1)  # of something

@@ -82,3 +82,9 @@ def test_a_closed_output_is_said(small):
         closed.stderr.startswith("bert-jax info: standard output is closed")
         and closed.stderr.count("\n") == 1
     )
+
+
+def test_a_picture_that_could_not_be_written_is_refused_before_it_is_measured(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["bench", "train", "--profile", str(tmp_path)])
+    assert f"--profile: must be a file, and {tmp_path} is a directory" in capsys.readouterr().err
