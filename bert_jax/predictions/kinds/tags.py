@@ -233,12 +233,10 @@ def joined(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: Sequ
     spans: list[tuple[str, int, int, list[float]]] = []
     if not words:
         return []
-    before, likely = (
-        OUTSIDE,
-        np.array([scores for *_, scores in words]),
-    )  # at once: a book has a million words
-    best, scores_of_best = likely.argmax(-1).tolist(), likely.max(-1).tolist()
-    for (start, end, _), label, score in zip(words, best, scores_of_best, strict=True):
+    likely = np.array([scores for *_, scores in words])  # at once, for a book has a million words
+    best, highest = likely.argmax(-1).tolist(), likely.max(-1).tolist()
+    before = OUTSIDE
+    for (start, end, _), label, score in zip(words, best, highest, strict=True):
         name = labels[label]
         if continues(before, name):
             kind, first, _, scores = spans.pop()
