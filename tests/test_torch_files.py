@@ -146,6 +146,15 @@ def test_a_stream_whose_storages_have_no_names(tmp_path):
         torch_pickle.tensors(tmp_path / "deep.bin")
 
 
+@pytest.mark.parametrize("place", range(5))
+def test_what_a_storage_refers_to_is_of_its_type(place):
+    reference = ["storage", torch_pickle.Name("torch.FloatStorage"), "0", "cpu", 4]
+    assert torch_pickle.storage_of(tuple(reference)).count == 4
+    reference[place] = torch_pickle.Name("torch.FloatStorage") if place != 1 else "torch.FloatStorage"
+    with pytest.raises(torch_pickle.BertJaxError, match="not a tensor's storage"):
+        torch_pickle.storage_of(tuple(reference))
+
+
 def test_a_view_of_one_number_with_an_absurd_stride(directory):
     turn_into_bin(directory)
     file = directory / "pytorch_model.bin"

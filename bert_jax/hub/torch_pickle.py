@@ -345,8 +345,9 @@ def called(function, arguments) -> Any:
 
 def storage_of(reference) -> Storage:
     """What a persistent id stands for: ("storage", its type, its key, the device it was on, its size)."""
-    kind, name, key, _, count, *view = reference
+    kind, name, key, device, count, *view = reference
     known = isinstance(name, Name) and name.text in STORAGES
-    if kind != "storage" or not known or type(key) is not str or type(count) is not int or any(view):
+    typed = type(key) is str and type(device) is str and type(count) is int
+    if kind != "storage" or not known or not typed or any(view):
         raise BertJaxError("it refers to something that is not a tensor's storage")
     return Storage(key, STORAGES[name.text], count)
