@@ -1,11 +1,14 @@
 """The loop and its checkpoints, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
 
 import dataclasses
+import errno
+import io
 import json
 import resource
 import shutil
+import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import jax
 import numpy as np
@@ -216,6 +219,21 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
         "begin again with a lower --config.optimizer.rate"
     )
     assert not [line for line in lines(tmp_path) if line["kind"] == "heldout"], "nothing is chosen by it"
+
+
+@pytest.mark.parametrize(("number", "ends"), [(errno.EIO, False), (errno.ENOSPC, True)])
+def test_a_run_outlives_its_terminal_until_it_is_told(tmp_path, monkeypatch, number, ends):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(number, "gone")
+
+    log = Log(tmp_path, tmp_path / "metrics.jsonl", 0, 9, False)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", Gone())
+        with pytest.raises(OSError, match="gone") if ends else nullcontext():
+            log.line("heldout", 1, {"loss": 2.0})
+    log.close()
+    assert [line["loss"] for line in read(tmp_path / "metrics.jsonl")] == [2.0]
 
 
 def test_a_run_does_not_go_on_with_other_settings(copied, capsys):

@@ -1,5 +1,6 @@
 """What a run reports as it goes: metrics.jsonl, TensorBoard events, a line or a progress bar."""
 
+import errno
 import json
 import math
 import os
@@ -74,7 +75,11 @@ class Log:
     def say(self, text: str, only_without_bar: bool = False) -> None:
         if self.quiet or (only_without_bar and not self._bar.disable):
             return
-        tqdm.write(text, file=sys.stderr)
+        try:
+            tqdm.write(text, file=sys.stderr)
+        except OSError as error:
+            if error.errno != errno.EIO:  # of a terminal that is gone; the signal that says so follows
+                raise
 
     def sync(self) -> None:
         """Put all lines on the disk, before a checkpoint says that they were written."""
