@@ -19,6 +19,7 @@ from bert_jax.report.curves import draw
 from bert_jax.report.finished import calibrate, write_run_report
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
+from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import CheckpointConfig, RunConfig
@@ -34,10 +35,10 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     values = configs.read_file(spec)
     module, config = tasks.read(values, overrides)
     directory, command = Workdir(workdir), command_line(spec, overrides, workdir)
+    if isinstance(config, FinetuneConfig) and config.report:
+        refuse_foreign(directory.report, REPORTED)  # now, not after days
     if config.seeds == 1 and not config.sweep:
         task, data, config = module.open(config)
-        if task.results and task.results.report:
-            refuse_foreign(directory.report, REPORTED)  # now, not after days
         finished = run_single(task, data, config, directory.path)
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
