@@ -146,6 +146,17 @@ def test_a_stream_whose_storages_have_no_names(tmp_path):
         torch_pickle.tensors(tmp_path / "deep.bin")
 
 
+def test_a_zip_that_asks_for_a_later_version_of_the_format(directory):
+    turn_into_bin(directory)
+    file = directory / "pytorch_model.bin"
+    content = bytearray(file.read_bytes())
+    content[content.index(b"PK\1\2") + 6] = 99  # of the first entry in the central directory
+    file.write_bytes(content)
+    with pytest.raises(NotImplementedError, match="zip file version 9.9"):
+        zipfile.ZipFile(file)
+    assert "pytorch_model.bin is damaged" in refusal(directory)
+
+
 @pytest.mark.parametrize("place", range(5))
 def test_what_a_storage_refers_to_is_of_its_type(place):
     reference = ["storage", torch_pickle.Name("torch.FloatStorage"), "0", "cpu", 4]

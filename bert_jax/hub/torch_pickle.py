@@ -23,7 +23,8 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError, first_line, of_system
 
-# What the readers raise on bytes that are not what they expect: NotImplementedError is of a zip of another version.
+# What the readers raise on bytes that are not what they expect; zipfile raises NotImplementedError where the header
+# asks for a later version of the format.
 DAMAGE = (
     zipfile.BadZipFile, struct.error, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError,
     NotImplementedError,
