@@ -121,8 +121,11 @@ def read(profile) -> Iterator[Span]:
 
 
 def own_end(end: float, executed: list[tuple[float, float]]) -> float:
-    """When an operation was done whose thread said so at `end`; `executed` are the (end, start) of that thread's turns
-    as executor. The thread that ends an operation may first execute what waited for it, and only then say so."""
+    """The time at which an operation ended that its thread reported as ended at `end`.
+
+    The thread that finishes an operation may first run those that waited for it, and only then report its end.
+    `executed` are (end, start) of the times when the thread ran operations.
+    """
     last = bisect(executed, (end, math.inf)) - 1
     return executed[last][1] if last >= 0 and end - executed[last][0] < AT_ONCE else end
 

@@ -19,9 +19,9 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
     return tokens * (dense + 4 * length * D + 2 * distances * D)
 
 
-def kept_bytes(config: EncoderConfig) -> int:
-    """What the backward pass keeps of each token and layer, at least: the layer's input, and without remat its query,
-    key and value, the three others of that width that products or norms read, and both sides of the activation."""
+def activation_bytes(config: EncoderConfig) -> int:
+    """Bytes of activations that the backward pass needs for each token and layer, at least: the layer's input, and
+    without remat also query, key, value, three more states that products or norms read, and the feed-forward's."""
     D, F = config.hidden_size, config.feed_forward
     numbers = 7 * D + (3 if config.gated else 2) * F if config.remat == "none" else D
     return numbers * (2 if config.computed_dtype == "bfloat16" else 4)

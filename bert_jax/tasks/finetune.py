@@ -267,10 +267,10 @@ def split_parts(config: FinetuneConfig) -> Parts:
     documents = len({example.document or example.text for example in train})
     if not enough(data.calibration_share, documents, len(train)):
         share = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
-        advice = f"--config.data.calibration_share={share:g} keeps enough" if share else "label more texts"
+        advice = f"Set --config.data.calibration_share={share:g}" if share else "Label more texts"
         say(
             f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, which "
-            f"needs {FEWEST}; probabilities stay uncalibrated. To calibrate them, {advice}"
+            f"needs {FEWEST}; probabilities stay uncalibrated. {advice} to calibrate them"
         )
         return Parts(train, heldout, [])
     train, calibration = split(train, data.calibration_share)

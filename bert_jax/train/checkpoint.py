@@ -198,7 +198,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 def standing(metric: str, measured: Mapping[str, float]) -> tuple[float, float]:
-    """Of several evaluations the greatest is the best: by the metric, and where that is equal by the losses."""
+    """The key to compare evaluations by: the greatest is the best. Equal metrics are decided by the losses."""
     value = measured[metric]
     losses = sum(value for name, value in measured.items() if name.endswith("_loss"))
     return (-value if lower_is_better(metric) else value), -losses

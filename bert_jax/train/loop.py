@@ -14,7 +14,7 @@ import jax
 from bert_jax import memory
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
-from bert_jax.models.cost import kept_bytes
+from bert_jax.models.cost import activation_bytes
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
@@ -136,11 +136,11 @@ class Run:
         )
 
     def check_memory(self) -> None:
-        """Refuse a run whose state, gradients and what its layers keep are more than there is room for."""
+        """Refuse a run whose state, gradients and activations need more memory than is free."""
         rows = self.data.batch // self.mesh.size // self.config.mesh.accumulate
         length = max(self.data.length(step) for step in (0, max(self.config.steps - 1, 0)))
         model = self.task.layouts[""].config
-        needed = rows * length * model.layers * kept_bytes(model) + least_bytes(self.abstract)
+        needed = rows * length * model.layers * activation_bytes(model) + least_bytes(self.abstract)
         device = self.mesh.local_devices[0]
         on_host = device.platform == "cpu"
         memory.require(
@@ -283,7 +283,7 @@ class Run:
             )
 
     def best_step(self) -> int:
-        """The last one of those that are equal."""
+        """The last of equally good ones."""
         return max(self.history, key=lambda pair: (pair[1], pair[0]))[0]
 
     def gave_up(self) -> bool:

@@ -1,6 +1,6 @@
 """The directory of a run.
 
-run.json        the config it was begun with, the identity of its data, the layouts of its models; and its own hash
+run.json        the config it was begun with, the identity of its data, the layouts of its models, its hash
 tokenizer/      the tokenizer of its data
 checkpoints/    its state, see checkpoint.py
 metrics.jsonl   what was measured; events.* the same for TensorBoard; curves.png a picture of it
