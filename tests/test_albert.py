@@ -23,6 +23,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_released_directory_opens(tmp_path):
     config = KEYS | FIELDS | {"architectures": ["AlbertForMaskedLM"]}
     params = released(tmp_path, "albert", config, ("mlm",), pooler=True)
@@ -37,6 +38,7 @@ def test_a_released_directory_opens(tmp_path):
     assert info.collect(tmp_path)["unread"] == ["albert.embeddings.position_ids", *sorted(copies)]
 
 
+@pytest.mark.slow
 def test_a_directory_of_pre_training_has_both_heads(tmp_path):
     released(tmp_path, "albert", FIELDS | {"architectures": ["AlbertForPreTraining"]}, ("mlm", "sop"))
     model = bert_jax.load(tmp_path, tokenizer=False)
@@ -49,6 +51,7 @@ def test_absent_keys_mean_albert_xxlarge():
     assert sizes == (128, 4096, 64, 16384, 1) and config.vocab_size == 30000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -167,6 +167,7 @@ def test_classify(model):
         model.classify(long)
 
 
+@pytest.mark.slow
 def test_tag_finds_spans_where_the_words_are(model):
     model = model("tag", TAGS)
     # The third one is longer than the model; every one of its words has a label all the same.
@@ -190,6 +191,7 @@ def test_tag_finds_spans_where_the_words_are(model):
     assert len(far) > 3 and model.tag("the cats sat on the mat. " * 6)[-1].end > 100
 
 
+@pytest.mark.slow
 def test_tag_words_gives_each_word_the_label_of_its_first_token(model):
     model = model("tag", TAGS)
     lists = [["the", "cats", "sat"], ["\x00", "cats", ".", "\x00"], [], ["on"]]
@@ -260,6 +262,7 @@ def test_answer(model):
     assert len(model.tokenizer.ids([short.text])[0]) == 1
 
 
+@pytest.mark.slow
 def test_answers_side_by_side(model):
     model = model("answer")
     questions, texts = ["the cat ?", "the mat ?"], ["the cat sat", "on the mat"]

@@ -42,6 +42,7 @@ def test_pooled(model):
         model.pooled(texts, "meen")
 
 
+@pytest.mark.slow
 def test_a_text_that_is_too_long_is_cut_and_said(model):
     with pytest.warns(
         UserWarning,
@@ -56,6 +57,7 @@ def test_one_text_instead_of_a_list_is_pointed_out(model):
         model.hidden_states("the cat")
 
 
+@pytest.mark.slow
 def test_for_those_who_write_jax(model):
     batch = {name: np.ones((2, 4), np.int32) for name in ("tokens", "segments", "mask")}
     out = model.module.apply({"params": model.params}, batch)
@@ -63,6 +65,7 @@ def test_for_those_who_write_jax(model):
     assert model.config == CONFIG and model.tokenizer.size == len(WORDS)
 
 
+@pytest.mark.slow
 def test_bfloat16_rounds_what_is_computed_and_not_what_is_saved(tmp_path, model):
     model.save(tmp_path / "model")
     rounded = bert_jax.load(tmp_path / "model", dtype="bfloat16")

@@ -42,6 +42,7 @@ def by_hand(q, k, v, mask, packs, window):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
 def test_xla_is_the_definition(packed, window):
@@ -107,6 +108,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
     assert (result[2] == 0).all(), "a row with no real token yields exact zeros"
 
 
+@pytest.mark.slow
 def test_short_s_draws_are_fair_and_of_each_seed_its_own():
     first, second = (short_attention.keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
     for drawn in (first, second, first.reshape(2, -1)[0], first[:, :8], first[:8]):

@@ -119,6 +119,7 @@ def refusing(how: str):
     return run
 
 
+@pytest.mark.slow
 def test_contenders_take_turns_in_processes_of_their_own():
     makers = {name: (naming_its_process, name) for name in ("a", "b")}
     with contending(makers) as contenders:
@@ -131,6 +132,7 @@ def test_contenders_take_turns_in_processes_of_their_own():
     assert not any(process.is_alive() for process in processes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "message"),
     [("made", "no such model"), ("called", "cannot read x"), ("killed", "a contender's process ended")],
@@ -169,6 +171,7 @@ def test_rounds_go_on_until_the_interval_is_narrow(spread, rounds):
     assert len(list(compared(contenders, [()] * 40, Limits(2, 0), lambda value, _: value))) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not tell what others use")
 def test_the_processor_time_of_others_is_seen():
     spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])

@@ -42,6 +42,7 @@ RELATIVES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RELATIVES)
 def test_a_plain_bert_of_another_name_opens(name, tmp_path):
     keys, extra = RELATIVES[name]

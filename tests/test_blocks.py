@@ -104,6 +104,7 @@ def test_shared_layers_of_alternating_kinds_equal_a_loop():
     assert_equals_loop(CONFIG.replace(layer_groups=2, block="alternating_windows"), [None, 2, None, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{"block": "alternating_windows"}, {"block": "alternating_windows", "layer_groups": 2}]
 )
@@ -119,6 +120,7 @@ def test_unrolled_layers_equal_scanned_ones(settings):
     np.testing.assert_allclose(Encoder(config, True).apply({"params": parts}, BATCH), scanned, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [0, 1])
 def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
     class Count(nn.Module):

@@ -134,6 +134,7 @@ def classifier(tmp_path):
     return tmp_path / "m"
 
 
+@pytest.mark.slow
 def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_path):
     bare = bert_jax.load(classifier)
     plain = bare.classify(TEXTS)
@@ -161,6 +162,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     assert not (tmp_path / "copy" / calibration.FILE).exists()
 
 
+@pytest.mark.slow
 def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
     plain = bert_jax.load(classifier).classify(TEXTS, scores=True)
     (classifier / calibration.FILE).write_text("""{
@@ -197,6 +199,7 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
         bert_jax.load(classifier)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers"])
 def test_every_kind_of_model_is_calibrated(kind, tmp_path):
     head = {"tags": "tag", "answers": "answer"}.get(kind, "classify")

@@ -60,6 +60,7 @@ def test_errors_are_one_line_that_names_the_nearest():
     assert run("info").returncode == 2
 
 
+@pytest.mark.slow
 def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
     failed = run("info", str(tmp_path))
     assert failed.returncode == 1 and failed.stderr.count("\n") == 1 and "has no config.json" in failed.stderr

@@ -72,6 +72,7 @@ def test_a_family_without_a_head_for_pairs_says_so():
         Pretraining.of(config)
 
 
+@pytest.mark.slow
 def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     published = {"hidden_size": 24, "num_attention_heads": 3, "embedding_size": 8}
     released(tmp_path, "electra", published, ("mlm",))
@@ -181,6 +182,7 @@ def test_help_loads_no_tensorflow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS.names())
 def test_every_key_is_read_by_something(task):
     """A key that a config takes and no line of the package looks at would do nothing, in silence."""

@@ -197,6 +197,7 @@ def edit_config(path, **changes):
     (path / "config.json").write_text(json.dumps(config))
 
 
+@pytest.mark.slow
 def test_a_published_file_opens_and_says_what_it_leaves_aside(tmp_path):
     """v3's: no architecture, half-precision weights, the parts of pre-training, positions that embeddings ignore."""
     saved(tmp_path, legacy=False)
@@ -219,6 +220,7 @@ def test_a_published_file_opens_and_says_what_it_leaves_aside(tmp_path):
     assert bert_jax.load(tmp_path, tokenizer=False).layout.heads == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

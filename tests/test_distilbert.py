@@ -21,6 +21,7 @@ OLD_KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_released_directory_opens(tmp_path):
     config = OLD_KEYS | FIELDS | {"architectures": ["DistilBertForMaskedLM"]}
     params = released(tmp_path, "distilbert", config, ("mlm",))
@@ -43,6 +44,7 @@ def test_rates_of_dropout_are_those_of_the_heads():
     assert rates == (0.3, 0.2, 0.3, 0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -22,6 +22,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_released_discriminator_opens(tmp_path):
     config = KEYS | FIELDS | {"architectures": ["ElectraForPreTraining"]}
     released(tmp_path, "electra", config, ("replaced",))
@@ -37,6 +38,7 @@ def test_a_released_discriminator_opens(tmp_path):
     assert bert_jax.load(tmp_path / "classifier", tokenizer=False).layout.heads == ("classify",)
 
 
+@pytest.mark.slow
 def test_a_released_generator_opens(tmp_path):
     config = KEYS | FIELDS | {"architectures": ["ElectraForMaskedLM"]}
     params = released(tmp_path, "electra", config, ("mlm",))
@@ -57,6 +59,7 @@ def test_absent_keys_mean_electra_small():
     assert FAMILIES["electra"].read_config({"hidden_size": 128}, "config.json").embedding_size == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

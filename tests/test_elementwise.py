@@ -37,6 +37,7 @@ def test_layer_norm_and_its_gradients_are_flax_s(inputs):
     assert difference(own_backward(gradient), backward(gradient)) < 2e-5
 
 
+@pytest.mark.slow
 def test_gelu_and_its_gradient_are_jax_s():
     x = jnp.linspace(-6, 6, 1001)
     expected, backward = jax.vjp(lambda x: jax.nn.gelu(x, approximate=False), x)
@@ -64,6 +65,7 @@ def test_what_is_kept_for_the_backward_pass_is_the_input_and_little_else(functio
     assert sum(leaf.size * leaf.dtype.itemsize for leaf in kept) < 1.1 * x.size * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [7, 64])
 def test_a_draw_is_true_with_its_probability_and_halves_of_a_number_are_independent(last):
     result = draw(jax.random.key(3), 0.9, (4000, last))

@@ -30,6 +30,7 @@ def apply(module, params, batch=BATCH, train=False, seed=0):
     return run(params, batch, jax.random.key(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "heads", "count"),
     [
@@ -186,6 +187,7 @@ def test_named_sizes():
         EncoderConfig.named("bass")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gain", "dtype"), [(2.0, "bfloat16"), (1.1, "float32"), (0.7, "float32")])
 def test_auto_computes_in_what_the_processor_is_fast_in(gain, dtype, monkeypatch):
     monkeypatch.setattr(precision, "cpu_gain", lambda: gain)

@@ -91,6 +91,7 @@ def test_classes_of_a_directory_of_transformers(published, tmp_path):
     assert scored.metrics["accuracy"] == 7 / 8 and scored.examples == 8
 
 
+@pytest.mark.slow
 def test_tags_of_a_directory_of_transformers(published, tmp_path):
     directory, logits = published("BertForTokenClassification", labels=3)
     edit_config(directory, id2label={"0": "B-X", "1": "O", "2": "I-X"})
@@ -115,6 +116,7 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
     assert f"8 examples of {tmp_path}/dev.conll: tag" in shown and "\n  X" in shown
 
 
+@pytest.mark.slow
 def test_answers_of_a_directory_of_transformers(published, tmp_path):
     directory, logits = published("BertForQuestionAnswering")
     asked = []
@@ -163,6 +165,7 @@ def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monk
     assert scored.metrics["unanswerable"] == scored.metrics["answerable_exact"] == 1
 
 
+@pytest.mark.slow
 def test_two_classes_and_what_is_said_of_them(tmp_path):
     write(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
     model = bert_jax.load(tmp_path / "model")

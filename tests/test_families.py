@@ -53,6 +53,7 @@ def assert_opens_the_same(path, layout, params):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [(), ("mlm",), ("classify",), ("tag",)])
 def test_a_family_of_other_names_and_defaults(tmp_path, heads):
     labels = ("no", "yes") if heads in (("classify",), ("tag",)) else ()
@@ -72,6 +73,7 @@ def test_a_family_of_other_names_and_defaults(tmp_path, heads):
         bert_jax.load(tmp_path, tokenizer=False)
 
 
+@pytest.mark.slow
 def test_a_new_head_of_a_family_of_other_names(tmp_path):
     write(tmp_path / "base", Layout(OTHER, FAMILIES["other-words"], ("mlm",)))
     model = bert_jax.load(tmp_path / "base", head="classify", labels=["a", "b"], tokenizer=False)
@@ -81,6 +83,7 @@ def test_a_new_head_of_a_family_of_other_names(tmp_path):
         bert_jax.load(tmp_path / "base", head="nsp", tokenizer=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 0])
 def test_shared_layers_are_saved_and_opened(tmp_path, groups):
     config = CONFIG.replace(layer_groups=groups)

@@ -117,6 +117,7 @@ PARAMETERS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", PARAMETERS)
 def test_a_published_size_has_as_many_parameters_as_its_files(size):
     family = FAMILIES[size.split("-")[0]]
@@ -134,6 +135,7 @@ def test_ids_and_offsets_of_a_released_vocabulary(name, cased, tmp_path):
     assert (counts["ids"], counts["offsets"]) == (0, 0), counts["first"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [size for name in CONFIGS for size in FAMILIES[name].sizes])
 def test_a_published_size_has_the_parameters_of_transformers(size):
     family = next(FAMILIES[name] for name in CONFIGS if size in FAMILIES[name].sizes)

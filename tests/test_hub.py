@@ -95,6 +95,7 @@ def test_keys_we_do_not_know_survive_a_round_trip(directory):
     assert json.loads((directory / "again" / "config.json").read_text())["license_of_the_house"] == "free"
 
 
+@pytest.mark.slow
 def test_sharded_directory(directory):
     whole = load(directory)
     tensors = load_file(directory / "model.safetensors")
@@ -160,6 +161,7 @@ def test_heads_beyond_the_architecture_are_found(directory):
     assert load(directory).layout.heads == ("mlm", "nsp")
 
 
+@pytest.mark.slow
 def test_a_new_head_keeps_the_encoder_and_drops_the_others(directory):
     old = load(directory)
     model = load(directory, head="classify", labels=["no", "yes", "maybe"])
@@ -178,6 +180,7 @@ def test_a_new_head_keeps_the_encoder_and_drops_the_others(directory):
     assert again.params["classify"]["dense"]["kernel"].shape == (8, 2)
 
 
+@pytest.mark.slow
 def test_a_new_head_on_roberta_brings_its_own_pooler(tmp_path):
     write(tmp_path, family="roberta", heads=("mlm",))
     model = load(tmp_path, head="classify", labels=["no", "yes"])
@@ -219,6 +222,7 @@ def test_half_a_pooler_is_not_passed_over(tmp_path):
     assert "missing: bert.pooler.dense.bias" in refusal(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -260,6 +264,7 @@ def test_a_safetensors_header_that_lies(directory):
     assert "not a safetensors file" in refusal(directory)
 
 
+@pytest.mark.slow
 def test_another_models_tokenizer(directory):
     WordPiece.from_vocabulary([*WORDS, *map(str, range(100))]).save(directory)
     assert "the tokenizer has ids up to 111, the embedding only 12 rows" in refusal(directory)
@@ -312,6 +317,7 @@ def test_a_failed_save_leaves_the_old_directory_whole(directory, monkeypatch):
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_info(directory, capsys):
     from bert_jax.command.main import main
 

@@ -33,6 +33,7 @@ def config(corpus, *more):
     return load(f"{PRETRAIN}:base", settings(corpus, *more), Config)
 
 
+@pytest.mark.slow
 def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.config import DataConfig
     from bert_jax.data.corpus.stream import Stream

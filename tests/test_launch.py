@@ -106,6 +106,7 @@ def begin(cloud: Cloud) -> None:
     cloud.run("run", *TRAIN.split())
 
 
+@pytest.mark.slow
 def test_a_run_from_nothing_to_its_result(cloud):
     looks = {"0": [RUNNING, ["running", "step 20\n"], DONE], "1": [["running", ""], ["ended 0", "bye\n"]]}
     request = ["ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE"]
@@ -202,6 +203,7 @@ def test_no_slice_is_left_when_the_new_one_fails(cloud, second, line):
     assert cloud.nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queue", ["yes", "no"])
 @pytest.mark.parametrize(
     "error, line",
@@ -240,6 +242,7 @@ def test_an_interrupted_wait_leaves_no_request(cloud):
     assert cloud.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_host_that_cannot_be_set_up(cloud):
     cloud.script({"setup": {"1": "No space left on device"}})
     cloud.run("create")
@@ -304,6 +307,7 @@ def test_exit_codes_are_those_of_the_package():
     ).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_error_in_the_command_is_not_tried_again(cloud):
     error = ["ended 1", "bert-jax train: config has no key stepz; the nearest is steps\n"]
     cloud.script({"looks": {"0": [error], "1": [error]}})
@@ -324,6 +328,7 @@ def test_processes_told_to_stop_go_on_if_the_slice_stays(cloud):
     assert sum(" start " in " ".join(call) for call in cloud.calls()) == 2 * 2
 
 
+@pytest.mark.slow
 def test_a_cloud_that_does_not_answer_is_not_a_preemption(cloud):
     cloud.script({"looks": {"0": [["running", ""], DONE], "1": [["ended 0", ""]]}, "request": ["ACTIVE"]})
     begin(cloud)
@@ -336,6 +341,7 @@ def test_a_cloud_that_does_not_answer_is_not_a_preemption(cloud):
     assert cloud.deeds() == [*before, "send", *DELETE]
 
 
+@pytest.mark.slow
 def test_a_slice_that_cannot_be_deleted_is_said_loudly(cloud):
     cloud.script({"stuck": True})
     cloud.run("create")
@@ -343,6 +349,7 @@ def test_a_slice_that_cannot_be_deleted_is_said_loudly(cloud):
     assert "pod COULD NOT BE DELETED and may go on costing" in last
 
 
+@pytest.mark.slow
 def test_dry_run_prints_what_would_be_called_and_calls_nothing(cloud):
     cloud.script({"looks": {"0": [DONE], "1": [["ended 0", ""]]}})
 

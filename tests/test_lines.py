@@ -24,6 +24,7 @@ def directory(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_embed_writes_a_row_for_each_line(directory, tmp_path):
     texts = ["the cat sat", "", "cats on the mat ."] * 400
     (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
@@ -34,6 +35,7 @@ def test_embed_writes_a_row_for_each_line(directory, tmp_path):
     np.testing.assert_allclose(written, bert_jax.load(directory).embed(texts), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_embed_without_output_prints_json(directory, tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("the cat\nmat\n")
     assert main(["embed", "--model", str(directory), "--input", str(tmp_path / "lines.txt")]) == 0
@@ -41,6 +43,7 @@ def test_embed_without_output_prints_json(directory, tmp_path, capsys):
     np.testing.assert_allclose(printed, bert_jax.load(directory).embed(["the cat", "mat"]), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "output", "message"),
     [
@@ -57,6 +60,7 @@ def test_what_embed_refuses(directory, tmp_path, capsys, monkeypatch, source, ou
     assert os.listdir(tmp_path) == ["empty.txt"]
 
 
+@pytest.mark.slow
 def test_fill_mask_prints_the_fillings(directory, capsys):
     flags = ["fill-mask", "--model", str(directory), "--top", "2"]
     assert main([*flags, "the [MASK] sat", "[MASK] cat [MASK]"]) == 0
@@ -67,6 +71,7 @@ def test_fill_mask_prints_the_fillings(directory, capsys):
     assert [f"{f['score']:.4f}  {f['text']}" for f in printed] == shown[:2]
 
 
+@pytest.mark.slow
 def test_import_writes_a_new_directory(directory, tmp_path, capsys):
     words = ["import", str(directory), str(tmp_path / "new")]
     assert main(words) == 0

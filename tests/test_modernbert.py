@@ -41,6 +41,7 @@ def test_packed_rows_equal_separate_ones(pooling, quick_to_compile):
     assert_packed_equals_separate(layout_of("modernbert", fields, ("mlm", "classify"), ("a", "b", "c")))
 
 
+@pytest.mark.slow
 def test_a_released_directory_opens(tmp_path):
     config = OLD_KEYS | FIELDS | {"architectures": ["ModernBertForMaskedLM"]}
     params = released(tmp_path, "modernbert", config, ("mlm",))
@@ -66,6 +67,7 @@ def test_a_released_directory_opens(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["classify", "tag", "answer"])
 def test_a_new_head_keeps_the_transform_of_the_masked_lm(tmp_path, head):
     params = released(tmp_path, "modernbert", FIELDS, ("mlm",))
@@ -86,6 +88,7 @@ def test_absent_keys_have_the_published_values():
     assert of_null.rotary == RotaryConfig(5e4, 5e4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -117,6 +120,7 @@ def test_hostile_configs(tmp_path, changes, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classify", "tag"])
 def test_a_fine_tuning_begins_with_the_transform_of_the_masked_lm(tmp_path, kind):
     params = released(tmp_path, "modernbert", FIELDS, ("mlm",))

@@ -97,6 +97,7 @@ def test_memory_of_near_attention_grows_with_the_length():
     assert temporaries(4096, None) > 3.5 * temporaries(2048, None)
 
 
+@pytest.mark.slow
 def test_rotary_products_depend_on_the_distance_alone():
     config = EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(1000.0))
     table = rotary.tables(config, 40)[0]
@@ -113,6 +114,7 @@ def test_rotary_products_depend_on_the_distance_alone():
     np.testing.assert_allclose(q[7, 0, 1 + K // 2], second * np.cos(angle) + first * np.sin(angle), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [rotary.turn_pairs, rotary.turn_side_by_side])
 def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeypatch):
     table = rotary.tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(50.0)), L)[0]

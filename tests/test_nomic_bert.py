@@ -71,6 +71,7 @@ def publish(path, mlm: bool, **changes):
     return tensors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mlm", [False, True])
 def test_published_files_open_and_are_saved_under_todays_names(tmp_path, mlm):
     tensors = publish(tmp_path / "old", mlm)
@@ -139,6 +140,7 @@ def test_hostile_configs(tmp_path, changes, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_head_that_transformers_lacks_is_pointed_out(tmp_path):
     publish(tmp_path / "old", False)
     load(tmp_path / "old", head="answer", tokenizer=False).save(tmp_path / "new")

@@ -110,6 +110,7 @@ def test_biases_and_norms_do_not_decay_and_embeddings_do():
     assert decide(PARAMETERS, "mlm/bias").decays is False
 
 
+@pytest.mark.slow
 def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
     random = np.random.RandomState(0)
     kernel = jnp.asarray(
@@ -141,6 +142,7 @@ def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
     np.testing.assert_allclose(scaled["encoder"]["embeddings"]["words"], other, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_adam_is_that_of_torch():
     torch = pytest.importorskip("torch")
     random = np.random.RandomState(1)
@@ -204,6 +206,7 @@ class Known(Projected):
     frozen = (("^encoder/", True), ("", False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", FAMILIES["bert"].heads)
 def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
     task, config = tiny(name="lamb", layer_decay=0.5)
@@ -218,6 +221,7 @@ def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
     assert state.params["projection"]["matrix"].sharding.spec == P("fsdp", None)
 
 
+@pytest.mark.slow
 def test_what_a_task_freezes_keeps_its_value():
     task = Known(tiny()[0].layout)
     params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), jax.eval_shape(task.init, jax.random.key(0)))

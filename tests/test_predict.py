@@ -39,6 +39,7 @@ def typed(monkeypatch, content: bytes | str):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
+@pytest.mark.slow
 def test_classes_come_in_order_with_their_ids(classifier, tmp_path):
     rows = [{"id": i, "text": t, "label": {"never": "asked"}} for i, t in enumerate(TEXTS)]
     found = list(predictions(classifier, write_lines(tmp_path / "in.jsonl", rows)))
@@ -60,6 +61,7 @@ def test_lines_of_standard_input(classifier, monkeypatch):
     assert list(predictions(classifier, "-")) == plain
 
 
+@pytest.mark.slow
 def test_several_labels_and_numbers(directory, tmp_path):
     data = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS])
     several = bert_jax.load(directory("classify", ("a", "b"), problem_type="multi_label_classification"))
@@ -71,6 +73,7 @@ def test_several_labels_and_numbers(directory, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
     model = bert_jax.load(directory("tag", ("O", "B-X", "I-X")))
     words = [text.split() for text in TEXTS]
@@ -85,6 +88,7 @@ def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
     assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(TEXTS)]
 
 
+@pytest.mark.slow
 def test_answers(directory, tmp_path):
     model = bert_jax.load(directory("answer"))
     texts = [text for text in TEXTS if text != "cats"]
@@ -104,6 +108,7 @@ def test_answers(directory, tmp_path):
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_no_further_than_needed(classifier, monkeypatch):
     read = itertools.count()
     lines = type("Pipe", (), {"readline": lambda self, most: f"the cat sat {next(read)}\n".encode()})
@@ -132,6 +137,7 @@ def test_bad_lines_are_named(classifier, monkeypatch, content, said):
         list(predictions(classifier, "-"))
 
 
+@pytest.mark.slow
 def test_a_file_of_predictions_is_whole_or_not_there(directory, tmp_path, capsys):
     model = directory("classify", ("no", "yes"))
     rows = [{"text": text} for text in TEXTS]

@@ -41,6 +41,7 @@ PARAMETERS = {"base": 110_106_428, "large": 336_226_108}
 STEP = {"base": 3 * (24.7397e12 + 0.9471e12), "large": 3 * (85.7622e12 + 1.2738e12)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_flops_and_bytes_are_those_by_hand(size):
     config = settings("model.attention=xla", name=size)

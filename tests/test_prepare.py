@@ -73,6 +73,7 @@ def arrays(directory, part="train"):
     return {name: np.load(directory / part / f"{name}.npy") for name in ("tokens", "sentences", "documents")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", INPUTS)
 def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
     write, layout = INPUTS[kind]
@@ -207,6 +208,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
     name, content, flags, complaint = BAD[kind]
@@ -261,6 +263,7 @@ def damage(corpus: Path, kind: str) -> str:
     return "manifest.json is not valid JSON" if kind == "half a manifest" else "version 99"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["truncated", "altered", "missing", "another tokenizer", "half a manifest", "version"]
 )

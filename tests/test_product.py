@@ -21,6 +21,7 @@ def rounded(x):
     return np.asarray(jnp.asarray(x, jnp.bfloat16), np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_sums_are_float32_of_rounded_operands(name):
     spec, *shapes = SPECS[name]
@@ -46,6 +47,7 @@ def test_sums_are_float32_of_rounded_operands(name):
     np.testing.assert_allclose(of_a.astype(np.float32), exact_a, rtol=2**-8, atol=near["atol"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_rounding_explains_the_distance_to_float32(name):
     """An operand is off by 2^-9 of itself at most, so a sum of n products by about 2^-8 of its terms' norm."""

@@ -56,6 +56,7 @@ def test_hidden_states_equal_transformers_on_varied_texts(count):
     assert longest > 250
 
 
+@pytest.mark.slow
 def test_similar_sentences_are_near():
     model = load(MINILM)
     cat, kitten, market = model.pooled(

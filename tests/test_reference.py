@@ -129,6 +129,7 @@ HEADS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("class_name", "config"), HEADS, ids=[name for name, _ in HEADS])
 def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
     theirs = reference(class_name, tmp_path / "theirs", seed=3, **config)
@@ -178,6 +179,7 @@ def test_losses_equal_torch():
     assert_close(ours, functional.mse_loss(torch_logits[kept, 0], torch_labels[kept].float()))
 
 
+@pytest.mark.slow
 def test_answer_loss_equals_transformers(tmp_path):
     theirs = reference("BertForQuestionAnswering", tmp_path, **BERT["three_heads_three_segments"])
     model = load(tmp_path, tokenizer=False)

@@ -61,6 +61,7 @@ def by_hand(names, packs):
 ALL = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("names", ALL)
 def test_attention_adds_what_distances_say(names, packed):
@@ -73,6 +74,7 @@ def plain(states, table, rows, dtype):
     return jnp.einsum("blhk,lmhk->bhlm", states, table[rows[columns(L)]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [relative.by_gathering, relative.by_selection])
 def test_both_ways_to_read_tables_are_the_definition_forward_and_gradient(way):
     states, table = QKV[:, :, 0].reshape(3, L, H, K), TABLES["keys"]

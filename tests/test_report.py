@@ -126,6 +126,7 @@ def model(tmp_path_factory):
     return bert_jax.load(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "number"])
 def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path):
     given = made(kind)
@@ -163,6 +164,7 @@ def two(tmp_path):
     return tmp_path / "a", tmp_path / "b", write_lines(tmp_path / "dev.jsonl", rows)
 
 
+@pytest.mark.slow
 def test_two_models_are_compared_example_by_example(two, tmp_path):
     a, b, data = two
     lines, found = compare(a, b, data), json.loads(compare(a, b, data, as_json=True))
@@ -177,6 +179,7 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
         compare(a, tmp_path / "c", data)
 
 
+@pytest.mark.slow
 def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_the_same_label(two, tmp_path):
     a, _, data = two
     model = bert_jax.load(a)
@@ -221,6 +224,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     assert not bert_jax.load(tmp_path / "run" / "model").calibration.learnt
 
 
+@pytest.mark.slow
 def test_evaluate_writes_a_report(two, tmp_path):
     a, _, data = two
     said = describe_with_report(tmp_path / "r", a, data, command="bert-jax evaluate")

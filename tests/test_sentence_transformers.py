@@ -11,11 +11,15 @@ from bert_jax.errors import BertJaxError
 from test_hub import write
 from test_real_weights import MINILM, varied_texts
 
-sentence_transformers = pytest.importorskip("sentence_transformers")
+
+@pytest.fixture(scope="module")
+def sentence_transformers():
+    """The library, whose import takes seconds."""
+    return pytest.importorskip("sentence_transformers")
 
 
 @pytest.fixture(scope="module")
-def theirs():
+def theirs(sentence_transformers):
     return sentence_transformers.SentenceTransformer(MINILM, device="cpu")
 
 
@@ -26,7 +30,7 @@ def vectors(model, texts):
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.filterwarnings("ignore:.*were truncated")
-def test_real_weights_give_the_same_vectors_for_varied_texts(count, theirs, tmp_path):
+def test_real_weights_give_the_same_vectors_for_varied_texts(count, sentence_transformers, theirs, tmp_path):
     texts = varied_texts(count)
     model = bert_jax.load(MINILM)
     ours = model.embed(texts)
@@ -37,6 +41,7 @@ def test_real_weights_give_the_same_vectors_for_varied_texts(count, theirs, tmp_
     assert np.abs(vectors(opened, texts[:100]) - ours[:100]).max() <= 1e-5
 
 
+@pytest.mark.slow
 def test_the_new_layout_is_the_old_one_under_other_names(theirs, tmp_path):
     theirs.save(str(tmp_path))
     ours = bert_jax.load(tmp_path).embedder
@@ -48,9 +53,10 @@ def test_the_new_layout_is_the_old_one_under_other_names(theirs, tmp_path):
 POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len_tokens": "mean_sqrt_len"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", POOLINGS)
 @pytest.mark.parametrize("normalize", [True, False])
-def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, tmp_path):
+def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_transformers, tmp_path):
     from sentence_transformers.models import Normalize, Pooling, Transformer
 
     write(tmp_path / "plain", heads=())
@@ -84,6 +90,7 @@ def test_prompts(theirs, tmp_path):
         prompted.embed("Who?", prompt="qery")
 
 
+@pytest.mark.slow
 def test_what_is_not_computed_is_refused_by_name(tmp_path):
     bert_jax.load(MINILM).save(tmp_path)
     modules = json.loads((tmp_path / "modules.json").read_text())

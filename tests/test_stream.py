@@ -55,6 +55,7 @@ def boundary(stream: Stream, length: int) -> int:
     return len(stream._plan(0, length, 0)) // BATCH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", ["next_sentence", "sentence_order", "full_sentences"])
 def test_any_step_can_be_made_again(corpus, examples):
     stream = opened(corpus, examples=examples)
@@ -81,6 +82,7 @@ KINDS = ({"examples": "next_sentence"}, {"examples": "sentence_order", "unit": "
          {"examples": "full_sentences", "unit": "span"})  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bytes_are_those_of_before(corpus):
     """Corpora and plans made by earlier versions are used again, and a run that goes on sees the same batches."""
     arrays = [
@@ -122,6 +124,7 @@ def test_another_process_makes_the_same_and_ends(corpus):
     assert done.returncode == 3 and done.stderr == b""
 
 
+@pytest.mark.slow
 def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
     stream = opened(corpus, steps=10)
     assert [stream.length(step) for step in range(12)] == [64] * 9 + [128] * 3

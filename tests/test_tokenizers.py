@@ -93,6 +93,7 @@ def test_windows_cover_the_text(tokenizer):
         tokenizer.windows([(text, "the fox")], max_length=40, overlap=8)
 
 
+@pytest.mark.slow
 def test_save_and_open_again(tokenizer, directory, tmp_path):
     tokenizer.save(tmp_path)
     again = open_tokenizer(tmp_path)

@@ -40,6 +40,7 @@ def words(request, tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_wordpiece(words, tmp_path):
     ours = open_tokenizer(words)
     agree(ours, transformers_on(words))

@@ -31,6 +31,7 @@ def turn_into_bin(directory, **options):
     (directory / "model.safetensors").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zipped", [True, False])
 def test_both_layouts_open(directory, zipped):
     whole = load(directory)
@@ -83,6 +84,7 @@ def test_a_bare_pickle_payload(directory):
     assert "builtins.eval" in refusal(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("kept", [0, 10, 0.3, 0.9])
 def test_truncated_files(directory, zipped, kept):
@@ -137,6 +139,7 @@ def test_a_compressed_archive_is_refused(directory):
     assert "is compressed, which torch never does" in refusal(directory)
 
 
+@pytest.mark.slow
 def test_a_stream_whose_storages_have_no_names(tmp_path):
     """To hash the name of this one would be too deep for the interpreter's stack."""
     parts = (torch_pickle.STREAM_MAGIC, torch_pickle.STREAM_VERSION, {"little_endian": True}, {})

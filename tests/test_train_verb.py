@@ -59,6 +59,7 @@ def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):
     assert 'nothing reads config key optimizer.warm_up; did you mean "warmup"?' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     workdir = tmp_path / "run"
     spec, *flags = runs.command(corpus, workdir)[5:]

@@ -39,6 +39,7 @@ def vocab(*arguments) -> int:
     return main(["vocab", *map(str, arguments)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cased", [False, True])
 def test_wordpiece_has_bert_special_ids_and_is_deterministic(text, tmp_path, capsys, monkeypatch, cased):
     flags = ["--input", text, "--size", 600, *["--cased"] * cased]
@@ -96,6 +97,7 @@ def model(text, tmp_path):
     return tmp_path / "model", load_file(tmp_path / "model" / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_new_words_have_the_mean_of_their_old_pieces(model, tmp_path, capsys):
     directory, tensors = model
     (tmp_path / "domain.txt").write_text("Kaloshimitor wubanpel kalo.\n\n" * 9 + "Torwutorwu rare.\n\n" * 2)

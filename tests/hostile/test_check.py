@@ -106,6 +106,7 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
     assert code == 1 and "cls.predictions.bias" in said and "not finite" in said
 
 
+@pytest.mark.slow
 def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(small / "classifier", folder)

@@ -43,6 +43,7 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
         load(small / "masked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("remat", "share"), [("none", 0.3), ("full", 0.1)])
 def test_no_run_takes_less_than_what_is_asked_for_it(tmp_path, monkeypatch, remat, share):
     _, config = tiny(steps=2, layers=4)
@@ -56,6 +57,7 @@ def test_no_run_takes_less_than_what_is_asked_for_it(tmp_path, monkeypatch, rema
     assert share < needed[0] / (taken.argument_size_in_bytes + taken.temp_size_in_bytes) < 1
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fit_is_refused_before_it_begins(tmp_path, monkeypatch):
     task, config = tiny(steps=2)
     needed = []
@@ -80,6 +82,7 @@ def test_what_a_library_says_of_memory_and_devices_is_one_line():
     assert failures.explained(ValueError("a fault of ours")) is None
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_one_line(small):
     tried = outcome(["fill-mask", "--model", small / "masked", "w1 [MASK]"], env={"JAX_PLATFORMS": "cuda"})
     assert tried.kind == LINE and "JAX finds no device 'cuda' here; unset JAX_PLATFORMS" in tried.stderr, (
@@ -87,6 +90,7 @@ def test_a_device_that_is_not_there_is_one_line(small):
     )
 
 
+@pytest.mark.slow
 def test_without_a_home_directory_nothing_is_kept(small, tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("HOME", raising=False)

@@ -57,6 +57,7 @@ def device(folder: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_device_stays_a_device(predict, tmp_path, capsys):
     null, link = device(tmp_path, "null"), tmp_path / "link"
     link.symlink_to("null")
@@ -93,6 +94,7 @@ def test_a_pipe_gets_what_a_file_would_hold(tmp_path):
     assert pipe.is_fifo() and names(tmp_path) == ["pipe", "vectors.npy"]
 
 
+@pytest.mark.slow
 def test_standard_output_is_written_in_place(predict, tmp_path):
     """Also where it is a file that has lines already."""
     link = tmp_path / "stdout"
@@ -128,6 +130,7 @@ def test_modes_are_kept_and_links_followed(tmp_path):
     assert link.is_symlink() and dangling.is_symlink()
 
 
+@pytest.mark.slow
 def test_the_input_is_never_the_output(small, tmp_path, capsys):
     data, twin, array = tmp_path / "in.jsonl", tmp_path / "twin.jsonl", tmp_path / "in.npy"
     content = (small / "labelled.jsonl").read_bytes()
@@ -168,6 +171,7 @@ def test_odd_outputs_are_one_line(predict, embed, tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_full_standard_output_is_one_line(predict):
     with open("/dev/full", "w") as full:
         done = outcome(predict, stdout=full)

@@ -134,10 +134,12 @@ def unsound(outcomes: list[tuple[int, str]]) -> list[tuple[int, str]]:
     return [pair for pair in outcomes if pair[1] not in (RIGHT, LINE)]
 
 
+@pytest.mark.slow
 def test_mutated_pickles(archive, tmp_path):
     assert not unsound(outcomes_of(archive, tmp_path, FEW))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
 def test_each_attack(archive, tmp_path, attack):
     content, before = pickle_in(archive), state()

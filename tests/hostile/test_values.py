@@ -31,6 +31,7 @@ NUMERIC = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", NEEDED)
 def test_no_number_of_a_config_may_be_infinite_or_none_or_without_bounds(task):
     """Each key, as an override and as a config file's value."""
@@ -117,6 +118,7 @@ def no_number(array: np.ndarray) -> np.ndarray:
     return array
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["evaluate", "predict", "embed", "fill-mask", "import", "vocab", "train"])
 def test_weights_that_are_not_finite(verb, small, tmp_path, capsys):
     model = damaged(small, tmp_path, "masked" if verb == "fill-mask" else "classifier", no_number)
@@ -173,6 +175,7 @@ def test_what_is_not_finite_is_not_saved(small, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, 1e300])
 def test_temperatures_that_cannot_be(value, small, tmp_path):
     copy = shutil.copytree(small / "classifier", tmp_path / "classifier")
@@ -202,6 +205,7 @@ def test_a_norm_that_is_not_finite_is_null_in_the_log(tmp_path):
 # Messages
 
 
+@pytest.mark.slow
 def test_a_table_of_a_million_columns_makes_a_short_line(tmp_path, small, capsys):
     names = ",".join(f"column {n}" for n in range(10**6))
     (tmp_path / "wide.csv").write_text(f"{names}\n{names}\n")
