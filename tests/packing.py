@@ -42,7 +42,7 @@ def assert_packed_equals_separate(layout, lengths=(5, 9, 4)):
             hidden = of_texts(batch, outputs["hidden"])
             heads = {
                 name: of_texts(batch, outputs[name])
-                if not HEADS[name].pooled
+                if HEADS[name].each_token
                 else outputs[name].reshape(len(lengths), -1)
                 for name in layout.heads
             }

@@ -15,7 +15,7 @@ from bert_jax.models.heads import HEADS
 def layout_of(name: str, published: dict, heads=(), labels=(), pooler: bool = False) -> Layout:
     family = FAMILIES[name]
     config = family.read_config(published, "config.json")
-    pooler |= any(HEADS[head].pooled for head in heads)
+    pooler |= any(HEADS[head].pooler for head in heads)
     return Layout(config, family, heads, labels, pooler, published)
 
 

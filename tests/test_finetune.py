@@ -70,7 +70,7 @@ READING = Reading(64, overlap=8)
 
 def task_and_pieces(name: str, examples, reading=READING, labels=(), **options):
     kind = KINDS[name].learn(examples, labels)
-    head = KINDS[name].head
+    head = KINDS[name].heads[0]
     layout = hub.Layout(ENCODER, heads=(head,), labels=kind.labels, pooler=head == "classify")
     windows = kind.windows(TOKENIZER, [example.text for example in examples], reading)
     return Finetuning(layout, kind, **options), pieces_of(kind, examples, windows)

@@ -130,7 +130,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
             lines = read(Path(workdir) / "metrics.jsonl")
         steps_taken = [line for line in lines if line["kind"] == "train"]
         seconds = np.array([line["time"]["seconds"] for line in steps_taken])
-        losses = [line[f"{task.kind.head}_loss"] for line in steps_taken]
+        losses = [line[f"{task.kind.heads[0]}_loss"] for line in steps_taken]
         usual = np.median(seconds)
         compiling = float((seconds[seconds > 4 * usual] - usual).sum())
         scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}

@@ -21,6 +21,7 @@ from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contend
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.predictions import calibration
+from bert_jax.predictions.whole_texts import WholeTexts
 from bert_jax.text.lines import read_lines
 
 ROWS = 32  # texts of a batch of the other libraries
@@ -200,7 +201,7 @@ def open_embedder(directory: str, dtype: str = "float32"):
 
 def open_classifier(directory: str, dtype: str = "float32"):
     model = bert_jax.load(directory, dtype=dtype)
-    model.need("classify", "bench predict")
+    model.need(WholeTexts.heads, "bench predict")
     model.calibration = calibration.NONE
     return model
 

@@ -65,7 +65,7 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     config = family.seen(config, tensors)
     heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
     labels = labels_in(published, where) if any(HEADS[head].labels for head in heads) else ()
-    pooler = any(HEADS[head].pooled for head in heads)
+    pooler = any(HEADS[head].pooler for head in heads)
     pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
     return Layout(config, family, heads, labels, pooler, published), tensors
 
@@ -153,7 +153,7 @@ def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, 
     for head in names:
         # Classifiers of sequences and of tokens share their names; without an architecture the pooler tells them apart.
         pooler = set[str]()
-        if HEADS[head].pooled and not family.has_own_pooler(head):
+        if HEADS[head].pooler and not family.has_own_pooler(head):
             pooler = family.pooler_names(is_prefixed(tensors, family))
         taken = set[str]().union(*(names[other] for other in present))
         if names[head] and names[head] | pooler <= set(tensors) and not names[head] & taken:

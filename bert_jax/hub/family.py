@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_jax.config import MOST
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.hub.parts import Part
+from bert_jax.hub.parts import Part, linear
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import COMPUTED, RATES, EncoderConfig, flattened
 from bert_jax.typed import Mistyped, fit
@@ -19,6 +19,11 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
     "silu": "silu",
+}
+# Heads that every family has here, and none in transformers.
+OWN_HEADS = {
+    "classify_mean": linear("classify_mean/dense", "mean_classifier"),
+    "classify_cls": linear("classify_cls/dense", "first_token_classifier"),
 }
 
 
@@ -76,6 +81,10 @@ class Family:
     new_models: bool = (
         False  # a model of these constants that was not opened from a directory is published as this
     )
+
+    def __post_init__(self):
+        object.__setattr__(self, "heads", self.heads | OWN_HEADS)
+        object.__setattr__(self, "alone", (*self.alone, *OWN_HEADS))
 
     def differing(self, config: EncoderConfig) -> list[str]:
         """What no config of the family can say, as "block = pre_norm"."""

@@ -76,7 +76,7 @@ class Layout:
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
         published = {key: value for key, value in self.published.items() if key not in OF_HEAD}
-        pooler = HEADS[head].pooled
+        pooler = HEADS[head].pooler
         return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published)
 
     def published_tensors(self, params: Mapping) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import check_order
-from bert_jax.predictions.kinds.answers import LONGEST, Answer
+from bert_jax.predictions.kinds.answers import LONGEST, Answer, Answers
 
 __all__ = ["Answer", "answer"]
 
@@ -23,7 +23,7 @@ def answer(model: Runner, question, text, *, may_be_missing: bool | None = None,
     'sat on the'
     """
     check_number(longest, "longest", is_whole=True, allowed=Range(1))
-    kind = model.kind_for("answer", "answer")
+    kind = model.kind_for(Answers.heads, "answer")
     kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
     pairs = side_by_side(question, text)
     return model.outcomes(kind, pairs, lambda raw: kind.result(raw, model.calibration)[0])

@@ -1,7 +1,7 @@
 """Labels for whole texts, or for pairs of them."""
 
 from bert_jax.inference.runner import Runner
-from bert_jax.predictions.whole_texts import Label
+from bert_jax.predictions.whole_texts import Label, WholeTexts
 
 __all__ = ["Label", "classify"]
 
@@ -18,7 +18,7 @@ def classify(
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']
     """
-    kind, calibration = model.kind_for("classify", "classify"), model.calibration
+    kind, calibration = model.kind_for(WholeTexts.heads, "classify"), model.calibration
     enough = None if precision is None else kind.floor(calibration, precision)
 
     def read(raw):

@@ -31,7 +31,7 @@ def fill_mask(model: Runner, texts, *, top: int = 5):
     >>> best.score > second.score
     True
     """
-    model.need("mlm", "fill_mask")
+    model.need(("mlm",), "fill_mask")
     check_number(top, "top", is_whole=True, allowed=Range(1, model.config.vocab_size))
     program = mask_fillings(model.config, top)
     name = model.tokenizer.tokens([model.tokenizer.special.mask])[0]

@@ -27,7 +27,7 @@ def program(make: Callable) -> Callable:
 
 @program
 def head_logits(config: EncoderConfig, head: str, labels: int):
-    module = Bert(config, (head,), labels, HEADS[head].pooled, unrolled())
+    module = Bert(config, (head,), labels, HEADS[head].pooler, unrolled())
 
     def run(params, batch):
         return module.apply({"params": params}, batch)[head]
@@ -60,7 +60,7 @@ def pooled_states(config: EncoderConfig, pooling: str, normalize: bool):
 @program
 def mask_fillings(config: EncoderConfig, top: int):
     """(probabilities, ids) of the `top` tokens at each target position."""
-    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooled, unrolled())
+    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooler, unrolled())
 
     def run(params, batch):
         logits = module.apply({"params": params}, batch)["mlm"]

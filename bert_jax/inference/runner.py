@@ -67,19 +67,20 @@ class Runner:
         """The kind of its predictions."""
         return kind_of(self.layout)
 
-    def need(self, head: str, what: str) -> None:
-        if head not in self.layout.heads:
-            has = ", ".join(self.layout.heads) or "none"
-            theirs = self.layout.family.class_name + HEADS[head].architecture
-            raise BertJaxError(
-                f'{what} needs the head "{head}", and this model\'s heads are: {has}; open a directory that has it '
-                f'(transformers calls it {theirs}), or train one from load(path, head="{head}")'
-            )
+    def need(self, heads: Sequence[str], what: str) -> str:
+        """The model's head of this name, or of one of these."""
+        if head := next((head for head in reversed(self.layout.heads) if head in heads), None):
+            return head
+        has, wanted = ", ".join(self.layout.heads) or "none", heads[0]
+        theirs = self.layout.family.class_name + HEADS[wanted].architecture
+        raise BertJaxError(
+            f'{what} needs the head "{wanted}", and this model\'s heads are: {has}; open a directory that has it '
+            f'(transformers calls it {theirs}), or train one from load(path, head="{wanted}")'
+        )
 
-    def kind_for(self, head: str, what: str) -> Kind:
-        """The kind of the predictions that one of its heads gives."""
-        self.need(head, what)
-        return kind_of(self.layout, head)
+    def kind_for(self, heads: Sequence[str], what: str) -> Kind:
+        """The kind of the predictions that one of these heads gives."""
+        return kind_of(self.layout, self.need(heads, what))
 
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
@@ -118,7 +119,7 @@ class Runner:
     ) -> Any:
         """`read` of the kind's raw outcome of each text. What is truncated is warned of, or counted in `truncated`."""
         reading = Reading(self.config.max_positions, long)
-        program = head_logits(self.config, kind.head, len(self.labels))
+        program = head_logits(self.config, self.need(kind.heads, kind.name), len(self.labels))
         warned = Truncated(reading.max_length)
 
         def of_chunk(chunk):

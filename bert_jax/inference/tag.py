@@ -2,7 +2,7 @@
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.predictions.kinds.tags import Pieces, Span
+from bert_jax.predictions.kinds.tags import Pieces, Span, Tags
 
 __all__ = ["Span", "tag", "tag_words"]
 
@@ -16,7 +16,7 @@ def tag(model: Runner, texts):
     >>> [(span.label, span.text) for span in model.tag("the cat")]
     [('CAT', 'the'), ('CAT', 'cat')]
     """
-    kind = model.kind_for("tag", "tag")
+    kind = model.kind_for(Tags.heads, "tag")
 
     def read(raw):
         if not isinstance(raw, Pieces):
@@ -33,7 +33,7 @@ def tag_words(model: Runner, word_lists):
 
     A list of any length is read in windows, as `tag` reads long texts.
     """
-    kind = model.kind_for("tag", "tag_words")
+    kind = model.kind_for(Tags.heads, "tag_words")
     if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
         word_lists = tuple(word_lists)
 

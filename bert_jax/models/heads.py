@@ -5,6 +5,7 @@ Whoever adds a head adds it to `HEADS`, and its published names to the `heads` o
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -129,21 +130,33 @@ def answer_span(config, labels, name=None):
 class Head:
     build: Callable[..., nn.Module]
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
-    pooled: bool = False  # reads the pooled [CLS] state; otherwise every token's
+    # A state for each token, or one for each text: the pooler's, the mean of its tokens' or that of [CLS].
+    reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
     labels: bool = False  # has an output for each label of the data
     decoded: bool = False  # reads the states of the enhanced mask decoder, where the encoder has one
     transformed: bool = False  # of families with a transform, reads its states
     dropout: str = "head_dropout"  # the config's rate before it
 
+    @property
+    def each_token(self) -> bool:
+        return self.reads == "tokens"
+
+    @property
+    def pooler(self) -> bool:
+        return self.reads == "pooler"
+
 
 HEADS = {
     "mlm": Head(MaskedLM, "ForMaskedLM", decoded=True),
-    "nsp": Head(next_sentence, "ForNextSentencePrediction", pooled=True),
-    "classify": Head(classifier, "ForSequenceClassification", pooled=True, labels=True),
+    "nsp": Head(next_sentence, "ForNextSentencePrediction", reads="pooler"),
+    "classify": Head(classifier, "ForSequenceClassification", reads="pooler", labels=True),
+    # On the vectors of an embedder, which has no use for the pooler.
+    "classify_mean": Head(classifier, "ForMeanClassification", reads="mean", labels=True),
+    "classify_cls": Head(classifier, "ForFirstTokenClassification", reads="cls", labels=True),
     "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
     "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
     "replaced": Head(ReplacedTokens, "ForPreTraining"),
-    "sop": Head(sentence_order, "ForSentenceOrderPrediction", pooled=True),
+    "sop": Head(sentence_order, "ForSentenceOrderPrediction", reads="pooler"),
 }
 
 
@@ -176,7 +189,12 @@ class Bert(nn.Module):
             outputs["transformed"] = Transform(self.config, name="transform")(hidden)
         for name in self.heads:
             head = HEADS[name]
-            states = outputs["pooled"] if head.pooled else hidden
+            states = {
+                "tokens": lambda: hidden,
+                "pooler": lambda: outputs["pooled"],
+                "mean": lambda: means(hidden, batch),
+                "cls": lambda: first_tokens(hidden, batch),
+            }[head.reads]()
             if head.decoded:
                 states = outputs.get("decoded", hidden)
             if head.transformed:

@@ -21,6 +21,7 @@ from bert_jax.losses import Loss
 from bert_jax.metrics import Sums
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.matching import match
+from bert_jax.predictions.probe import Link
 from bert_jax.predictions.view import Shown, View
 from bert_jax.registry import Registry
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -46,10 +47,13 @@ class Kind(ABC):
     """
 
     name: ClassVar[str]
-    head: ClassVar[str]  # of HEADS, whose logits it reads
+    heads: ClassVar[tuple[str, ...]]  # of HEADS, any of whose logits it reads; the first is the published one
     best: ClassVar[str]  # the metric that chooses the best checkpoint
     units: ClassVar[str] = ""  # what is judged one by one, in the plural
     abstention_units: ClassVar[str] = ""  # what a model may abstain from
+    link: ClassVar[Link | None] = (
+        None  # by which a linear function of frozen features learns it; None: none does
+    )
     one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
@@ -74,7 +78,7 @@ class Kind(ABC):
 
     @property
     def title(self) -> str:
-        return f"{self.head} ({self.name})"
+        return f"{self.heads[0]} ({self.name})"
 
     # Examples
 
@@ -261,7 +265,7 @@ def kind_of(layout: Layout, head: str = "") -> Kind:
     # The last head is the one that the directory is named after.
     for last in [head] if head else reversed(layout.heads):
         for kind in map(KINDS.__getitem__, KINDS.names()):
-            if kind.head == last and kind.fits(layout):
+            if last in kind.heads and kind.fits(layout):
                 return kind.of(layout)
     has = ", ".join(layout.heads) or "none"
     raise BertJaxError(

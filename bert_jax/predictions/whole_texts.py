@@ -1,4 +1,4 @@
-"""What the kinds share that predict of a whole text or a pair, by the head "classify"."""
+"""What the kinds share that predict of a whole text or a pair, by a head that classifies."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Label:
 class WholeTexts(Kind):
     """`raw` is the mean of the windows' logits, [labels]."""
 
-    head = "classify"
+    heads = ("classify", "classify_mean", "classify_cls")
     units = abstention_units = "texts"
     cells: ClassVar[LabelCells] = CLASSES
     problem: ClassVar[str] = ""  # Hugging Face's problem_type

@@ -41,7 +41,7 @@ class Answers(Kind):
     answer's text, "" for none; a truth is the texts of all right answers, () for none."""
 
     name = "answers"
-    head = title = "answer"
+    heads, title = ("answer",), "answer"
     best = "f1"
     units = abstention_units = "answers"
     targets: ClassVar = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}

@@ -24,6 +24,7 @@ CURVES = 5  # labels whose precision and recall are drawn
 class Classes(WholeTexts):
     name = "classes"
     best = "accuracy"
+    link = "softmax"
     one_label = True
     problem = "single_label_classification"
 

@@ -30,6 +30,7 @@ def cell_reader(separator: str):
 class Labels(WholeTexts):
     name = "labels"
     best = "f1_micro"
+    link = "sigmoid"
     units = "labels of texts"
     problem = "multi_label_classification"
     cells = LabelCells("labels", cell_reader, may_be_blank=True)

@@ -23,6 +23,7 @@ from bert_jax.predictions.whole_texts import WholeTexts, problem_of
 class Number(WholeTexts):
     name = "number"
     best = "spearman"
+    link = "identity"
     problem = "regression"
     target = Target("float32")
     cells = LabelCells("number", lambda separator: number_in)

@@ -49,8 +49,9 @@ class Tags(Kind):
     """A text is a tuple of words, and `raw` their logits [words, labels]; or it is whole, and `raw` its Pieces."""
 
     name = "tags"
-    head = title = "tag"
+    heads, title = ("tag",), "tag"
     best = "f1"
+    link = "softmax"
     units, abstention_units = "words", "spans"
     one_label = True
     published: ClassVar[dict[str, Any]] = {}
