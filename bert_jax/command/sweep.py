@@ -24,6 +24,7 @@ from bert_jax.metrics import nothing_learnt
 from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import read
+from bert_jax.tasks.finetune import FinetuneConfig
 from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout
@@ -60,6 +61,7 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
     if (count := math.prod(map(len, choices)) * config.seeds) > MOST_RUNS:
         raise BertJaxError(f"sweep and seeds ask for {count:,} runs; {MOST_RUNS:,} are the most")
     kept = [override for override in overrides if override.split("=")[0] not in ("seeds", "sweep", "seed")]
+    split = ["data.folds=0"] if isinstance(config, FinetuneConfig) else []  # one model is enough to compare
     runs = []
     for chosen in itertools.product(*choices):
         pairs = list(zip(keys, chosen, strict=True))
@@ -68,7 +70,7 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
         for seed in range(config.seed, config.seed + config.seeds):
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
             # A config file may ask for seeds, too; each of them is a single run.
-            single = [*kept, *changed, f"seed={seed}", "seeds=1", "sweep="]
+            single = [*kept, *changed, f"seed={seed}", "seeds=1", "sweep=", *split]
             runs.append(Run(name, seed, path, *read(values, single)))
     return runs
 

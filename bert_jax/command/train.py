@@ -10,11 +10,13 @@ import jax
 from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command import sweep
+from bert_jax.command.folds import Folds, choose
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.metrics import nothing_learnt
 from bert_jax.output import refuse_foreign
 from bert_jax.pod.chips import peak_of
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.report.curves import draw
 from bert_jax.report.finished import calibrate, write_run_report
 from bert_jax.report.page import FILES as REPORTED
@@ -39,12 +41,20 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         refuse_foreign(directory.report, REPORTED)  # now, not after days
     if config.seeds == 1 and not config.sweep:
         task, data, config = module.open(config)
+        out_of_fold = None
+        if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
+            better = choose(Folds(task, data, config), values, overrides, directory.path, run_single)
+            if better is None:
+                return False
+            method, out_of_fold = better
+            config = config.with_method(method)
         finished = run_single(task, data, config, directory.path)
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
             if finished:
-                warn_nothing_learnt(heldout(directory.metrics))
-                conclude(directory, task, command)
+                measured = [out_of_fold.sums.scores] if out_of_fold else heldout(directory.metrics)
+                warn_nothing_learnt(measured)
+                conclude(directory, task, command, out_of_fold)
         return finished
     runs = sweep.plan(values, overrides, config, directory.path)
     if not sweep.run_all(runs, partial(run_single, cache=StepCache())):
@@ -66,7 +76,7 @@ def run_single(
                 f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule",
                 flush=True,
             )
-        return params
+        return task.begun(params, missing, data)
 
     begin = params if config.init and not config.scratch else None
     return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)
@@ -78,11 +88,11 @@ def warn_nothing_learnt(measured: Sequence[dict]) -> None:
         print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
 
 
-def conclude(workdir: Workdir, task: Task, command: str) -> None:
+def conclude(workdir: Workdir, task: Task, command: str, out_of_fold: Outcomes | None = None) -> None:
     if task.results:
-        calibrate(workdir.model, task.results)
+        calibrate(workdir.model, task.results, out_of_fold)
         if task.results.report:
-            write_run_report(workdir, task.results, command)
+            write_run_report(workdir, task.results, command, out_of_fold)
 
 
 def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:

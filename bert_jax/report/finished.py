@@ -1,38 +1,51 @@
 """What a finished run leaves for people: its model's calibration and its report."""
 
+from dataclasses import replace
+
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.output import building
 from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.report.page import FILES, write
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
 
-def calibrate(directory, results: Results) -> None:
-    """Learn how far the model in the directory can be trusted, from examples read as `predict` will read them."""
+def calibrate(directory, results: Results, out_of_fold: Outcomes | None = None) -> None:
+    """Learn how far the model in the directory can be trusted, from the predictions for examples kept for it, or for
+    all examples out of fold."""
     calibrations.save(directory, calibrations.NONE)
-    if not results.calibration:
+    if not (results.calibration or out_of_fold):
         return
-    given = outcomes(load(directory), results.calibration, long=results.long)
+    given = out_of_fold or outcomes(load(directory), results.calibration, long=results.long)
     calibration = given.kind.calibrate(given)
+    if not calibration.learnt:
+        return
     calibrations.save(directory, calibration)
     temperature = given.kind.temperature(calibration)
     print(
-        f"calibrated on {len(results.calibration):,} examples: {temperature}{', ' * bool(temperature)}expected "
+        f"calibrated on {len(given.examples):,} examples: {temperature}{', ' * bool(temperature)}expected "
         f"calibration error {calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
         flush=True,
     )
 
 
-def write_run_report(workdir: Workdir, results: Results, command: str) -> None:
-    """Write the report of the model on the validation set."""
+def write_run_report(
+    workdir: Workdir, results: Results, command: str, out_of_fold: Outcomes | None = None
+) -> None:
+    """Write the report of the model on the validation set, or where there is none of the predictions out of fold."""
     model = load(workdir.model)
-    given = outcomes(model, results.heldout, long=results.long)
+    scored = "results on the validation set"
+    if results.heldout or out_of_fold is None:
+        given = outcomes(model, results.heldout, long=results.long)
+    else:
+        given = replace(out_of_fold, calibration=model.calibration)
+        scored = "results on the training set, each example predicted by a model that did not learn from it"
     parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
     with building(workdir.report, FILES) as new:
         write(
-            new, given, model, title=f"{workdir.path}: results on the validation set", command=command,
+            new, given, model, title=f"{workdir.path}: {scored}", command=command,
             parts={name: examples for name, examples in parts.items() if examples}, curves=workdir.curves,
         )  # fmt: skip
     print(f"the report is {workdir.report / 'report.md'}", flush=True)

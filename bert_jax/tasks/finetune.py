@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,21 +16,26 @@ from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchCo
 from bert_jax.data.examples.columns import Columns, known_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, Parts
-from bert_jax.data.examples.split import split
+from bert_jax.data.examples.split import folds, split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.hub import sentence_transformers
 from bert_jax.losses import Loss
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind, Windows, kind_of
+from bert_jax.tasks.probe import with_probe
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
-from bert_jax.train.task import Results, Task
+from bert_jax.train.task import Data, Results, Task
 
+FOLDS = 5
+MANY = 2_000  # examples from which on a split costs little, and folds would cost much
 FEWEST = 50  # examples that a calibration is learnt from
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
+Method = Literal["finetune", "probe"]
 # A rate of dropout, or -1.
 Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
@@ -42,6 +47,13 @@ class ExamplesConfig:
     heldout_share: Share = 0.1
     # Of the documents left to train on, kept to learn how far the model can be trusted; 0: none.
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
+    # Parts of the training data. Each is predicted by a model that learnt from the others, and calibration and scores
+    # come from all of these predictions; the final model learns from everything. -1: 5 of less than 2,000 examples,
+    # else 0, which holds out the shares above.
+    folds: Annotated[int, Range(-1, 100)] = -1
+    fold: Annotated[
+        int, Range(-1, 99)
+    ] = -1  # the one that this run leaves out; -1: it learns from all of them
     columns: Columns = field(default_factory=Columns)
     most: NotNegative = 0  # examples of train that are used, from its first; 0: all
     batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
@@ -56,6 +68,12 @@ class ExamplesConfig:
             raise BertJaxError(
                 "config key data.train is missing; give a file, --config.data.train=train.csv, or tfds:NAME:SPLIT"
             )
+        if self.folds == 1:
+            raise BertJaxError("data.folds is 1; at least 2 are needed, or 0 for a split")
+        if 0 <= self.fold >= self.folds:
+            raise BertJaxError(
+                f"data.fold={self.fold} is not one of data.folds={self.folds}, which count from 0"
+            )
         if not self.heldout and not 0 < self.heldout_share < 1:
             raise BertJaxError(
                 f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
@@ -69,6 +87,9 @@ class Computing:
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     attention: str = "auto"
     remat: Literal["none", "dots", "full"] = "none"
+    # What a classifier reads: the mean of a text's states, that of [CLS], or what the published model of the family
+    # does, which transformers opens. auto: as an embedder pools, else as published.
+    pooling: Literal["auto", "published", "mean", "cls"] = "auto"
     dropout: Dropout = -1.0
     attention_dropout: Dropout = -1.0
     head_dropout: Dropout = -1.0
@@ -108,6 +129,11 @@ class FinetuneConfig(RunConfig, ABC):
     log: EpochLog = field(default_factory=EpochLog)
     checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
     model: Computing = field(default_factory=Computing)
+    # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
+    # auto: the one that predicts better out of fold; where there are no folds, finetune.
+    method: Literal["auto", "finetune", "probe"] = "auto"
+    # What a new head begins as: the probe, or random values.
+    head: Literal["probe", "random"] = "probe"
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 
     def __post_init__(self):
@@ -122,10 +148,15 @@ class FinetuneConfig(RunConfig, ABC):
     def predicts(self) -> type[Kind]:
         """The kind of its predictions."""
 
+    def with_method(self, method: Method) -> Self:
+        return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
+
     def resolved(self, examples: int, best: str) -> Self:
         """With what is left to the data."""
         epoch = math.ceil(examples / self.data.batch)
         steps = self.steps or math.ceil(examples * self.epochs / self.data.batch)
+        if self.method == "probe":
+            steps = 0
         if steps * self.data.batch > MOST_EXAMPLES:
             raise BertJaxError(
                 f"{steps:,} steps of data.batch={self.data.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
@@ -152,23 +183,35 @@ class Finetuning(Task):
     kind: Kind
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()
+    probe: bool = field(default=False, compare=False)  # a new head begins as one
 
     @property
     def best(self) -> str:
         return self.kind.best
 
+    @property
+    def head(self) -> str:
+        return self.layout.heads[-1]
+
+    def begun(self, params: dict, fresh: Sequence[str], data: Data) -> dict:
+        link = self.kind.link
+        if not self.probe or link is None or self.head not in fresh:
+            return params
+        pieces = cast(Epochs, data).train
+        return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights)
+
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         weight = batch["weight"]
         if self.class_weights:
             weight = weight * jnp.asarray(self.class_weights)[batch["labels"]]
-        head = self.kind.head
-        return {f"{head}_loss": self.kind.loss(outputs[head], batch, weight, self.smoothing)}
+        loss = self.kind.loss(outputs[self.head], batch, weight, self.smoothing)
+        return {f"{self.kind.heads[0]}_loss": loss}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return self.kind.scores(outputs[self.kind.head], batch)
+        return self.kind.scores(outputs[self.head], batch)
 
     def predictions(self, outputs: dict, batch: dict):
-        return outputs[self.kind.head]
+        return outputs[self.head]
 
 
 @dataclass(frozen=True)
@@ -179,15 +222,23 @@ class Judge:
     examples: Sequence[Example]
     windows: Sequence[Windows]
 
-    def __call__(self, logits: list) -> dict[str, float]:
-        predicted, truth, pieces = [], [], iter(logits)
+    def raws(self, logits: list) -> list:
+        """What the logits say of each example; None where not all of its pieces have some."""
+        raws, pieces = [], iter(logits)
         for example, windows in zip(self.examples, self.windows, strict=True):
             parts = [next(pieces) for _ in windows.encodings]
-            if all(part is not None for part in parts):
-                raw = self.kind.raw(example.text, windows, parts)
-                predicted.append(self.kind.predicted(raw, NONE))
-                truth.append(self.kind.truth(example))
-        return self.kind.sums(predicted, truth).scores if predicted else {}
+            whole = all(part is not None for part in parts)
+            raws.append(self.kind.raw(example.text, windows, parts) if whole else None)
+        return raws
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        judged = [
+            (raw, e) for raw, e in zip(self.raws(logits), self.examples, strict=True) if raw is not None
+        ]
+        if not judged:
+            return {}
+        predicted = [self.kind.predicted(raw, NONE) for raw, _ in judged]
+        return self.kind.sums(predicted, [self.kind.truth(example) for _, example in judged]).scores
 
 
 C = TypeVar("C", bound=FinetuneConfig)
@@ -200,14 +251,18 @@ def open_data(
     with `balanced` each class weighs the same in all."""
     data = config.data
     parts = split_parts(config)
-    kind = config.predicts.learn(parts.train, labels or known_labels(data.train, data.columns))
+    everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
+    kind = config.predicts.learn(everything, labels or known_labels(data.train, data.columns))
     if advice := kind.advice(data.columns):
         say(advice)
     kind.check([*parts.heldout, *parts.calibration])
     tokenizer = open_tokenizer(hub.existing(config.init))
     weights = class_weights(kind, parts.train) if balanced else ()
     results = Results(parts.train, parts.heldout, parts.calibration, data.long, config.report)
-    task = Finetuning(layout_with_head(config, kind), kind, smoothing, weights, results=results)
+    data = dataclasses.replace(data, folds=parts.folds)
+    config = dataclasses.replace(config, data=data)
+    layout = layout_with_head(config, kind)
+    task = Finetuning(layout, kind, smoothing, weights, config.head == "probe", results=results)
     windows = [
         read(kind, tokenizer, data, examples, what)
         for examples, what in ((parts.train, "training"), (parts.heldout, "validation"))
@@ -216,22 +271,30 @@ def open_data(
         pieces_of(kind, examples, texts)
         for examples, texts in zip((parts.train, parts.heldout), windows, strict=True)
     )
-    config = config.resolved(len(train), task.best)
+    config = config.resolved(len(train), "" if parts.folds else task.best)
+    # The same for all folds and for the final run.
+    every_length = sorted(map(len, [*train, *heldout] if data.fold >= 0 else train))
+    judge = Judge(kind, parts.heldout, windows[1])
+    if data.fold >= 0:  # the fold is predicted when the run has ended
+        heldout, judge = [], Judge(kind, [], [])
     mesh, encoder, backend = config.mesh, task.layout.config, jax.default_backend()
     batches = BatchConfig(
-        data.rows, data.batch, config.steps, config.seed, encoder.hidden_size, encoder.layers, data.max_length,
+        data.rows, data.batch, max(config.steps, 1), config.seed, encoder.hidden_size, encoder.layers, data.max_length,
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
         multiple=128 if backend == "tpu" else 8,
         shards=jax.device_count() // mesh.tensor * mesh.accumulate,
         program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
     )  # fmt: skip
-    judge, each_token = Judge(kind, parts.heldout, windows[1]), not HEADS[kind.head].pooled
-    epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)
+    each_token = HEADS[task.head].each_token
+    like = every_length if parts.folds else ()
+    epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token, like)
     lengths = sorted(set(epochs.arrangement.lengths))
+    beside = f"{len(heldout):,} held out, {len(parts.calibration):,} for calibration"
+    if parts.folds:
+        beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     say(
-        f"{len(train):,} examples or windows to train on, {len(heldout):,} held out, {len(parts.calibration):,} for "
-        f"calibration; {data.batch} examples a step, in {epochs.batch} rows of {', '.join(map(str, lengths))} tokens, "
-        f"{epochs.padding():.1%} of them padding"
+        f"{len(train):,} examples or windows to train on, {beside}; {data.batch} examples a step, in {epochs.batch} "
+        f"rows of {', '.join(map(str, lengths))} tokens, {epochs.padding():.1%} of them padding"
     )
     return task, epochs, config
 
@@ -240,9 +303,9 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     """The encoder of `config.init` under the head of the predictions, with their keys of config.json."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
     source, _ = hub.survey(config.init, **computed)
-    layout = source.with_head(kind.head, kind.labels)
+    layout = source.with_head(head_of(config, kind), kind.labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
-    rates[HEADS[kind.head].dropout] = rates["head_dropout"]
+    rates[HEADS[layout.heads[-1]].dropout] = rates["head_dropout"]
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
     if encoder.max_positions < config.data.max_length:
         raise BertJaxError(
@@ -254,10 +317,28 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     return layout
 
 
+def head_of(config: FinetuneConfig, kind: Kind) -> str:
+    """The kind's head that reads what `model.pooling` names, by default what an embedder pools."""
+    pooling: str = config.model.pooling
+    if pooling == "auto":
+        embedder = sentence_transformers.read(hub.existing(config.init))
+        pooling = embedder.pooling if embedder else "published"
+    return next((head for head in kind.heads if HEADS[head].reads == pooling), kind.heads[0])
+
+
 def split_parts(config: FinetuneConfig) -> Parts:
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data, kind = config.data, config.predicts
     train = kind.read(data.train, data.columns, data.most)
+    count = data.folds
+    if count < 0:
+        count = FOLDS if 2 * FOLDS <= len(train) < MANY and jax.process_count() == 1 else 0
+    if count and data.fold < 0:
+        return Parts(train, kind.read(data.heldout, data.columns) if data.heldout else [], [], count)
+    if count:
+        numbered = list(zip(train, folds(train, count), strict=True))
+        kept = [example for example, fold in numbered if fold != data.fold]
+        return Parts(kept, [example for example, fold in numbered if fold == data.fold], [], count)
     if data.heldout:
         heldout = kind.read(data.heldout, data.columns)
     else:

@@ -237,6 +237,8 @@ class Run:
         self.flush()
         begun = time.perf_counter()
         self.heldout = self.measure()
+        if not self.heldout:
+            return
         self.check_finite(self.heldout, "the held-out part")
         self.remember()
         self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})

@@ -60,6 +60,10 @@ class Task:
         """Initial values of everything that is trained."""
         return self.layout.init(key)
 
+    def begun(self, params: dict, fresh: Sequence[str], data: "Data") -> dict:
+        """The parameters to begin with, of those of a model directory and initial values for the `fresh` modules."""
+        return params
+
     def models(self, params: dict) -> dict[str, dict]:
         """The parameters of each of `layouts`."""
         return {"": {name: params[name] for name in self.layout.module_names}}

@@ -18,24 +18,28 @@ Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces
 class Epochs:
     def __init__(
         self, train: Sequence[Piece], heldout: Sequence[Piece], targets: dict[str, Target], tokenizer: Tokenizer,
-        config: BatchConfig, judge: Judge, each_token: bool,
+        config: BatchConfig, judge: Judge, each_token: bool, like: Sequence[int] = (),
     ):  # fmt: skip
-        """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens."""
+        """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens. Runs that draw
+        from parts of the same pieces share their programs if `like`, the lengths of all of them, is the same."""
         self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
         self.judge, self.each_token = judge, each_token
         examples = config.examples
-        self.chosen, like = (
-            shuffled(len(train), config.steps * examples, seed).reshape(config.steps, examples)
-            for seed in (config.seed, 0)
-        )
         sizes = np.array([len(piece) for piece in train])
-        self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=sizes[like].tolist())
+        lengths = np.array(like or sizes)
+        self.chosen, alike = (
+            shuffled(count, config.steps * examples, seed).reshape(config.steps, examples)
+            for count, seed in ((len(sizes), config.seed), (len(lengths), 0))
+        )
+        self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.batch = self.arrangement.rows
         # Held-out examples are computed in as many rows as a training step.
         firsts = range(0, len(heldout), examples)
         self.held_steps = [range(first, min(first + examples, len(heldout))) for first in firsts]
         held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
-        self.held_arrangement = arrange(held_sizes, config, self.batch)
+        self.held_arrangement = Arrangement(self.batch, 1, [], [])
+        if held_sizes:
+            self.held_arrangement = arrange(held_sizes, config, self.batch)
 
     def padding(self) -> float:
         """The share of the computed tokens of training that are padding."""

@@ -29,6 +29,7 @@ class Parts:
     train: list[Example]
     heldout: list[Example]
     calibration: list[Example]
+    folds: int = 0  # into which all of `train` is divided; 0: none
 
 
 def collect(spec: str, examples: Iterator[Example], most: int) -> list[Example]:

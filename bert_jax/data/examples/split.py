@@ -1,4 +1,4 @@
-"""A share of the examples held out, whole documents at a time."""
+"""Examples in parts, whole documents at a time: a share of them held out, or folds of equal size."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,14 +12,44 @@ from bert_jax.errors import BertJaxError
 
 
 def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[list[Example], list[Example]]:
-    """(to train on, held out): a `share` of the documents, every kind of them as far as can be.
+    """(to train on, held out): a `share` of the documents, one drawn from each run of neighbours."""
+    keys = in_order(examples)
+    count = round(share * len(keys))
+    if share and not 0 < count < len(keys):
+        raise BertJaxError(f"{len(keys)} documents cannot be split with {share} of them held out; add more")
+    edges = np.linspace(0, len(keys), count + 1).round().astype(int)
+    held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
+    parts: tuple[list[Example], list[Example]] = [], []
+    for example in examples:
+        parts[document_of(example) in held].append(example)
+    return parts
 
-    Without documents, equal texts stay together. In the order of the rarest label they have (or their number, or
-    whether they have an answer) and of their size, one is drawn from each run of neighbours.
-    """
+
+def folds(examples: Sequence[Example], count: int) -> np.ndarray:
+    """The fold of each example: of each run of `count` neighbouring documents one goes to each fold."""
+    keys = in_order(examples)
+    if len(keys) < count:
+        raise BertJaxError(
+            f"{len(keys)} documents are too few for data.folds={count}; label more, or set --config.data.folds=0"
+        )
+    fold: dict = {}
+    for first in range(0, len(keys), count):
+        neighbours = sorted(keys[first : first + count], key=lambda key: key_of("fold", key))
+        fold |= {key: number for number, key in enumerate(neighbours)}
+    return np.array([fold[document_of(example)] for example in examples])
+
+
+def document_of(example: Example):
+    """What is never divided; equal texts are one document where none is named."""
+    return example.document or example.text
+
+
+def in_order(examples: Sequence[Example]) -> list:
+    """The documents by the rarest label they have (or their number, or whether they have an answer) and by their size,
+    so that neighbours are alike."""
     groups: dict = {}
     for example in examples:
-        groups.setdefault(example.document or example.text, []).append(example)
+        groups.setdefault(document_of(example), []).append(example)
     counts = Counter(label for example in examples for label in labels_of(example))
 
     def order(key):
@@ -29,13 +59,4 @@ def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[lis
         number = group[0].label if isinstance(group[0].label, float) else bool(group[0].label)
         return rarest, number, len(group).bit_length()
 
-    keys = sorted(groups, key=order)
-    count = round(share * len(keys))
-    if share and not 0 < count < len(keys):
-        raise BertJaxError(f"{len(keys)} documents cannot be split with {share} of them held out; add more")
-    edges = np.linspace(0, len(keys), count + 1).round().astype(int)
-    held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
-    parts: tuple[list[Example], list[Example]] = [], []
-    for example in examples:
-        parts[(example.document or example.text) in held].append(example)
-    return parts
+    return sorted(groups, key=order)

@@ -1,0 +1,128 @@
+"""Small data: every example is predicted by a model that did not learn from it, and the method that predicts better
+trains the final model on all of them.
+
+WORKDIR/folds/K/              the run that leaves fold K out
+WORKDIR/folds/K/logits.npz    what its model gives for fold K; the model and its checkpoints are removed then
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from bert_jax import tasks
+from bert_jax.data.examples.split import folds
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.model import load
+from bert_jax.inference.programs import head_logits
+from bert_jax.output import replacing
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.tasks import warm_start
+from bert_jax.tasks.finetune import FinetuneConfig, Finetuning, Judge, Method, pieces_of
+from bert_jax.tasks.probe import Features
+from bert_jax.text.truncation import Reading
+from bert_jax.train.checkpoint import standing
+from bert_jax.train.step import StepCache
+from bert_jax.train.task import Data
+from bert_jax.train.workdir import Workdir
+
+OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds")  # of the run of a fold
+
+
+class Folds:
+    """The training examples of a run, in parts."""
+
+    def __init__(self, task: Finetuning, data: Data, config: FinetuneConfig):
+        self.task, self.data, self.config = task, data, config
+        examples = task.results.train if task.results else []
+        reading = Reading(task.layout.config.max_positions, config.data.long)  # as `predict` reads them
+        windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
+        self.judge, self.pieces = Judge(task.kind, examples, windows), pieces_of(task.kind, examples, windows)
+        of_example = folds(examples, config.data.folds)
+        self.of_piece = of_example[[piece.example for piece in self.pieces]]
+
+    def outcomes(self, logits: list) -> Outcomes:
+        return Outcomes(self.task.kind, self.judge.examples, self.judge.raws(logits))
+
+    def by_probes(self) -> Outcomes:
+        """Predictions of regressions on the frozen encoder's features, which need no run."""
+        task, link = self.task, self.task.kind.link
+        if link is None:
+            raise BertJaxError(f"a probe cannot learn {task.kind.name}; set --config.method=finetune")
+        params, _ = warm_start.read(self.config.init, task, self.config.seed)
+        features = Features(task.layout, params, self.data.tokenizer, self.pieces)
+        logits: list = [None] * len(self.pieces)
+        for fold in range(self.config.data.folds):
+            probe = features.probe(link, task.class_weights, np.flatnonzero(self.of_piece != fold).tolist())
+            for i in np.flatnonzero(self.of_piece == fold):
+                logits[i] = probe(features.read[i])
+        return self.outcomes(logits)
+
+    def by_runs(
+        self,
+        values: dict,
+        overrides: Sequence[str],
+        workdir: Path,
+        run: Callable[..., bool],
+    ) -> Outcomes | None:
+        """Predictions of fine-tuned models; None if told to stop before the end."""
+        kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
+        count, cache, logits = self.config.data.folds, StepCache(), [None] * len(self.pieces)
+        for fold in range(count):
+            own = [f"steps={self.config.steps}", "method=finetune", "report=False", f"data.folds={count}"]
+            module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
+            task, data, config = module.open(config)
+            directory = Workdir(workdir / "folds" / str(fold))
+            path = directory.path / "logits.npz"
+            if path.exists():
+                directory.begin(config, data, task)  # or it is of another config
+            elif not run(task, data, config, directory.path, cache):
+                return None
+            else:
+                self.predict(directory, fold, path)
+            with np.load(path) as saved:
+                for name, i in zip(saved, np.flatnonzero(self.of_piece == fold), strict=True):
+                    logits[i] = saved[name]
+        return self.outcomes(logits)
+
+    def predict(self, directory: Workdir, fold: int, path: Path) -> None:
+        """Write what the model of a fold gives for it, and remove the model."""
+        model = load(directory.model)
+        encodings = [self.pieces[i].encoding for i in np.flatnonzero(self.of_piece == fold)]
+        program = head_logits(model.config, self.task.head, len(model.labels))
+        with replacing(path) as new, open(new, "wb") as file:
+            np.savez(file, *model.run(encodings, program))
+        shutil.rmtree(directory.checkpoints)
+        shutil.rmtree(directory.model)
+
+
+def choose(
+    folds: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
+) -> tuple[Method, Outcomes] | None:
+    """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
+    config, kind = folds.config, folds.task.kind
+    given: dict[Method, Outcomes] = {}
+    if config.method == "probe" or config.method == "auto" and kind.link:
+        given["probe"] = folds.by_probes()
+        say(folds, "a probe of the frozen encoder", given["probe"])
+    if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:
+        return "probe", given["probe"]
+    fine_tuned = folds.by_runs(values, overrides, workdir, run)
+    if fine_tuned is None:
+        return None
+    given["finetune"] = fine_tuned
+    say(folds, "fine-tuning", fine_tuned)
+    best = max(given, key=lambda method: standing(kind.best, score(given[method])))
+    return best, given[best]
+
+
+def score(outcomes: Outcomes) -> dict[str, float]:
+    return outcomes.sums.scores
+
+
+def say(folds: Folds, method: str, outcomes: Outcomes) -> None:
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in score(outcomes).items())
+    if jax.process_index() == 0:
+        print(f"{folds.config.data.folds} folds, {method}: {shown}", flush=True)

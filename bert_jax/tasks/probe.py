@@ -1,0 +1,70 @@
+"""A new head begins as a probe: the best linear function of what the frozen encoder gives for the training examples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.randomness import bits, key_of
+from bert_jax.hub.layout import Layout
+from bert_jax.inference.programs import head_logits
+from bert_jax.inference.runner import Runner
+from bert_jax.models.heads import HEADS
+from bert_jax.predictions.probe import MOST, Linear, Link, Units, fit
+from bert_jax.text.tokenizer import Tokenizer
+
+
+class Features:
+    """What the head of a model reads of each piece: [D], or [L, D] where it reads each token."""
+
+    def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[Piece]):
+        self.layout, self.pieces = layout, pieces
+        self.head, width = layout.heads[-1], layout.config.hidden_size
+        # A head whose logits are what it reads.
+        same = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
+        runner = Runner(layout, params | {self.head: same}, tokenizer)
+        program = head_logits(layout.config, self.head, width)
+        self.read = runner.run([piece.encoding for piece in pieces], program)
+
+    def probe(self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = ()) -> Linear:
+        """What predicts all pieces best, or those that are `kept`."""
+        return fit(self.units(link, class_weights, kept or range(len(self.pieces))), link)
+
+    def units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
+        parts = []
+        for i in kept:
+            piece, states = self.pieces[i], self.read[i]
+            labels, weight = np.asarray(piece.targets["labels"]), np.asarray(piece.targets["weight"])
+            if HEADS[self.head].each_token:
+                learnt = np.flatnonzero(weight)
+                states, labels, weight = states[learnt], labels[learnt], weight[learnt]
+            else:
+                states, labels, weight = states[None], labels[None], weight[None]
+            parts.append((states, labels, weight, np.full(len(states), piece.example)))
+        x, y, weight, group = map(np.concatenate, zip(*parts, strict=True))
+        if link == "softmax":
+            numbers = y.astype(int)
+            y = np.eye(len(self.layout.labels))[numbers]
+            if class_weights:
+                weight = weight * np.asarray(class_weights)[numbers]
+        return Units(x.astype(np.float64), y.reshape(len(y), -1).astype(np.float64), weight, group)
+
+
+def with_probe(
+    params: dict,
+    layout: Layout,
+    tokenizer: Tokenizer,
+    pieces: Sequence[Piece],
+    link: Link,
+    class_weights: Sequence[float] = (),
+) -> dict:
+    """The parameters with the head that predicts the pieces best."""
+    probe = Features(layout, params, tokenizer, some(pieces)).probe(link, class_weights)
+    dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
+    return params | {layout.heads[-1]: {"dense": dense}}
+
+
+def some(pieces: Sequence[Piece]) -> list[Piece]:
+    """As many of the pieces as a probe is fitted to, drawn at random."""
+    drawn = np.argsort(bits(key_of("pieces of a probe"), np.arange(len(pieces))), kind="stable")[:MOST]
+    return [pieces[i] for i in np.sort(drawn)]
