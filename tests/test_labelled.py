@@ -41,8 +41,8 @@ def test_columns_by_name_by_number_and_evident(tmp_path):
         Example("good", "yes", f"{csv} row 2"),
         Example("bad", "no", f"{csv} row 3"),
     ]
-    pair = read_texts(csv, Columns(text="text", pair="second", id="key"), most=1)
-    assert pair == [Example(("good", "very"), "yes", f"{csv} row 2", "7")]
+    pairs = read_texts(csv, Columns(text="text", pair="second", id="key"))
+    assert pairs[0] == Example(("good", "very"), "yes", f"{csv} row 2", "7")
     tsv = written(tmp_path, "a.txt", "\ufeff1\tx\tA dog.\tThe dog.\n")
     assert seen(read_texts(tsv, Columns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
     row = {"premise": "a", "hypothesis": "b", "text": "c", "label": 2.0}
@@ -64,6 +64,19 @@ def test_labels_of_every_kind(tmp_path):
     assert read_texts(csv, Columns(separator="|"), "labels")[0].label == ("joy", "fear")
     csv = written(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
     assert [e.label for e in read_texts(csv, kind="number")] == [4.25, -3.0]
+
+
+def test_fewer_examples_are_a_sample_of_the_whole_file(tmp_path):
+    """Whose labels are sorted, as those of many files."""
+    rows = [{"text": f"text {n}", "label": n // 500} for n in range(1000)]
+    spec = written(tmp_path, "a.jsonl", rows)
+    places = [int(example.text.split()[1]) for example in read_texts(spec, most=100)]
+    assert places == sorted(places) and len(set(places)) == 100
+    assert 35 < sum(place < 500 for place in places) < 65 and min(places) < 50 and max(places) > 950
+    assert set(places) < {int(example.text.split()[1]) for example in read_texts(spec, most=200)}
+    # A run that goes on has the examples that it began with.
+    assert places[:5] == [17, 18, 26, 38, 48]
+    assert len(read_texts(spec, most=5000)) == len(read_texts(spec)) == 1000
 
 
 def test_data_without_labels(tmp_path):

@@ -81,7 +81,7 @@ class Kind(ABC):
     @classmethod
     @abstractmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
-        """Labelled examples of a file, the first `most` of them or all."""
+        """Labelled examples of a file, `most` of them drawn at random or, where it is 0, all."""
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:

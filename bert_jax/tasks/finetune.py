@@ -43,7 +43,7 @@ class ExamplesConfig:
     # Of the documents left to train on, kept to learn how far the model can be trusted; 0: none.
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
     columns: Columns = field(default_factory=Columns)
-    most: NotNegative = 0  # examples of train that are used, from its first; 0: all
+    most: NotNegative = 0  # examples of train that are used, drawn at random whatever the seed; 0: all
     batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of an example, or of a window of it
     long: Literal["cut", "windows"] = "cut"  # what is done with longer ones

@@ -13,7 +13,7 @@ from bert_jax.text.tables import cell, text_in
 def read_questions(
     spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True
 ) -> list[Example]:
-    """At most `most` examples, 0: all of them."""
+    """At most `most` examples, drawn at random, 0: all of them."""
     return collect(spec, questions_in(spec, columns, need_label), most)
 
 

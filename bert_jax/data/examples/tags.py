@@ -16,7 +16,7 @@ MOST_PARTS = 5  # of what may stand for one word, such as New York
 
 
 def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
-    """At most `most` examples, 0: all of them."""
+    """At most `most` examples, drawn at random, 0: all of them."""
     return collect(spec, tags_in(spec, columns, need_label), most)
 
 

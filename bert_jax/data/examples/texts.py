@@ -15,7 +15,7 @@ from bert_jax.text.tables import text_in
 def read_texts(
     spec: str, columns: Columns = EVIDENT, cells: LabelCells = CLASSES, most: int = 0, need_label: bool = True
 ) -> list[Example]:
-    """At most `most` examples, 0: all of them."""
+    """At most `most` examples, drawn at random, 0: all of them."""
     task = glue.task_of(spec)
     if task:
         if task.kind != cells.kind:
