@@ -48,6 +48,8 @@ class ExamplesConfig:
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of an example, or of a window of it
     long: Literal["cut", "windows"] = "cut"  # what is done with longer ones
     overlap: NotNegative = 32  # tokens that neighbouring windows share
+    # Rows of a table that are no examples, as those with an empty cell, are counted and left out; False: refused.
+    skip_bad: bool = False
     rows: RowLayout = "packed"  # how a step's examples stand in its rows; what is learnt is the same
 
     def __post_init__(self):
@@ -257,9 +259,10 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
 def split_parts(config: FinetuneConfig) -> Parts:
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data, kind = config.data, config.predicts
-    train = kind.read(data.train, data.columns, data.most)
+    columns = data.columns.skipping_bad(data.skip_bad)
+    train = kind.read(data.train, columns, data.most)
     if data.heldout:
-        heldout = kind.read(data.heldout, data.columns)
+        heldout = kind.read(data.heldout, columns)
     else:
         train, heldout = split(train, data.heldout_share)
     if kind.calibrate is Kind.calibrate or not data.calibration_share:
