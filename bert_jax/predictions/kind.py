@@ -213,6 +213,10 @@ class Kind(ABC):
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         """An object that `predict` writes; with `enough`, whether the model abstains below that probability."""
 
+    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        """The same as cells of a table, whose rows have the same columns."""
+        return self.as_json(raw, calibration, enough)
+
     def floor(self, calibration: Calibration, precision: float) -> float:
         """The lowest probability at which predictions are right this often."""
         return calibration.floor(precision)

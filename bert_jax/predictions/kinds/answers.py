@@ -1,7 +1,7 @@
 """The span of a passage that answers a question, or none."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
@@ -204,6 +204,10 @@ class Answers(Kind):
             return {"answer": None}
         fields = rounded(asdict(answer))
         return {"answer": fields.pop("text"), **fields, **abstained(score, enough)}
+
+    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        columns = ("answer", *(field.name for field in fields(Answer)[1:]), *abstained(0, enough))
+        return dict.fromkeys(columns) | self.as_json(raw, calibration, enough)
 
     def temperature(self, calibration: Calibration) -> str:
         return ""  # the slope and the offset of log odds
