@@ -5,15 +5,20 @@ import itertools
 import json
 import os
 import sys
+from dataclasses import replace
 from threading import Timer
+from types import SimpleNamespace
 
 import pytest
 
 import bert_jax
+from bert_jax.command import main as cli
 from bert_jax.command.arrivals import arriving
 from bert_jax.command.predict import predictions, rows_with_predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
+from bert_jax.predictions.kind import KINDS
+from bert_jax.tasks.finetune import ExamplesConfig, split_parts
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_rows
 from test_evaluate import TEXTS, squad, write_lines
@@ -189,6 +194,26 @@ def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(classifier, 
     ]
     expected = classifier.classify([row["text"] for row in found])
     assert [row["predicted_label"] for row in found] == [label.label for label in expected]
+
+
+def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys):
+    model = str(directory("classify", ("no", "yes")))
+    rows = [{"text": f"{text} {n}", "label": "yes"} for n in range(3) for text in TEXTS] + [{"text": ""}]
+    data = write_lines(tmp_path / "in.jsonl", rows)
+    for command in (["predict", "--input"], ["evaluate", "--data"]):
+        assert cli.main([command[0], "--model", model, command[1], data]) == 1
+        assert "row 25" in (told := capsys.readouterr().err) and "--skip-bad" in told
+        assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
+        assert "1 of 25 rows are bad and were skipped" in capsys.readouterr().err
+    run = SimpleNamespace(predicts=KINDS["classes"], data=ExamplesConfig(train=data, skip_bad=True))
+    with pytest.warns(match="1 of 25 rows are bad"):
+        parts = split_parts(run)
+    assert len(parts.train) + len(parts.heldout) == 24
+    run.data = replace(run.data, skip_bad=False)
+    with pytest.raises(
+        BertJaxError, match="1 of 25 rows is bad, --skip-bad .in training --config.data.skip_bad=True"
+    ):
+        split_parts(run)
 
 
 def test_predictions_of_every_kind_are_cells(directory, tmp_path):
