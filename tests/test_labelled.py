@@ -127,11 +127,11 @@ def test_columns_that_are_named_are_read_without_a_word(tmp_path):
 @pytest.mark.parametrize(
     ("read", "header", "columns", "complaint"),
     [
-        (read_texts, "body,stars", {}, "which column holds the text and which the label. known: body, stars; name it"),
+        (read_texts, "body,stars", {}, "which column holds the text. and which the label. known: body, stars; name it"),
         (read_texts, "body,stars", {"text": "bdy", "label": "star", "id": "key"},
          'no column "bdy" and no column "star" and no column "key"; did you mean "body". did you mean "stars". known:'),
         (read_texts, "body,stars", {"text": "bdy"}, 'no column "bdy"; .*"body".; which column holds the label. known:'),
-        (read_tags, "body,stars", {}, "which column holds the words and which the tags"),
+        (read_tags, "body,stars", {}, "which column holds the words. and which the tags"),
         (read_questions, "body,stars", {},
          'no column "question" and no column "context"; .*; which column holds the answers'),
     ],

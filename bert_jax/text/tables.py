@@ -79,12 +79,13 @@ def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     names = list(names)
     if all(name in row for name in names):
         return names
-    alike: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {plain(name): [] for name in names}
     for column in row:
-        alike.setdefault(plain(column), []).append(column)
+        if (key := plain(column)) in alike:
+            alike[key].append(column)
     columns = []
     for name in names:
-        meant = [name] if name in row else alike.get(plain(name), [""])
+        meant = [name] if name in row else alike[plain(name)] or [""]
         if len(meant) > 1:
             raise BertJaxError(
                 f'{where}: "{name}" may be the column "{meant[0]}" or "{meant[1]}"; rename one of them'

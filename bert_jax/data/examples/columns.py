@@ -84,7 +84,7 @@ def check_columns(where: str, row: Mapping, named: Iterable[str], evident: Mappi
     if missing:
         complaint += f" has {no_columns(row, missing)}"
     if unknown:
-        question = f"which column holds the {' and which the '.join(unknown)}?"
+        question = f"which column holds the {'? and which the '.join(unknown)}?"
         complaint += (
             f"{';' if missing else ':'} {question} {nearest('', [name[:40] for name in row])}; name it with --text, "
             "--pair or --label, in training with --config.data.columns.text, .pair or .label; by its number (0, 1, ...)"
