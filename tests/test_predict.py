@@ -232,9 +232,8 @@ def test_predictions_of_every_kind_are_cells(directory, tmp_path):
     assert [row["text"] for row in rows_with_predictions(tagger, str(tmp_path / "words.conll"))] == TEXTS
     finder = bert_jax.load(directory("answer"))
     asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(TEXTS[:6])]
-    answers = list(
-        rows_with_predictions(finder, write_lines(tmp_path / "q.jsonl", asked), may_be_missing=True)
-    )
+    (tmp_path / "q.json").write_text(json.dumps(asked))
+    answers = list(rows_with_predictions(finder, str(tmp_path / "q.json"), may_be_missing=True))
     assert {row["predicted_answer"] is None for row in answers} == {True, False}
     assert {tuple(row) for row in answers} == {
         ("id", "question", "context", *(f"predicted_{name}" for name in ("answer", "start", "end", "score")))

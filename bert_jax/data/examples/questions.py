@@ -25,12 +25,24 @@ def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Exam
             yield from questions_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
             continue
         value = tables.json_of(name)
-        articles = value.get("data") if isinstance(value, dict) else None
-        if isinstance(articles, list) and any(isinstance(a, dict) and "paragraphs" in a for a in articles):
+        if articles := articles_in(value):
             theirs = EVIDENT.skipping_bad(columns.skip_bad)
             yield from questions_in_rows(squad(name, articles), theirs, need_label)
         else:
             yield from questions_in_rows(tables.rows_of_list(name, value), columns, need_label)
+
+
+def articles_in(value) -> list:
+    """Those of SQuAD's JSON; none where it is a table."""
+    articles = value.get("data") if isinstance(value, dict) else None
+    if isinstance(articles, list) and any(isinstance(a, dict) and "paragraphs" in a for a in articles):
+        return articles
+    return []
+
+
+def is_nested(spec: str) -> bool:
+    """Whether a file is SQuAD's JSON."""
+    return any(ending(name) == ".json" and articles_in(tables.json_of(name)) for name in expand([spec]))
 
 
 def squad(name: str, articles: Iterable) -> Iterator[Located]:
