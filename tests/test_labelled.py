@@ -7,7 +7,9 @@ from collections import Counter
 from contextlib import nullcontext
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from bert_jax.data.examples import glue, texts
 from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
@@ -97,6 +99,15 @@ def test_case_and_outer_spaces_of_a_column_do_not_matter(tmp_path):
     assert [read_texts(both, Columns(text=name))[0].text for name in ("text", "Text")] == ["a", "b"]
     with pytest.raises(BertJaxError, match='row 2: "TEXT" may be the column "text" or "Text"; rename one'):
         read_texts(both, Columns(text="TEXT"))
+
+
+def test_names_of_classes_are_known_in_whatever_case_their_column_is(tmp_path):
+    features = {"features": {"Label": {"names": ["zzz", "awake"]}}}
+    table = pyarrow.table({"text": ["a"], "Label": [1]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": features})})
+    parquet.write_table(table, spec := str(tmp_path / "a.parquet"))
+    assert seen(read_texts(spec)) == [("a", "awake")]
+    assert known_labels(spec) == known_labels(spec, Columns(label="LABEL")) == ("zzz", "awake")
 
 
 def test_a_second_text_is_read_by_its_usual_names(tmp_path):

@@ -91,7 +91,11 @@ def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
     assert found == [{"tags": tags} for tags in model.tag_words(words)]
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
     assert list(predictions(model, str(tmp_path / "words.conll"))) == found
+    pairs = write_lines(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in TEXTS])
     (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    assert list(predictions(model, pairs)) == list(predictions(model, str(tmp_path / "in.txt")))
+    with pytest.raises(BertJaxError, match='reads one text of a row; leave out --pair "pair"'):
+        list(predictions(model, pairs, Columns(pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predictions(model, str(tmp_path / "in.txt"))]  # fmt: skip
     assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(TEXTS)]

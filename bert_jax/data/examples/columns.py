@@ -99,6 +99,8 @@ def text_and_label(
 ) -> tuple[tuple[str, ...], str]:
     """(columns of the texts, column of the label)"""
     refuse_header(where, row, columns)
+    if columns.pair and not pairs:
+        raise BertJaxError(f'this model reads one text of a row; leave out --pair "{columns.pair}"')
     second = (columns.pair,) if columns.pair else ()
     texts = (columns.text, *second) if columns.text else evident_texts(where, row, second, pairs)
     label = columns.label or usual(where, row, LABELS)
