@@ -160,10 +160,10 @@ SKIPPING = EVIDENT.skipping_bad(True)
 
 def test_bad_rows_are_counted_where_the_first_is_refused(tmp_path):
     spec = written(tmp_path, "a.jsonl", [GOOD, *BAD, GOOD])
-    advice = r"--skip-bad \(in training --config.data.skip_bad=True\) skips them"
-    with pytest.raises(BertJaxError, match=f'row 2: column "text" is empty.*; 5 of 7 rows are bad, {advice}'):
+    advice = r"which --skip-bad \(in training --config.data.skip_bad=True\) skips"
+    with pytest.raises(BertJaxError, match=f'row 2: column "text" is empty.*; bad rows: 5 of 7, {advice}'):
         read_texts(spec)
-    with pytest.raises(BertJaxError, match='no label in column "label".*; 1 of 2 rows is bad'):
+    with pytest.raises(BertJaxError, match='no label in column "label".*; bad rows: 1 of 2'):
         read_texts(written(tmp_path, "b.jsonl", [BAD[1], GOOD]))
     # Where the rest cannot be counted, the first bad row is still what is told.
     broken = written(tmp_path, "c.jsonl", [GOOD, BAD[0]])
@@ -175,13 +175,11 @@ def test_bad_rows_are_counted_where_the_first_is_refused(tmp_path):
 
 def test_bad_rows_are_skipped_and_counted(tmp_path):
     spec = written(tmp_path, "a.jsonl", [GOOD, *BAD, GOOD])
-    with pytest.warns(
-        match='5 of 7 rows are bad and were skipped, the first: .* row 2: column "text" is empty'
-    ):
+    with pytest.warns(match='skipped 5 of 7 rows, the first: .* row 2: column "text" is empty'):
         found = read_texts(spec, SKIPPING)
     assert [example.where for example in found] == [f"{spec} row 1", f"{spec} row 7"]
     words = [{"tokens": ["Ann"], "tags": ["O"]}, {"tokens": ["Ann"], "tags": []}, {"tokens": [], "tags": []}]
-    with pytest.warns(match="2 of 3 rows are bad and were skipped"):
+    with pytest.warns(match="skipped 2 of 3 rows"):
         assert len(read_tags(written(tmp_path, "b.jsonl", words), SKIPPING)) == 1
     with pytest.warns(match='1 of 3 .*question 2: answer "Eve" is not in its passage'):
         spec = squad(tmp_path, article(question(), question("r", text="Eve"), question("s")))

@@ -191,7 +191,7 @@ def test_a_table_of_predictions_keeps_the_columns_of_the_input(directory, tmp_pa
 def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(classifier, tmp_path):
     rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(TEXTS)]
     data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns().skipping_bad(True)
-    with pytest.warns(match="3 of 8 rows are bad and were skipped, the first: .* row 1: "):
+    with pytest.warns(match="skipped 3 of 8 rows, the first: .* row 1: "):
         found = list(rows_with_predictions(classifier, data, columns))
     assert [{name: row[name] for name in ("id", "text")} for row in found] == [
         rows[i] for i in (1, 2, 4, 5, 7)
@@ -208,14 +208,14 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys
         assert cli.main([command[0], "--model", model, command[1], data]) == 1
         assert "row 25" in (told := capsys.readouterr().err) and "--skip-bad" in told
         assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
-        assert "1 of 25 rows are bad and were skipped" in capsys.readouterr().err
+        assert "skipped 1 of 25 rows" in capsys.readouterr().err
     run = SimpleNamespace(predicts=KINDS["classes"], data=ExamplesConfig(train=data, skip_bad=True))
-    with pytest.warns(match="1 of 25 rows are bad"):
+    with pytest.warns(match="skipped 1 of 25 rows"):
         parts = split_parts(run)
     assert len(parts.train) + len(parts.heldout) == 24
     run.data = replace(run.data, skip_bad=False)
     with pytest.raises(
-        BertJaxError, match="1 of 25 rows is bad, --skip-bad .in training --config.data.skip_bad=True"
+        BertJaxError, match="bad rows: 1 of 25, which --skip-bad .in training --config.data.skip_bad=True"
     ):
         split_parts(run)
 
@@ -271,7 +271,7 @@ def pipe(monkeypatch):
 
 def test_a_line_of_a_pipe_is_answered_before_the_next_comes(classifier, pipe):
     found = predictions(classifier, "-", Columns().skipping_bad(True))
-    with pytest.warns(match="3 of 6 rows are bad"):
+    with pytest.warns(match="skipped 3 of 6 rows"):
         for text in TEXTS[:3]:
             # Neither blank lines nor bad rows hold an answer up.
             pipe.write(json.dumps({"text": text}) + '\n\n{"text": ""}\n')

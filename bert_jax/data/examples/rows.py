@@ -42,7 +42,7 @@ def examples_in_rows(
     if first and bad == total:
         raise BadRow(f"{first}; all {total:,} rows are bad")
     if first:
-        warn(f"{bad:,} of {total:,} rows are bad and were skipped, the first: {first}")
+        warn(f"skipped {bad:,} of {total:,} rows, the first: {first}")
 
 
 def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: Reader) -> BadRow:
@@ -55,9 +55,7 @@ def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: R
     except BertJaxError:  # further on there is worse, for which the next attempt is soon enough
         return unknown
     count, total = 1 + sum(bad), total + len(bad)
-    return BadRow(
-        f"{error}; {count:,} of {total:,} rows {'is' if count == 1 else 'are'} bad, {FLAG} skips them"
-    )
+    return BadRow(f"{error}; bad rows: {count:,} of {total:,}, which {FLAG} skips")
 
 
 def is_bad(read: Reader, where: str, row: Row) -> bool:
