@@ -2,10 +2,14 @@
 
 import hashlib
 import json
+import warnings
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from bert_jax.data.examples import glue, texts
 from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
@@ -41,8 +45,8 @@ def test_columns_by_name_by_number_and_evident(tmp_path):
         Example("good", "yes", f"{csv} row 2"),
         Example("bad", "no", f"{csv} row 3"),
     ]
-    pair = read_texts(csv, Columns(text="text", pair="second", id="key"), most=1)
-    assert pair == [Example(("good", "very"), "yes", f"{csv} row 2", "7")]
+    pairs = read_texts(csv, Columns(text="text", pair="second", id="key"))
+    assert pairs[0] == Example(("good", "very"), "yes", f"{csv} row 2", "7")
     tsv = written(tmp_path, "a.txt", "\ufeff1\tx\tA dog.\tThe dog.\n")
     assert seen(read_texts(tsv, Columns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
     row = {"premise": "a", "hypothesis": "b", "text": "c", "label": 2.0}
@@ -64,6 +68,136 @@ def test_labels_of_every_kind(tmp_path):
     assert read_texts(csv, Columns(separator="|"), "labels")[0].label == ("joy", "fear")
     csv = written(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
     assert [e.label for e in read_texts(csv, kind="number")] == [4.25, -3.0]
+
+
+def test_fewer_examples_are_a_sample_of_the_whole_file(tmp_path):
+    """Whose labels are sorted, as those of many files."""
+    rows = [{"text": f"text {n}", "label": n // 500} for n in range(1000)]
+    spec = written(tmp_path, "a.jsonl", rows)
+    places = [int(example.text.split()[1]) for example in read_texts(spec, most=100)]
+    assert places == sorted(places) and len(set(places)) == 100
+    assert 35 < sum(place < 500 for place in places) < 65 and min(places) < 50 and max(places) > 950
+    assert set(places) < {int(example.text.split()[1]) for example in read_texts(spec, most=200)}
+    # A run that goes on has the examples that it began with.
+    assert places[:5] == [17, 18, 26, 38, 48]
+    assert len(read_texts(spec, most=5000)) == len(read_texts(spec)) == 1000
+
+
+def test_case_and_outer_spaces_of_a_column_do_not_matter(tmp_path):
+    csv = written(tmp_path, "a.csv", "ID,Text, LABEL\n7,good,yes\n")
+    expected = [Example("good", "yes", f"{csv} row 2", "7")]
+    assert read_texts(csv, Columns(id="id")) == expected
+    assert read_texts(csv, Columns(text="TEXT", label="Label", id="Id")) == expected
+    words = written(tmp_path, "b.csv", "Tokens,NER\nAnn sleeps,I-PER O\n")
+    assert seen(read_tags(words)) == [(("Ann", "sleeps"), ("I-PER", "O"))]
+    asked = written(
+        tmp_path, "c.csv", f'Id,Question,CONTEXT,Answer,Answer_Start,Title\n5,Who?,"{PASSAGE}",Ann,14,T\n'
+    )
+    assert read_questions(asked) == [Example(("Who?", PASSAGE), ((14, "Ann"),), f"{asked} row 2", "5", "T")]
+    # Of two that differ by it alone, the one that is written so is meant.
+    both = written(tmp_path, "d.csv", "text,Text,label\na,b,1\n")
+    assert [read_texts(both, Columns(text=name))[0].text for name in ("text", "Text")] == ["a", "b"]
+    with pytest.raises(BertJaxError, match='row 2: "TEXT" may be the column "text" or "Text"; rename one'):
+        read_texts(both, Columns(text="TEXT"))
+
+
+def test_names_of_classes_are_known_in_whatever_case_their_column_is(tmp_path):
+    features = {"features": {"Label": {"names": ["zzz", "awake"]}}}
+    table = pyarrow.table({"text": ["a"], "Label": [1]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": features})})
+    parquet.write_table(table, spec := str(tmp_path / "a.parquet"))
+    assert seen(read_texts(spec)) == [("a", "awake")]
+    assert known_labels(spec) == known_labels(spec, Columns(label="LABEL")) == ("zzz", "awake")
+
+
+def test_a_second_text_is_read_by_its_usual_names(tmp_path):
+    for first, second in (
+        ("sentence1", "sentence2"),
+        ("Text", "pair"),
+        ("text", "text2"),
+        ("sentence", "hypothesis"),
+    ):
+        csv = written(tmp_path, "a.csv", f"label,{first},{second}\nyes,a,b\n")
+        known = first == "sentence1"
+        with nullcontext() if known else pytest.warns(match=f'"{first}" and "{second}" are a pair of texts'):
+            assert seen(read_texts(csv)) == [(("a", "b"), "yes")]
+        with pytest.warns(
+            match=f'column "{second}" is ignored; if it holds a second text, name it with --pair'
+        ):
+            assert seen(read_texts(csv, Columns(text=first))) == [("a", "yes")]
+
+
+def test_columns_that_are_named_are_read_without_a_word(tmp_path):
+    csv = written(tmp_path, "a.csv", "label,text,pair\nyes,a,b\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert seen(read_texts(csv, Columns(text="text", pair="pair"))) == [(("a", "b"), "yes")]
+        assert seen(read_texts(written(tmp_path, "b.csv", "label,text,n\nyes,a,b\n"))) == [("a", "yes")]
+
+
+@pytest.mark.parametrize(
+    ("read", "header", "columns", "complaint"),
+    [
+        (read_texts, "body,stars", {}, "which column holds the text. and which the label. known: body, stars; name it"),
+        (read_texts, "body,stars", {"text": "bdy", "label": "star", "id": "key"},
+         'no column "bdy" and no column "star" and no column "key"; did you mean "body". did you mean "stars". known:'),
+        (read_texts, "body,stars", {"text": "bdy"}, 'no column "bdy"; .*"body".; which column holds the label. known:'),
+        (read_tags, "body,stars", {}, "which column holds the words. and which the tags"),
+        (read_questions, "body,stars", {},
+         'no column "question" and no column "context"; .*; which column holds the answers'),
+    ],
+)  # fmt: skip
+def test_all_missing_columns_are_told_at_once(tmp_path, read, header, columns, complaint):
+    with pytest.raises(BertJaxError, match="row 2:? .*" + complaint):
+        read(written(tmp_path, "a.csv", f"{header}\na,b\n"), Columns(**columns))
+
+
+GOOD = {"text": "a", "label": 1}
+BAD = [{"text": " ", "label": 1}, {"text": "b", "label": None}, {"label": 1}, {"text": "c", "label": float("nan")},
+       {"text": 5, "label": 1}]  # fmt: skip
+SKIPPING = EVIDENT.skipping_bad(True)
+
+
+def test_bad_rows_are_counted_where_the_first_is_refused(tmp_path):
+    spec = written(tmp_path, "a.jsonl", [GOOD, *BAD, GOOD])
+    advice = r"which --skip-bad \(in training --config.data.skip_bad=True\) skips"
+    with pytest.raises(BertJaxError, match=f'row 2: column "text" is empty.*; bad rows: 5 of 7, {advice}'):
+        read_texts(spec)
+    with pytest.raises(BertJaxError, match='no label in column "label".*; bad rows: 1 of 2'):
+        read_texts(written(tmp_path, "b.jsonl", [BAD[1], GOOD]))
+    # Where the rest cannot be counted, the first bad row is still what is told.
+    broken = written(tmp_path, "c.jsonl", [GOOD, BAD[0]])
+    with open(broken, "a") as file:
+        file.write("\n{")
+    with pytest.raises(BertJaxError, match='row 2: column "text" is empty.*; --skip-bad .* skips such rows'):
+        read_texts(broken)
+
+
+def test_bad_rows_are_skipped_and_counted(tmp_path):
+    spec = written(tmp_path, "a.jsonl", [GOOD, *BAD, GOOD])
+    with pytest.warns(match='skipped 5 of 7 rows, the first: .* row 2: column "text" is empty'):
+        found = read_texts(spec, SKIPPING)
+    assert [example.where for example in found] == [f"{spec} row 1", f"{spec} row 7"]
+    words = [{"tokens": ["Ann"], "tags": ["O"]}, {"tokens": ["Ann"], "tags": []}, {"tokens": [], "tags": []}]
+    with pytest.warns(match="skipped 2 of 3 rows"):
+        assert len(read_tags(written(tmp_path, "b.jsonl", words), SKIPPING)) == 1
+    with pytest.warns(match='1 of 3 .*question 2: answer "Eve" is not in its passage'):
+        spec = squad(tmp_path, article(question(), question("r", text="Eve"), question("s")))
+        assert [example.id for example in read_questions(spec, SKIPPING)] == ["q", "s"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        (BAD, 'row 1: column "text" is empty; .*; all 5 rows are bad'),
+        ([{"body": "a", "label": 1}, GOOD], "row 1: which column holds the text"),
+        ([GOOD, GOOD | {"label": "1"}], "row 2: .*mixed label types"),
+        ([GOOD, GOOD | {"label": 0.5}], "row 2: .*not a class"),
+    ],
+)
+def test_what_is_wrong_with_the_whole_table_is_not_skipped(tmp_path, rows, complaint):
+    with pytest.raises(BertJaxError, match=complaint):
+        read_texts(written(tmp_path, "a.jsonl", rows), SKIPPING)
 
 
 def test_data_without_labels(tmp_path):
@@ -317,6 +451,27 @@ def test_answers_as_plain_texts_of_a_table(tmp_path):
         )
 
 
+ASKED = {"id": 1, "question": "Who?", "context": PASSAGE}
+
+
+def test_rows_of_one_question_are_one_example_with_all_answers(tmp_path):
+    other = ASKED | {"id": 2, "question": "Why?", "answer": ""}
+    rows = [ASKED | {"answer": "Ann"}, other, ASKED | {"answer": "Ann sleeps"}, ASKED | {"answer": "Ann"}, other,
+            ASKED | {"answer": ""}]  # fmt: skip
+    found = read_questions(written(tmp_path, "a.jsonl", rows))
+    assert [(e.id, e.label) for e in found] == [("1", ((0, "Ann"), (0, "Ann sleeps"))), ("2", ())]
+    assert [e.where[-5:] for e in found] == ["row 1", "row 2"]
+    # Without an id, rows are questions of their own.
+    assert len(read_questions(written(tmp_path, "a.jsonl", [row | {"id": ""} for row in rows]))) == 6
+
+
+@pytest.mark.parametrize("other", [{"question": "Who wakes?"}, {"context": PASSAGE + " Eve wakes."}])
+def test_rows_of_one_id_that_are_not_one_question_are_refused(tmp_path, other):
+    rows = [ASKED | {"answer": "Ann"}, ASKED | {"answer": "Ann"} | other]
+    with pytest.raises(BertJaxError, match='row 2 has the id "1" of .* row 1; ids must differ'):
+        read_questions(written(tmp_path, "a.jsonl", rows))
+
+
 @pytest.mark.parametrize(
     ("questions", "complaint"),
     [
@@ -332,7 +487,7 @@ def test_answers_as_plain_texts_of_a_table(tmp_path):
         ([question(answers=7)], "its answers are a number, not"),
         ([question(answers="Bob")], 'answer "Bob" is not in its passage; correct one of them'),
         ([question(answers=[{"text": "Ann"}])], 'no column "answer_start"'),
-        ([question(), question()], 'question 2 has the id "q" of .*question 1'),
+        ([question(), question(question="Why?")], 'question 2 has the id "q" of .*question 1'),
         ([question(question=" ")], 'column "question" is empty'),
         ([{"id": "q", "answers": []}], 'question 1 has no column "question"'),
         (["Who?"], 'question 1 has no column "question"'),

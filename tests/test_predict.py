@@ -3,17 +3,29 @@
 import io
 import itertools
 import json
+import os
 import sys
+from dataclasses import replace
+from threading import Timer
+from types import SimpleNamespace
 
 import pytest
 
 import bert_jax
-from bert_jax.command.predict import predictions, write
+from bert_jax.command import main as cli
+from bert_jax.command.arrivals import arriving
+from bert_jax.command.predict import predictions, rows_with_predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
+from bert_jax.predictions.kind import KINDS
+from bert_jax.tasks.finetune import ExamplesConfig, split_parts
+from bert_jax.text.csv_lines import csv_lines
+from bert_jax.text.tables import read_rows
 from test_evaluate import TEXTS, squad, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +94,11 @@ def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
     assert found == [{"tags": tags} for tags in model.tag_words(words)]
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
     assert list(predictions(model, str(tmp_path / "words.conll"))) == found
+    pairs = write_lines(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in TEXTS])
     (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    assert list(predictions(model, pairs)) == list(predictions(model, str(tmp_path / "in.txt")))
+    with pytest.raises(BertJaxError, match='reads one text of a row; leave out --pair "pair"'):
+        list(predictions(model, pairs, Columns(pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predictions(model, str(tmp_path / "in.txt"))]  # fmt: skip
     assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(TEXTS)]
@@ -151,3 +167,161 @@ def test_a_file_of_predictions_is_whole_or_not_there(directory, tmp_path, capsys
     write(model, good)
     assert capsys.readouterr().out == (tmp_path / "out.jsonl").read_text()
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
+
+
+# tables
+
+
+def rows_of(path) -> list[dict]:
+    return [row for _, row in read_rows(str(path))]
+
+
+def test_a_table_of_predictions_keeps_the_columns_of_the_input(directory, tmp_path, capsys):
+    path = directory("classify", ("no", "yes"))
+    rows = [
+        {"Id": str(i), "text": text, "label": "?", "predicted": 'said "so,\n'} for i, text in enumerate(TEXTS)
+    ]
+    (tmp_path / "in.csv").write_text("\n".join(csv_lines(rows)) + "\n")
+    write(path, str(tmp_path / "in.csv"), str(tmp_path / "out.csv"))
+    assert capsys.readouterr().err.startswith("8 predictions in ")
+    expected = [
+        row | {"predicted_label": p["label"], "predicted_score": str(p["score"]), "predicted_margin": str(p["margin"])}
+        for row, p in zip(rows, predictions(bert_jax.load(path), str(tmp_path / "in.csv")), strict=True)
+    ]  # fmt: skip
+    assert rows_of(tmp_path / "out.csv") == expected
+    with pytest.raises(BertJaxError, match='out.csv row 2 has a column "predicted_label" already; rename it'):
+        write(path, str(tmp_path / "out.csv"), str(tmp_path / "again.csv"))
+    assert not (tmp_path / "again.csv").exists()
+
+
+def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(classifier, tmp_path):
+    rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(TEXTS)]
+    data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns().skipping_bad(True)
+    with pytest.warns(match="skipped 3 of 8 rows, the first: .* row 1: "):
+        found = list(rows_with_predictions(classifier, data, columns))
+    assert [{name: row[name] for name in ("id", "text")} for row in found] == [
+        rows[i] for i in (1, 2, 4, 5, 7)
+    ]
+    expected = classifier.classify([row["text"] for row in found])
+    assert [row["predicted_label"] for row in found] == [label.label for label in expected]
+
+
+def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys):
+    model = str(directory("classify", ("no", "yes")))
+    rows = [{"text": f"{text} {n}", "label": "yes"} for n in range(3) for text in TEXTS] + [{"text": ""}]
+    data = write_lines(tmp_path / "in.jsonl", rows)
+    for command in (["predict", "--input"], ["evaluate", "--data"]):
+        assert cli.main([command[0], "--model", model, command[1], data]) == 1
+        assert "row 25" in (told := capsys.readouterr().err) and "--skip-bad" in told
+        assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
+        assert "skipped 1 of 25 rows" in capsys.readouterr().err
+    run = SimpleNamespace(predicts=KINDS["classes"], data=ExamplesConfig(train=data, skip_bad=True))
+    with pytest.warns(match="skipped 1 of 25 rows"):
+        parts = split_parts(run)
+    assert len(parts.train) + len(parts.heldout) == 24
+    run.data = replace(run.data, skip_bad=False)
+    with pytest.raises(
+        BertJaxError, match="bad rows: 1 of 25, which --skip-bad .in training --config.data.skip_bad=True"
+    ):
+        split_parts(run)
+
+
+def test_predictions_of_every_kind_are_cells(directory, tmp_path):
+    data = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS])
+    several = bert_jax.load(directory("classify", ("a", "b"), problem_type="multi_label_classification"))
+    cells = [row["predicted_labels"] for row in rows_with_predictions(several, data)]
+    assert cells == [",".join(label.label for label in labels) for labels in several.classify(TEXTS)]
+    tagger = bert_jax.load(directory("tag", ("O", "B-X", "I-X")))
+    words = [text.split() for text in TEXTS]
+    lists = write_lines(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
+    tagged = list(map(json.dumps, csv_lines(rows_with_predictions(tagger, lists))))
+    for line, texts, tags in zip(tagged[1:], words[1:], tagger.tag_words(words)[1:], strict=True):
+        assert line == json.dumps(f"{' '.join(texts)},{' '.join(tags)}")
+    # What is no table has a column of its texts.
+    (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
+    assert [row["text"] for row in rows_with_predictions(tagger, str(tmp_path / "words.conll"))] == TEXTS
+    finder = bert_jax.load(directory("answer"))
+    asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(TEXTS[:6])]
+    (tmp_path / "q.json").write_text(json.dumps(asked))
+    answers = list(rows_with_predictions(finder, str(tmp_path / "q.json"), may_be_missing=True))
+    assert {row["predicted_answer"] is None for row in answers} == {True, False}
+    assert {tuple(row) for row in answers} == {
+        ("id", "question", "context", *(f"predicted_{name}" for name in ("answer", "start", "end", "score")))
+    }
+
+
+def test_lines_of_csv_are_read_as_they_were_written(tmp_path):
+    rows = [{"a b": 'x, "y"', "c": "two\nlines\r"}, {"a b": "", "c": "é;\t"}]
+    (tmp_path / "a.csv").write_text("\n".join(csv_lines(rows)) + "\n", newline="")
+    assert rows_of(tmp_path / "a.csv") == rows
+    odd = [{"a": None, "b": True, "c": [{"d": 1}], "e": 1.5}]
+    assert list(csv_lines(odd)) == ['a,b,c,e\n,true,"[{""d"": 1}]",1.5']
+    with pytest.warns(match='column "b" is not in the first row, so it is left out'):
+        assert list(csv_lines([{"a": 1}, {"b": 2}, {"c": 3}])) == ["a\n1", '""', '""']
+
+
+# pipes
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """Standard input, and the file whose lines come out of it. It ends if nothing is read from it for long."""
+    read, write = os.pipe()
+    with open(read) as stdin, open(write, "w", buffering=1) as lines:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        end = Timer(30, lines.close)
+        end.start()
+        yield lines
+        end.cancel()
+
+
+def test_a_line_of_a_pipe_is_answered_before_the_next_comes(classifier, pipe):
+    found = predictions(classifier, "-", Columns().skipping_bad(True))
+    with pytest.warns(match="skipped 3 of 6 rows"):
+        for text in TEXTS[:3]:
+            # Neither blank lines nor bad rows hold an answer up.
+            pipe.write(json.dumps({"text": text}) + '\n\n{"text": ""}\n')
+            assert next(found)["label"] == classifier.classify(text).label
+            assert not pipe.closed
+        pipe.close()
+        assert list(found) == []
+
+
+def test_many_lines_of_a_pipe_are_answered_together(classifier, pipe, monkeypatch):
+    expected = [label.label for label in classifier.classify(TEXTS * 10)]
+    sizes, outcomes = [], classifier.outcomes
+
+    def counted(kind, texts, *rest):
+        sizes.append(len(texts))
+        return outcomes(kind, texts, *rest)
+
+    monkeypatch.setattr(classifier, "outcomes", counted)
+    pipe.write("\n".join(TEXTS * 10))
+    pipe.close()
+    assert [one["label"] for one in predictions(classifier, "-")] == expected
+    assert sum(sizes) == 80 and len(sizes) < 20
+
+
+def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(classifier, pipe):
+    pipe.write("the cat\n \n")
+    found = predictions(classifier, "-")
+    assert "label" in next(found)
+    with pytest.raises(
+        BertJaxError, match='standard input row 2: column "text" is empty.*--skip-bad .* skips such'
+    ):
+        next(found)
+
+
+def test_long_texts_of_a_pipe_are_told_of_once(classifier, pipe):
+    for _ in range(3):
+        pipe.write("the cat sat on the mat . " * 5 + "\n")
+    pipe.close()
+    with pytest.warns(match="longer than 16 tokens and were truncated") as told:
+        assert len(list(predictions(classifier, "-"))) == 3
+    assert len(told) == 1
+
+
+def test_arrivals_are_as_many_as_are_there():
+    assert list(arriving(iter([]), most=2)) == []
+    arrived = list(arriving(range(7), most=3))
+    assert sum(arrived, []) == list(range(7)) and max(map(len, arrived)) <= 3

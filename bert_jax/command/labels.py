@@ -12,6 +12,10 @@ TEXT = flag(
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
 )  # fmt: skip
 PAIR = flag("--pair", default="", metavar="COLUMN", help="column of second texts, or of passages")
+SKIP_BAD = flag(
+    "--skip-bad", action="store_true",
+    help="leave out rows that are no examples, such as those with an empty cell, and count them",
+)  # fmt: skip
 
 
 @verb(
@@ -29,6 +33,7 @@ PAIR = flag("--pair", default="", metavar="COLUMN", help="column of second texts
     PAIR,
     flag("--label", default="", metavar="COLUMN", help="column of labels, tags or answers"),
     flag("--separator", default=",", help='separator of several labels in one cell (default ",")'),
+    SKIP_BAD,
     LONG,
     JSON,
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
@@ -36,7 +41,7 @@ PAIR = flag("--pair", default="", metavar="COLUMN", help="column of second texts
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
 
-    columns = Columns(args.text, args.pair, args.label, separator=args.separator)
+    columns = Columns(args.text, args.pair, args.label, separator=args.separator).skipping_bad(args.skip_bad)
     given = args.data, columns, args.long, args.json
     if args.compare:
         from bert_jax.report.compare import compare
@@ -63,10 +68,15 @@ def evaluate(args):
         "--input", default="-", metavar="FILE",
         help="table as `evaluate` reads; .txt and - (standard input, the default): one text or JSON object per line",
     ),
-    flag("--output", metavar="FILE.jsonl", help="output file (default: standard output)"),
+    flag(
+        "--output", metavar="FILE",
+        help="output file: a .csv file also has the input's columns, others a JSON object per line (default: standard "
+        "output)",
+    ),
     TEXT,
     PAIR,
     flag("--id", default="", metavar="COLUMN", help='column copied to each prediction (default "id")'),
+    SKIP_BAD,
     LONG,
     flag(
         "--may-be-missing", action="store_true", default=None,
@@ -81,5 +91,5 @@ def predict(args):
     from bert_jax.command.predict import write
     from bert_jax.data.examples.columns import Columns
 
-    columns = Columns(text=args.text, pair=args.pair, id=args.id)
+    columns = Columns(text=args.text, pair=args.pair, id=args.id).skipping_bad(args.skip_bad)
     write(args.model, args.input, args.output, columns, args.long, args.may_be_missing, args.precision)

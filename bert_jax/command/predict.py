@@ -1,47 +1,61 @@
-"""A model's answers to the rows of a file or of standard input, as JSON lines: what the verb `predict` runs.
+"""A model's answers to the rows of a file or of standard input: what the verb `predict` runs.
 
-They come in the order of the rows, and no more of either is held than some batches need.
+They come in the order of the rows, and no more of either is held than some batches need. What arrives on a pipe is
+answered at once.
 """
 
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import chain, tee
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import tee
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from bert_jax.data.examples.columns import EVIDENT, LABELS, TAGS, Columns, Located
+from bert_jax.command.arrivals import arriving, live_input
+from bert_jax.data.examples.columns import EVIDENT, LABELS, TAGS, Columns, Located, usual
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.rows import peeked
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
+from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.inference.model import Model, load
 from bert_jax.output import refuse_input, streaming
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
+from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.inputs import ending
 from bert_jax.text.lines import LineReader
+from bert_jax.text.tables import plain
+from bert_jax.text.truncation import Truncated, warn
 
 NOT_ASKED = {*LABELS, *TAGS, "answers"}  # columns that may be there, right or wrong
+PREFIX = "predicted_"  # of a table's columns that are ours
 
 
 def write(
     directory, source: str = "-", output: str | None = None, columns: Columns = EVIDENT, long: str = "cut",
     may_be_missing: bool | None = None, precision: float | None = None,
 ) -> None:  # fmt: skip
-    """A JSON object for each row, on standard output or in a file, which then is whole or not there."""
+    """A JSON object for each row, on standard output or in a file, which then is whole or not there; in a .csv file
+    the input's columns, and those of the predictions."""
     refuse_input(output, source)
 
     def lines() -> Iterator[str]:
-        for prediction in predictions(load(directory), source, columns, long, may_be_missing, precision):
-            yield to_json(prediction)
+        given = load(directory), source, columns, long, may_be_missing, precision
+        if output is not None and Path(output).suffix.lower() == ".csv":
+            yield from csv_lines(rows_with_predictions(*given))
+        else:
+            yield from map(to_json, predictions(*given))
 
     if output is None:
         for line in lines():
-            print(line)
+            print(line, flush=True)
         return
     count = 0
     with streaming(Path(output)) as file:
         for count, line in enumerate(lines(), 1):  # noqa: B007
-            file.write(line + "\n")
+            print(line, file=file, flush=True)
     print(f"{count:,} predictions in {output}", file=sys.stderr)
 
 
@@ -54,52 +68,120 @@ def predictions(
     precision: float | None = None,
 ) -> Iterator[dict]:
     """With a `precision`, each prediction tells whether a calibrated model abstains from it."""
+    kind, enough = asked(model, may_be_missing, precision)
+
+    def read(raw) -> dict[str, Any]:
+        return kind.as_json(raw, model.calibration, enough)
+
+    for example, _, prediction in answered(model, kind, source, columns, long, read):
+        yield id_of(example) | prediction
+
+
+def rows_with_predictions(
+    model: Model,
+    source: str,
+    columns: Columns = EVIDENT,
+    long: str = "cut",
+    may_be_missing: bool | None = None,
+    precision: float | None = None,
+) -> Iterator[dict]:
+    """The rows of the input, or of what is no table the texts, with the predictions in further columns."""
+    kind, enough = asked(model, may_be_missing, precision)
+
+    def read(raw) -> dict[str, Any]:
+        return kind.as_cells(raw, model.calibration, enough)
+
+    for example, row, prediction in answered(model, kind, source, columns, long, read):
+        theirs = row or {**id_of(example), "text": kind.text(example)}
+        ours = {PREFIX + name: value for name, value in prediction.items()}
+        if taken := theirs.keys() & ours.keys():
+            raise BertJaxError(
+                f'{example.where} has a column "{min(taken)}" already; rename it, or leave it out'
+            )
+        yield theirs | ours
+
+
+def id_of(example: Example) -> dict[str, str]:
+    return {"id": example.id} if example.id else {}
+
+
+def asked(model: Model, may_be_missing: bool | None, precision: float | None) -> tuple[Kind, float | None]:
+    """The kind of predictions, and the probability below which the model abstains."""
     kind = model.kind.with_options(may_be_missing=may_be_missing)
-    enough = None if precision is None else kind.floor(model.calibration, precision)
-    first, examples = peeked(examples_of(source, columns, kind))
+    return kind, None if precision is None else kind.floor(model.calibration, precision)
+
+
+def answered(
+    model: Model, kind: Kind, source: str, columns: Columns, long: str, read: Callable
+) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
+    """Each example with its row of the input and with what `read` makes of the outcome."""
+    given = Input(source, live_input() if source == "-" else None)
+    first, examples = peeked(given.examples(columns, kind))
     if first is None:
         raise BertJaxError(
             f"{'standard input' if source == '-' else source} is empty: there is nothing to predict"
         )
-    examples, asked = tee(examples)
-    texts = (example.text for example in asked)
-    objects = model.outcomes(kind, texts, lambda raw: kind.as_json(raw, model.calibration, enough), long)
-    for example, prediction in zip(examples, objects, strict=True):
-        yield ({"id": example.id} if example.id else {}) | prediction
+    if given.live:
+        pairs = answered_at_once(model, kind, examples, long, read)
+    else:
+        examples, read_ahead = tee(examples)
+        texts = (example.text for example in read_ahead)
+        pairs = zip(examples, model.outcomes(kind, texts, read, long), strict=True)
+    for example, prediction in pairs:
+        yield example, given.row_of(example), prediction
 
 
-def examples_of(source: str, columns: Columns, kind: Kind) -> Iterator[Example]:
-    """Without their labels, whether there are any or not."""
-    suffix = "" if source == "-" or source.startswith("tfds:") else ending(source)
-    if (examples := kind.read_file(source, columns, suffix)) is not None:
-        return examples
-    plain = source == "-" or suffix == ".txt"
-    first, rows = peeked(line_rows(source) if plain else tables.read_rows(source, columns.numbered))
-    row = first[1] if first else {}
-    if not columns.id and "id" in row:
-        columns = replace(columns, id="id")
-    asked = (
-        (
-            where,
-            {name: value for name, value in row.items() if name not in NOT_ASKED or name in columns.named},
-        )
-        for where, row in rows
-    )
-    return kind.read_rows(asked, columns, row)
+def answered_at_once(
+    model: Model, kind: Kind, examples: Iterator[Example], long: str, read: Callable
+) -> Iterator[tuple[Example, dict[str, Any]]]:
+    truncated = Truncated(model.config.max_positions)
+    for arrived in arriving(examples, most=tokens_in_batch() // 2):
+        before = truncated.truncated
+        texts = [example.text for example in arrived]
+        yield from zip(arrived, model.outcomes(kind, texts, read, long, truncated), strict=True)
+        if truncated.truncated and not before:
+            warn(truncated.notice('long="windows" reads all of them'))
 
 
-def line_rows(source: str) -> Iterator[Located]:
-    """Lines that are JSON objects, if the first one is, or else each a text."""
-    reader = LineReader(source)
-    first, lines = peeked(iter(reader))
-    if first and first.lstrip().startswith("{"):
-        return tables.json_rows(reader.name, lines)
-    return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
+@dataclass(frozen=True)
+class Input:
+    """A file or standard input, and the rows of it that were read and are not answered yet."""
 
+    source: str
+    live: BinaryIO | None = None  # standard input, where it is read as it is written
+    rows: deque[Located] = field(default_factory=deque)
 
-def peeked(items: Iterator) -> tuple:
-    """(the first or None, all of them)."""
-    items = iter(items)
-    for first in items:
-        return first, chain([first], items)
-    return None, items
+    def examples(self, columns: Columns, kind: Kind) -> Iterator[Example]:
+        """Without their labels, whether there are any or not."""
+        source = self.source
+        suffix = "" if source == "-" or source.startswith("tfds:") else ending(source)
+        if (examples := kind.read_file(source, columns, suffix)) is not None:
+            return examples
+        is_plain = source == "-" or suffix == ".txt"
+        first, rows = peeked(self.line_rows() if is_plain else tables.read_rows(source, columns.numbered))
+        where, row = first or ("", {})
+        if not columns.id:
+            columns = replace(columns, id=usual(where, row, ["id"]))
+        return kind.read_rows(self.without_labels(rows, columns), columns, row)
+
+    def line_rows(self) -> Iterator[Located]:
+        """Lines that are JSON objects, if the first one is, or else each a text."""
+        reader = LineReader(self.source, file=self.live)
+        first, lines = peeked(reader)
+        if first and first.lstrip().startswith("{"):
+            return tables.json_rows(reader.name, lines)
+        return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
+
+    def without_labels(self, rows: Iterator[Located], columns: Columns) -> Iterator[Located]:
+        not_asked = NOT_ASKED - set(map(plain, columns.named))
+        for where, row in rows:
+            self.rows.append((where, row))
+            yield where, {name: value for name, value in row.items() if plain(name) not in not_asked}
+
+    def row_of(self, example: Example) -> tables.Row:
+        """The row of the next example; {} where the input is no table."""
+        while self.rows:
+            where, row = self.rows.popleft()
+            if where == example.where:  # and not a bad row, which was skipped
+                return row
+        return {}

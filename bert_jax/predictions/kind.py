@@ -85,7 +85,7 @@ class Kind(ABC):
     @classmethod
     @abstractmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
-        """Labelled examples of a file, the first `most` of them or all."""
+        """Labelled examples of a file, `most` of them drawn at random or, where it is 0, all."""
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
@@ -216,6 +216,10 @@ class Kind(ABC):
     @abstractmethod
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         """An object that `predict` writes; with `enough`, whether the model abstains below that probability."""
+
+    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        """The same as cells of a table, whose rows have the same columns."""
+        return self.as_json(raw, calibration, enough)
 
     def floor(self, calibration: Calibration, precision: float) -> float:
         """The lowest probability at which predictions are right this often."""

@@ -55,11 +55,13 @@ class ExamplesConfig:
         int, Range(-1, 99)
     ] = -1  # the one that this run leaves out; -1: it learns from all of them
     columns: Columns = field(default_factory=Columns)
-    most: NotNegative = 0  # examples of train that are used, from its first; 0: all
+    most: NotNegative = 0  # examples of train that are used, drawn at random whatever the seed; 0: all
     batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of an example, or of a window of it
     long: Literal["cut", "windows"] = "cut"  # what is done with longer ones
     overlap: NotNegative = 32  # tokens that neighbouring windows share
+    # Rows of a table that are no examples, as those with an empty cell, are counted and left out; False: refused.
+    skip_bad: bool = False
     rows: RowLayout = "packed"  # how a step's examples stand in its rows; what is learnt is the same
 
     def __post_init__(self):
@@ -329,18 +331,19 @@ def head_of(config: FinetuneConfig, kind: Kind) -> str:
 def split_parts(config: FinetuneConfig) -> Parts:
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data, kind = config.data, config.predicts
-    train = kind.read(data.train, data.columns, data.most)
+    columns = data.columns.skipping_bad(data.skip_bad)
+    train = kind.read(data.train, columns, data.most)
     count = data.folds
     if count < 0:
         count = FOLDS if 2 * FOLDS <= len(train) < MANY and jax.process_count() == 1 else 0
     if count and data.fold < 0:
-        return Parts(train, kind.read(data.heldout, data.columns) if data.heldout else [], [], count)
+        return Parts(train, kind.read(data.heldout, columns) if data.heldout else [], [], count)
     if count:
         numbered = list(zip(train, folds(train, count), strict=True))
         kept = [example for example, fold in numbered if fold != data.fold]
         return Parts(kept, [example for example, fold in numbered if fold == data.fold], [], count)
     if data.heldout:
-        heldout = kind.read(data.heldout, data.columns)
+        heldout = kind.read(data.heldout, columns)
     else:
         train, heldout = split(train, data.heldout_share)
     if kind.calibrate is Kind.calibrate or not data.calibration_share:

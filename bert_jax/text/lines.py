@@ -5,6 +5,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import BinaryIO
 
 from bert_jax.errors import BertJaxError, first_line
 from bert_jax.text.inputs import decompressed
@@ -23,8 +24,17 @@ class LineReader:
     read into memory; 0: all of them. `remedy` is for text that is not UTF-8.
     """
 
-    def __init__(self, source: str, replace: bool = False, longest: int = LONGEST_LINE, remedy: str = REMEDY):
+    def __init__(
+        self,
+        source: str,
+        replace: bool = False,
+        longest: int = LONGEST_LINE,
+        remedy: str = REMEDY,
+        file: BinaryIO | None = None,
+    ):
+        """`file` is standard input, if it was opened elsewhere."""
         self.source, self.replace, self.longest, self.remedy = source, replace, longest, remedy
+        self.file = file
         self.name = "standard input" if source == "-" else source
         self.broken = 0
         self.position = lambda: 0  # bytes of the file on disk that were read
@@ -32,7 +42,7 @@ class LineReader:
     def __iter__(self) -> Iterator[str]:
         try:
             if self.source == "-":
-                yield from self._decoded(self._limited(standard_input()))
+                yield from self._decoded(self._limited(self.file or standard_input()))
                 return
             with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
                 self.position = raw.tell

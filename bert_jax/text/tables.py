@@ -7,7 +7,7 @@ among them. Nothing is repaired here: what cannot be read is an error that names
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypedDict
@@ -18,6 +18,10 @@ from bert_jax.text.lines import LineReader
 from bert_jax.typed import Mistyped, fit, type_of
 
 Row = dict[str, object]
+
+
+class BadRow(BertJaxError):
+    """What is wrong with the cells of one row; the other rows of its table may be sound."""
 
 
 class Info(TypedDict):
@@ -65,19 +69,51 @@ def number_rows(name: str, rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
     return ((f"{name} row {number}", row) for number, row in enumerate(rows, 1))
 
 
+def plain(name: str) -> str:
+    """The name of a column without what people mean nothing by: case, and spaces around it."""
+    return name.strip().casefold()
+
+
+def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
+    """The column that each name means: that very one, or else the one with the same plain name; "" for none."""
+    names = list(names)
+    if all(name in row for name in names):
+        return names
+    alike: dict[str, list[str]] = {plain(name): [] for name in names}
+    for column in row:
+        if (key := plain(column)) in alike:
+            alike[key].append(column)
+    columns = []
+    for name in names:
+        meant = [name] if name in row else alike[plain(name)] or [""]
+        if len(meant) > 1:
+            raise BertJaxError(
+                f'{where}: "{name}" may be the column "{meant[0]}" or "{meant[1]}"; rename one of them'
+            )
+        columns.append(meant[0])
+    return columns
+
+
 def cell(where: str, row, column: str):
-    if not isinstance(row, Mapping) or column not in row:
-        # A first row taken for a header may be long.
-        known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
-        raise BertJaxError(f'{where} has no column "{column}"; {nearest(column, known)}')
-    return row[column]
+    """The value of a cell, in whatever case the column is written."""
+    if not isinstance(row, Mapping) or not (meant := columns_like(where, row, [column])[0]):
+        raise BadRow(f"{where} has {no_columns(row, [column])}")
+    return row[meant]
+
+
+def no_columns(row, names: Sequence[str]) -> str:
+    """What to say where columns are missing."""
+    # A first row taken for a header may be long.
+    known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
+    missing = " and ".join(f'no column "{name}"' for name in names)
+    return f"{missing}; {' '.join(dict.fromkeys(nearest(name, known) for name in names))}"
 
 
 def text_in(where: str, row: Mapping, column: str) -> str:
     """The text of a cell; "" where it is empty."""
     value = cell(where, row, column)
     if value is not None and not isinstance(value, str):
-        raise BertJaxError(f'{where}: column "{column}" holds {type_of(value)}, not text; name another')
+        raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not text; name another')
     return value or ""
 
 

@@ -7,27 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.tables import cell, type_of
+from bert_jax.text.tables import BadRow, cell, type_of
 
 
-def blank(where: str, column: str) -> BertJaxError:
-    return BertJaxError(f'{where}: column "{column}" is empty; fill it in or leave the row out')
+def blank(where: str, column: str) -> BadRow:
+    return BadRow(f'{where}: column "{column}" is empty; fill it in or leave the row out')
 
 
 def name_in(where: str, row: Mapping, column: str) -> str:
     """An id, or what a document is called."""
     value = cell(where, row, column) if column else ""
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise BertJaxError(f'{where}: column "{column}" holds {type_of(value)}, not a name or number')
+        raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not a name or number')
     return str(value)
 
 
 def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
     """None where there is no label and none is needed."""
     value = cell(where, row, column) if need_label else row.get(column)
-    if value is None or (isinstance(value, str) and not value.strip() and not may_be_blank):
+    is_nan = isinstance(value, float) and math.isnan(value)  # pandas' word for no value
+    if value is None or is_nan or (isinstance(value, str) and not value.strip() and not may_be_blank):
         if need_label:
-            raise BertJaxError(f'{where}: no label in column "{column}"; fill it in or leave the row out')
+            raise BadRow(f'{where}: no label in column "{column}"; fill it in or leave the row out')
         return None
     return value
 
@@ -82,7 +83,7 @@ def number_in(where: str, value) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise BertJaxError(f"{where} holds {value!r}, not a number; correct it or leave the row out")
+        raise BadRow(f"{where} holds {value!r}, not a number; correct it or leave the row out")
     return number
 
 
@@ -91,7 +92,7 @@ def listed(where: str, value) -> Sequence:
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list | tuple):
-        raise BertJaxError(f"{where} holds {type_of(value)}, not a list")
+        raise BadRow(f"{where} holds {type_of(value)}, not a list")
     return value
 
 
@@ -99,9 +100,9 @@ def words_in(where: str, value) -> tuple[str, ...]:
     words = listed(where, value)
     for number, word in enumerate(words, 1):
         if not isinstance(word, str) or not word.strip():
-            raise BertJaxError(f"{where}: {word!r}, number {number} of its list, is not a word")
+            raise BadRow(f"{where}: {word!r}, number {number} of its list, is not a word")
     if not words:
-        raise BertJaxError(f"{where} holds no word; leave the row out")
+        raise BadRow(f"{where} holds no word; leave the row out")
     return tuple(words)
 
 
@@ -112,7 +113,7 @@ def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
     if start is None or start == "":
         start = passage.find(text)
         if start < 0:
-            raise BertJaxError(f'{where}: answer "{text}" is not in its passage; correct one of them')
+            raise BadRow(f'{where}: answer "{text}" is not in its passage; correct one of them')
     if isinstance(start, str) and start.strip().isdecimal():
         start = int(start)
     return [{"text": text, "answer_start": start}]
@@ -123,22 +124,22 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
     if isinstance(value, Mapping):
         texts, starts = (cell(where, value, name) for name in ("text", "answer_start"))
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
-            raise BertJaxError(f"{where}: text and answer_start of its answers should be lists of one length")
+            raise BadRow(f"{where}: text and answer_start of its answers should be lists of one length")
     elif isinstance(value, list):
         texts, starts = ([cell(where, answer, name) for answer in value] for name in ("text", "answer_start"))
     else:
         wanted = '{"text": [...], "answer_start": [...]}'
-        raise BertJaxError(f"{where}: its answers are {type_of(value)}, not {wanted}")
+        raise BadRow(f"{where}: its answers are {type_of(value)}, not {wanted}")
     if impossible is not None and bool(impossible) == bool(texts):
         flag, count = str(bool(impossible)).lower(), len(texts)
-        raise BertJaxError(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
+        raise BadRow(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not text.strip() or type(start) is not int:
             problem = f"an answer is a text and the character it starts at, not {text!r}, {start!r}"
-            raise BertJaxError(f"{where}: {problem}")
+            raise BadRow(f"{where}: {problem}")
         if start < 0 or not passage.startswith(text, start):
             places = [match.start() for match in re.finditer(re.escape(text), passage)]
             closest = min(places, key=lambda place: abs(place - start), default=None)
             hint = "nor anywhere else in it" if closest is None else f"but at {closest}; correct answer_start"
-            raise BertJaxError(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
+            raise BadRow(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
     return tuple(zip(starts, texts, strict=True))

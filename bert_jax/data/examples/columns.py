@@ -2,14 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text import tables
+from bert_jax.text.tables import columns_like, no_columns, plain
+from bert_jax.text.truncation import warn
 
 # The columns that need not be named.
-TEXTS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
-         ("text",), ("sentence",), ("review",), ("question",))  # fmt: skip
+PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
+         ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"))  # fmt: skip
+TEXTS = ("text", "sentence", "review", "question")
+SECOND_TEXTS = (
+    "pair", "text_pair", "text2", "text_2", "text_b", "sentence2", "sentence_2", "sentence_b", "question2",
+    "hypothesis",
+)  # fmt: skip
 LABELS = ("label", "labels", "score")
 WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels")
@@ -20,7 +28,7 @@ Located = tuple[str, tables.Row]  # where the row is, and the row
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns; CoNLL and SQuAD files need none of them.
+    """Names of columns, in any case; CoNLL and SQuAD files need none of them.
 
     "" is the evident one, if the table has it. Numbers ("0", "3") name the columns of a csv or tsv file that
     has no header.
@@ -32,6 +40,7 @@ class Columns:
     id: str = ""
     document: str = ""
     separator: str = ","  # between several labels in one cell
+    skip_bad: ClassVar[bool] = False  # whether bad rows are skipped and counted, or else refused
 
     def __post_init__(self):
         if not self.separator:
@@ -47,38 +56,116 @@ class Columns:
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
+    def skipping_bad(self, skip: bool) -> "Columns":
+        return ColumnsOfGoodRows(**vars(self)) if skip else self
+
+
+class ColumnsOfGoodRows(Columns):
+    skip_bad = True
+
 
 EVIDENT = Columns()
 
 
-def evident(where: str, row: Mapping, names: Iterable[str], what: str, needed: bool = True) -> str:
-    """The first of `names` that the row has; "" where there is none and none is needed."""
-    name = next((name for name in names if name in row), "")
-    if needed and not name:
-        raise BertJaxError(
-            f"{where}: which column holds the {what}? {nearest('', [name[:40] for name in row])}; "
-            "name it with --text, --pair or --label, in training with --config.data.columns.text, .pair or .label; "
-            "by its number (0, 1, ...) where the file has no header"
+def usual(where: str, row: Mapping, names: Iterable[str]) -> str:
+    """The first of `names` that the row has; "" for none."""
+    return next(filter(None, columns_like(where, row, names)), "")
+
+
+def check_columns(where: str, row: Mapping, named: Iterable[str], evident: Mapping[str, str]) -> None:
+    """Refuse a table that lacks columns, all of them at once: those that are named, and those that should be evident,
+    as {what it holds: the column, "" for none}."""
+    named = list(named)
+    missing = [
+        name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
+    ]
+    unknown = [what for what, column in evident.items() if not column]
+    complaint = where
+    if missing:
+        complaint += f" has {no_columns(row, missing)}"
+    if unknown:
+        question = f"which column holds the {'? and which the '.join(unknown)}?"
+        complaint += (
+            f"{';' if missing else ':'} {question} {nearest('', [name[:40] for name in row])}; name it with --text, "
+            "--pair or --label, in training with --config.data.columns.text, .pair or .label; by its number (0, 1, ...)"
+            " where the file has no header"
         )
-    return name
+    if missing or unknown:
+        raise BertJaxError(complaint)
 
 
 def text_and_label(
-    where: str, row: Mapping, columns: Columns, need_label: bool
+    where: str, row: Mapping, columns: Columns, need_label: bool, pairs: bool = True
 ) -> tuple[tuple[str, ...], str]:
     """(columns of the texts, column of the label)"""
-    if columns.numbered:
-        header = [str(row.get(name)) for name in columns.named]
-        if set(header) & {*LABELS, *(name for names in TEXTS for name in names)}:
-            names = ", ".join(header)
-            raise BertJaxError(f"{where} is a header ({names}); name the columns by it, not by numbers")
-    pair = (columns.pair,) if columns.pair else ()
-    texts = (columns.text, *pair)
-    if not columns.text:
-        fitting = [names for names in TEXTS if set(names) <= row.keys() and len(names) + len(pair) < 3]
-        evident(where, row, fitting[0] if fitting else (), "text")
-        texts = (*fitting[0], *pair)
-    return texts, columns.label or evident(where, row, LABELS, "label", need_label)
+    refuse_header(where, row, columns)
+    if columns.pair and not pairs:
+        raise BertJaxError(f'this model reads one text of a row; leave out --pair "{columns.pair}"')
+    second = (columns.pair,) if columns.pair else ()
+    texts = (columns.text, *second) if columns.text else evident_texts(where, row, second, pairs)
+    label = columns.label or usual(where, row, LABELS)
+    named = [name for name in columns.named if need_label or name != columns.label]
+    check_columns(where, row, named, {"text": texts[0]} | ({"label": label} if need_label else {}))
+    if pairs and not columns.pair:
+        tell_of_second_text(where, row, texts)
+    return tuple(columns_like(where, row, texts)), label and columns_like(where, row, [label])[0]
+
+
+def words_and_tags(where: str, row: Mapping, columns: Columns, need_label: bool) -> tuple[str, str]:
+    """(column of the words, column of their tags)"""
+    words = columns.text or usual(where, row, WORDS)
+    tags = columns.label or usual(where, row, TAGS)
+    named = [name for name in columns.named if need_label or name != columns.label]
+    check_columns(where, row, named, {"words": words} | ({"tags": tags} if need_label else {}))
+    words, tags = columns_like(where, row, [words, tags])
+    return words, tags
+
+
+def question_and_passage(where: str, row: Mapping, columns: Columns, need_label: bool) -> list[str]:
+    """[column of the question, column of the passage]"""
+    texts = columns.text or "question", columns.pair or "context"
+    answers = columns.label or usual(where, row, ANSWERS)
+    named = [name for name in columns.named if name not in texts and (need_label or name != columns.label)]
+    check_columns(where, row, [*texts, *named], {"answers": answers} if need_label else {})
+    return columns_like(where, row, texts)
+
+
+def refuse_header(where: str, row: Mapping, columns: Columns) -> None:
+    """Where columns are numbered, the first row is one of texts."""
+    if not columns.numbered:
+        return
+    header = [str(row.get(name)) for name in columns.named]
+    if {*map(plain, header)} & {*LABELS, *TEXTS, *SECOND_TEXTS, *(name for names in PAIRS for name in names)}:
+        names = ", ".join(header)
+        raise BertJaxError(f"{where} is a header ({names}); name the columns by it, not by numbers")
+
+
+def evident_texts(where: str, row: Mapping, second: tuple[str, ...], pairs: bool) -> tuple[str, ...]:
+    """A text, "" where none is evident, or a pair. Its `second` text may be known; without `pairs` there is none."""
+    names = [name for pair in PAIRS for name in pair] + [*TEXTS, *SECOND_TEXTS]
+    columns = dict(zip(names, columns_like(where, row, names), strict=True))
+    evident = [(columns[a], columns[b]) for a, b in PAIRS if columns[a] and columns[b]]
+    if evident and pairs and not second:
+        return evident[0]
+    text = next((columns[name] for name in TEXTS if columns[name] and columns[name] not in second), "")
+    seconds = [columns[name] for name in SECOND_TEXTS if columns[name]] if pairs else []
+    return (text, *(second or seconds[:1]))
+
+
+def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...]) -> None:
+    """Say which column that nobody named was taken for a second text, or was not; the usual pairs need no word."""
+    if tuple(map(plain, texts)) in PAIRS:
+        return
+    if len(texts) > 1:
+        warn(
+            f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are a pair of texts; to read one alone, name it '
+            "with --text, in training with --config.data.columns.text"
+        )
+    elif second := usual(where, row, SECOND_TEXTS):
+        warn(
+            f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with --pair, '
+            "in training with --config.data.columns.pair"
+        )
 
 
 def known_labels(spec: str, columns: Columns = EVIDENT) -> tuple[str, ...]:
@@ -86,5 +173,6 @@ def known_labels(spec: str, columns: Columns = EVIDENT) -> tuple[str, ...]:
     task = glue.task_of(spec)
     if task:
         return task.labels
-    names = tables.class_names(spec)
-    return next((names[column] for column in (columns.label, *LABELS, *TAGS) if column in names), ())
+    names = {plain(column): labels for column, labels in tables.class_names(spec).items()}
+    of_labels = (plain(column) for column in (columns.label, *LABELS, *TAGS))
+    return next((names[column] for column in of_labels if column in names), ())

@@ -1,9 +1,11 @@
 """One labelled text of a file, and the labels that many have."""
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from operator import itemgetter
 
+from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text.tokenizer import Text
 
@@ -32,9 +34,9 @@ class Parts:
     folds: int = 0  # into which all of `train` is divided; 0: none
 
 
-def collect(spec: str, examples: Iterator[Example], most: int) -> list[Example]:
-    """At most `most` of the examples, 0: all of them; ids must differ."""
-    collected = list(islice(examples, most or None))
+def collect(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
+    """At most `most` of the examples, drawn at random, 0: all of them; ids must differ."""
+    collected = sample(examples, most) if most else list(examples)
     if not collected:
         raise BertJaxError(f"{spec} holds no example")
     first: dict[str, Example] = {}
@@ -43,6 +45,14 @@ def collect(spec: str, examples: Iterator[Example], most: int) -> list[Example]:
             other = first[example.id].where
             raise BertJaxError(f'{example.where} has the id "{example.id}" of {other}; ids must differ')
     return collected
+
+
+def sample(examples: Iterable[Example], most: int) -> list[Example]:
+    """Always the same `most` of the examples, in their order. No more than these are held, and a larger sample has all
+    of a smaller one."""
+    drawn = ((key_of("sample", n), n, example) for n, example in enumerate(examples))
+    smallest = heapq.nsmallest(most, drawn)
+    return [example for _, _, example in sorted(smallest, key=itemgetter(1))]
 
 
 def labels_of(example: Example) -> tuple[str, ...]:

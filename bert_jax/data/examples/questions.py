@@ -1,20 +1,22 @@
 """Questions about passages, from SQuAD's JSON or from tables in the shape that the `datasets` library gives it."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from bert_jax.data.examples.cells import answers_in, blank, label_in, listed, name_in, plain_answer
-from bert_jax.data.examples.columns import ANSWERS, EVIDENT, Columns, Located
-from bert_jax.data.examples.example import Example, collect
+from bert_jax.data.examples.columns import ANSWERS, EVIDENT, Columns, Located, question_and_passage
+from bert_jax.data.examples.example import Example, answers_of, collect
+from bert_jax.data.examples.rows import examples_in_rows, peeked
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending, expand
-from bert_jax.text.tables import cell, text_in
+from bert_jax.text.tables import Row, cell, columns_like, text_in
 
 
 def read_questions(
     spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True
 ) -> list[Example]:
-    """At most `most` examples, 0: all of them."""
-    return collect(spec, questions_in(spec, columns, need_label), most)
+    """At most `most` examples, drawn at random, 0: all of them."""
+    return collect(spec, gathered(questions_in(spec, columns, need_label)), most)
 
 
 def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
@@ -23,14 +25,28 @@ def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Exam
             yield from questions_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
             continue
         value = tables.json_of(name)
-        articles = value.get("data") if isinstance(value, dict) else None
-        if isinstance(articles, list) and any(isinstance(a, dict) and "paragraphs" in a for a in articles):
-            yield from squad(name, articles, need_label)
+        if articles := articles_in(value):
+            theirs = EVIDENT.skipping_bad(columns.skip_bad)
+            yield from questions_in_rows(squad(name, articles), theirs, need_label)
         else:
             yield from questions_in_rows(tables.rows_of_list(name, value), columns, need_label)
 
 
-def squad(name: str, articles: Iterable, need_label: bool = True) -> Iterator[Example]:
+def articles_in(value) -> list:
+    """Those of SQuAD's JSON; none where it is a table."""
+    articles = value.get("data") if isinstance(value, dict) else None
+    if isinstance(articles, list) and any(isinstance(a, dict) and "paragraphs" in a for a in articles):
+        return articles
+    return []
+
+
+def is_nested(spec: str) -> bool:
+    """Whether a file is SQuAD's JSON."""
+    return any(ending(name) == ".json" and articles_in(tables.json_of(name)) for name in expand([spec]))
+
+
+def squad(name: str, articles: Iterable) -> Iterator[Located]:
+    """The nested questions of SQuAD's JSON as the rows of a table."""
     for a, article in enumerate(articles, 1):
         where = f"{name} article {a}"
         for p, paragraph in enumerate(listed(where, cell(where, article, "paragraphs")), 1):
@@ -39,25 +55,49 @@ def squad(name: str, articles: Iterable, need_label: bool = True) -> Iterator[Ex
             for q, question in enumerate(listed(where, cell(where, paragraph, "qas")), 1):
                 place = f"{where}, question {q}"
                 cell(place, question, "question")
-                yield from questions_in_rows([(place, {**question, **beside})], EVIDENT, need_label)
+                yield place, {**question, **beside}
 
 
 def questions_in_rows(
     rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
 ) -> Iterator[Example]:
-    for where, row in rows:
-        names = columns.text or "question", columns.pair or "context"
+    first, rows = peeked(rows)
+    if first is None:
+        return
+    names = question_and_passage(*first, columns, need_label)
+
+    def example_in(where: str, row: Row) -> Example:
         question, passage = (text_in(where, row, name) for name in names)
         if not (question.strip() and passage.strip()):
             raise blank(where, names[0] if passage.strip() else names[1])
-        column = columns.label or next((name for name in ANSWERS if name in row), ANSWERS[0])
-        answers = label_in(where, row, column, need_label, may_be_blank=True)
+        evident = columns_like(where, row, [*ANSWERS, "answer_start", "is_impossible", "id", "title"])
+        many, single, start, impossible, id, title = evident
+        answers = label_in(
+            where, row, columns.label or many or single or ANSWERS[0], need_label, may_be_blank=True
+        )
         if isinstance(answers, str):
-            answers = plain_answer(where, passage, answers, row.get("answer_start"))
+            answers = plain_answer(where, passage, answers, row.get(start))
         if answers is not None:
-            answers = answers_in(where, passage, answers, row.get("is_impossible"))
-        id = columns.id or ("id" if "id" in row else "")
-        document = columns.document or ("title" if row.get("title") else "")
+            answers = answers_in(where, passage, answers, row.get(impossible))
+        document = columns.document or (title if row.get(title) else "")
         # Questions about one passage stay together, whatever it is called.
         within = name_in(where, row, document) or passage
-        yield Example((question, passage), answers, where, name_in(where, row, id), within)
+        return Example((question, passage), answers, where, name_in(where, row, columns.id or id), within)
+
+    yield from examples_in_rows(rows, example_in, columns, is_whole=need_label)
+
+
+def gathered(examples: Iterable[Example]) -> list[Example]:
+    """A question that stands in several rows of one id, an answer of an annotator in each, with all its answers.
+
+    Rows of one id that differ in question or passage stay apart. Who found no answer adds none to those of others.
+    """
+    questions: dict[object, Example] = {}
+    for number, example in enumerate(examples):
+        key = (example.id, example.text) if example.id else number
+        before = questions.get(key)
+        if before is not None:
+            answers = dict.fromkeys((*answers_of(before), *answers_of(example)))
+            example = replace(before, label=tuple(answers))
+        questions[key] = example
+    return list(questions.values())

@@ -4,19 +4,20 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bert_jax.data.examples.cells import Classes, label_in, listed, name_in, words_in
-from bert_jax.data.examples.columns import EVIDENT, TAGS, WORDS, Columns, Located, evident
+from bert_jax.data.examples.columns import EVIDENT, Columns, Located, words_and_tags
 from bert_jax.data.examples.example import Example, collect
+from bert_jax.data.examples.rows import examples_in_rows, peeked
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
-from bert_jax.text.tables import cell
+from bert_jax.text.tables import BadRow, Row, cell
 
 MOST_PARTS = 5  # of what may stand for one word, such as New York
 
 
 def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
-    """At most `most` examples, 0: all of them."""
+    """At most `most` examples, drawn at random, 0: all of them."""
     return collect(spec, tags_in(spec, columns, need_label), most)
 
 
@@ -33,20 +34,24 @@ def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
 def tags_in_rows(
     rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
 ) -> Iterator[Example]:
-    class_of = Classes()
-    for where, row in rows:
-        words_column = columns.text or evident(where, row, WORDS, "words")
-        tags_column = columns.label or evident(where, row, TAGS, "tags", need_label)
+    first, rows = peeked(rows)
+    if first is None:
+        return
+    class_of, (words_column, tags_column) = Classes(), words_and_tags(*first, columns, need_label)
+
+    def example_in(where: str, row: Row) -> Example:
         words = words_in(f'{where}: column "{words_column}"', cell(where, row, words_column))
         tags = label_in(where, row, tags_column, need_label)
         if tags is not None:
             tags_cell = f'{where}: column "{tags_column}"'
             tags = tuple(class_of(tags_cell, tag) for tag in listed(tags_cell, tags))
             if len(tags) != len(words):
-                raise BertJaxError(f"{where} has {len(words)} words but {len(tags)} tags; each word has one")
-        yield Example(
+                raise BadRow(f"{where} has {len(words)} words but {len(tags)} tags; each word has one")
+        return Example(
             words, tags, where, name_in(where, row, columns.id), name_in(where, row, columns.document)
         )
+
+    yield from examples_in_rows(rows, example_in, columns, is_whole=need_label)
 
 
 def conll(

@@ -7,15 +7,16 @@ from bert_jax.data.examples import glue
 from bert_jax.data.examples.cells import CLASSES, LabelCells, blank, label_in, name_in
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located, text_and_label
 from bert_jax.data.examples.example import Example, collect
+from bert_jax.data.examples.rows import examples_in_rows, peeked
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
-from bert_jax.text.tables import text_in
+from bert_jax.text.tables import Row, text_in
 
 
 def read_texts(
     spec: str, columns: Columns = EVIDENT, cells: LabelCells = CLASSES, most: int = 0, need_label: bool = True
 ) -> list[Example]:
-    """At most `most` examples, 0: all of them."""
+    """At most `most` examples, drawn at random, 0: all of them."""
     task = glue.task_of(spec)
     if task:
         if task.kind != cells.kind:
@@ -34,13 +35,16 @@ def texts_in_rows(
     cells: LabelCells = CLASSES,
     need_label: bool = True,
     task: glue.Task | None = None,
+    pairs: bool = True,
 ) -> Iterator[Example]:
-    """Rows as they come, in flat memory."""
-    read = cells.reader(columns.separator)
-    texts: tuple[str, ...] = ()
-    for where, row in rows:
-        if not texts:
-            texts, label_column = text_and_label(where, row, columns, need_label)
+    """Rows as they come, in flat memory; without `pairs` a row has one text."""
+    first, rows = peeked(rows)
+    if first is None:
+        return
+    texts, label_column = text_and_label(*first, columns, need_label, pairs)
+    read_label = cells.reader(columns.separator)
+
+    def example_in(where: str, row: Row) -> Example:
         parts = tuple(text_in(where, row, column) for column in texts)
         empty = [column for column, part in zip(texts, parts, strict=True) if not part.strip()]
         # QQP has pairs with an empty half, and they count.
@@ -48,10 +52,12 @@ def texts_in_rows(
             raise blank(where, empty[0])
         label = label_in(where, row, label_column, need_label, cells.may_be_blank)
         if label is not None:
-            label = read(f'{where}: column "{label_column}"', label)
+            label = read_label(f'{where}: column "{label_column}"', label)
             if task and task.labels and label.isdecimal() and int(label) < len(task.labels):
                 label = task.labels[int(label)]
         text = parts if len(parts) > 1 else parts[0]
-        yield Example(
+        return Example(
             text, label, where, name_in(where, row, columns.id), name_in(where, row, columns.document)
         )
+
+    yield from examples_in_rows(rows, example_in, columns, is_whole=need_label)

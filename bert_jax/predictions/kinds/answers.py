@@ -1,7 +1,7 @@
 """The span of a passage that answers a question, or none."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from bert_jax import metrics
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, answers_of
-from bert_jax.data.examples.questions import questions_in, questions_in_rows, read_questions
+from bert_jax.data.examples.questions import is_nested, questions_in, questions_in_rows, read_questions
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.losses import Loss, span_cross_entropy, weigh
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
@@ -67,8 +67,8 @@ class Answers(Kind):
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
-        # SQuAD's JSON is nested: not a table.
-        return questions_in(source, columns, need_label=False) if ending == ".json" else None
+        nested = ending == ".json" and is_nested(source)
+        return questions_in(source, columns, need_label=False) if nested else None
 
     @classmethod
     def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
@@ -204,6 +204,10 @@ class Answers(Kind):
             return {"answer": None}
         fields = rounded(asdict(answer))
         return {"answer": fields.pop("text"), **fields, **abstained(score, enough)}
+
+    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        columns = ("answer", *(field.name for field in fields(Answer)[1:]), *abstained(0, enough))
+        return dict.fromkeys(columns) | self.as_json(raw, calibration, enough)
 
     def temperature(self, calibration: Calibration) -> str:
         return ""  # the slope and the offset of log odds

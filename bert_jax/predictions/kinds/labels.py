@@ -110,6 +110,11 @@ class Labels(WholeTexts):
             score, enough
         )
 
+    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        # As a column of labels is read.
+        cells = self.as_json(raw, calibration, enough)
+        return cells | {"labels": ",".join(label["label"] for label in cells["labels"])}
+
 
 def fit(logits: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> Calibration:
     """`truth` [texts, labels] are zeros and ones. A text is right where all its labels are."""

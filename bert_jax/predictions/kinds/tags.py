@@ -9,9 +9,10 @@ import numpy as np
 
 from bert_jax import metrics
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.columns import EVIDENT, WORDS, Columns, Located
+from bert_jax.data.examples.columns import EVIDENT, WORDS, Columns, Located, usual
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.data.examples.tags import read_tags, tags_in, tags_in_rows
+from bert_jax.data.examples.texts import texts_in_rows
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
@@ -21,6 +22,7 @@ from bert_jax.predictions.fitting import HALVES, measured, worthwhile
 from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.text import tables
+from bert_jax.text.tables import plain
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading
 from bert_jax.text.words import encode_words, most_central
@@ -75,10 +77,10 @@ class Tags(Kind):
 
     @classmethod
     def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
-        words = columns.text or next((name for name in WORDS if name in first), "")
-        if words in WORDS or isinstance(first.get(words), list):
+        words = columns.text or usual("the first row", first, WORDS)
+        if plain(words) in WORDS or isinstance(first.get(words), list):
             return tags_in_rows(rows, columns, need_label=False)
-        return super().read_rows(rows, columns, first)
+        return texts_in_rows(rows, columns, need_label=False, pairs=False)
 
     def truth(self, example: Example) -> list[str]:
         return [self.names.get(tag, tag) for tag in labels_of(example)]

@@ -1,0 +1,53 @@
+"""What arrives on standard input, in lists of what is there: a line alone is not kept waiting, many are a batch."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from queue import Queue
+from threading import Thread
+from typing import BinaryIO, TypeVar
+
+T = TypeVar("T")
+
+
+def live_input() -> BinaryIO | None:
+    """Standard input where somebody may be writing it, as to a pipe or in a terminal; None where it is a file.
+
+    It is opened anew: the interpreter cannot end while a thread waits for `sys.stdin` itself.
+    """
+    try:
+        handle = sys.stdin.fileno()
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+    except (AttributeError, OSError, ValueError):  # closed, or not of the system
+        return None
+    return None if is_file else open(handle, "rb", closefd=False)
+
+
+def arriving(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    """Lists of the items that are there, at least one and at most `most`, while a thread waits for the next.
+
+    >>> [item for items in arriving("abc", most=2) for item in items]
+    ['a', 'b', 'c']
+    """
+    queue: Queue[tuple[list[T], BaseException | None]] = Queue(most)
+
+    def wait() -> None:
+        try:
+            for item in items:
+                queue.put(([item], None))
+            queue.put(([], StopIteration()))
+        except BaseException as error:  # raised where the items are used
+            queue.put(([], error))
+
+    Thread(target=wait, daemon=True).start()
+    end = None
+    while end is None:
+        arrived, end = queue.get()
+        while end is None and len(arrived) < most and not queue.empty():
+            more, end = queue.get()
+            arrived += more
+        if arrived:
+            yield arrived
+    if not isinstance(end, StopIteration):
+        raise end
