@@ -91,8 +91,7 @@ def regress(units: Units, link: Link, penalty: float, begin: Linear) -> Linear:
         kernel = units.x.T @ slope + penalty * model.kernel
         return loss + penalty / 2 * (model.kernel**2).sum(), np.append(kernel, slope.sum(0))
 
-    found = minimize(objective, np.append(begin.kernel, begin.bias), jac=True, method="L-BFGS-B")
-    return unpacked(found.x)
+    return unpacked(minimize(objective, np.append(begin.kernel, begin.bias), jac=True, method="L-BFGS-B").x)
 
 
 def loss_of(link: Link, outputs: np.ndarray, units: Units) -> tuple[float, np.ndarray]:

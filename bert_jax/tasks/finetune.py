@@ -31,7 +31,10 @@ from bert_jax.text.truncation import Reading, Truncated
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 from bert_jax.train.task import Data, Results, Task
 
+EPOCHS = 3.0
+LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
 FOLDS = 5
+SHARES = ("heldout_share", "calibration_share")
 MANY = 2_000  # examples from which on a split costs little, and folds would cost much
 FEWEST = 50  # examples that a calibration is learnt from
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
@@ -124,7 +127,7 @@ class EpochCheckpoints(CheckpointConfig):
 @dataclass(frozen=True)
 class FinetuneConfig(RunConfig, ABC):
     steps: int = 0  # 0: as many as the epochs take
-    epochs: Annotated[float, Range(0, 1e6, above=True)] = 3.0
+    epochs: Annotated[float, Range(0, 1e6)] = 0.0  # 0: 3, or as many as LEAST_STEPS steps take
     first_step: int = 0
     report: bool = True  # writes WORKDIR/report when the run has ended
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
@@ -156,7 +159,9 @@ class FinetuneConfig(RunConfig, ABC):
     def resolved(self, examples: int, best: str) -> Self:
         """With what is left to the data."""
         epoch = math.ceil(examples / self.data.batch)
-        steps = self.steps or math.ceil(examples * self.epochs / self.data.batch)
+        steps = self.steps or math.ceil(examples * (self.epochs or EPOCHS) / self.data.batch)
+        if not (self.steps or self.epochs):
+            steps = max(steps, LEAST_STEPS)
         if self.method == "probe":
             steps = 0
         if steps * self.data.batch > MOST_EXAMPLES:
@@ -274,7 +279,6 @@ def open_data(
         for examples, texts in zip((parts.train, parts.heldout), windows, strict=True)
     )
     config = config.resolved(len(train), "" if parts.folds else task.best)
-    # The same for all folds and for the final run.
     every_length = sorted(map(len, [*train, *heldout] if data.fold >= 0 else train))
     judge = Judge(kind, parts.heldout, windows[1])
     if data.fold >= 0:  # the fold is predicted when the run has ended
@@ -286,10 +290,10 @@ def open_data(
         multiple=128 if backend == "tpu" else 8,
         shards=jax.device_count() // mesh.tensor * mesh.accumulate,
         program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
+        lengths=tuple(every_length) if parts.folds else (),
     )  # fmt: skip
     each_token = HEADS[task.head].each_token
-    like = every_length if parts.folds else ()
-    epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token, like)
+    epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)
     lengths = sorted(set(epochs.arrangement.lengths))
     beside = f"{len(heldout):,} held out, {len(parts.calibration):,} for calibration"
     if parts.folds:
@@ -333,9 +337,7 @@ def split_parts(config: FinetuneConfig) -> Parts:
     data, kind = config.data, config.predicts
     columns = data.columns.skipping_bad(data.skip_bad)
     train = kind.read(data.train, columns, data.most)
-    count = data.folds
-    if count < 0:
-        count = FOLDS if 2 * FOLDS <= len(train) < MANY and jax.process_count() == 1 else 0
+    count = folds_of(config, len(train)) if data.folds < 0 else data.folds
     if count and data.fold < 0:
         return Parts(train, kind.read(data.heldout, columns) if data.heldout else [], [], count)
     if count:
@@ -359,6 +361,14 @@ def split_parts(config: FinetuneConfig) -> Parts:
         return Parts(train, heldout, [])
     train, calibration = split(train, data.calibration_share)
     return Parts(train, heldout, calibration)
+
+
+def folds_of(config: FinetuneConfig, examples: int) -> int:
+    """Into how many parts so many examples are divided, if the config leaves it to the data."""
+    # Who gives one of these keys wants a part held out.
+    asked = config.patience or config.checkpoints.best
+    asked = asked or any(getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SHARES)
+    return FOLDS if not asked and 2 * FOLDS <= examples < MANY and jax.process_count() == 1 else 0
 
 
 def enough(share: float, documents: int, examples: int) -> bool:

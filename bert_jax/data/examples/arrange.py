@@ -39,6 +39,8 @@ class BatchConfig:
     multiple: int = 8  # lengths of rows are multiples of it
     shards: int = 1  # the number of rows is a multiple of it
     program: float = PROGRAM["cpu"]
+    # Of all pieces that runs draw their parts from, who share their programs where this is the same; (): of the run's.
+    lengths: tuple[int, ...] = ()
 
     def program_cost(self, rows: int) -> float:
         """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""

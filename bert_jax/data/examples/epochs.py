@@ -18,15 +18,14 @@ Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces
 class Epochs:
     def __init__(
         self, train: Sequence[Piece], heldout: Sequence[Piece], targets: dict[str, Target], tokenizer: Tokenizer,
-        config: BatchConfig, judge: Judge, each_token: bool, like: Sequence[int] = (),
+        config: BatchConfig, judge: Judge, each_token: bool,
     ):  # fmt: skip
-        """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens. Runs that draw
-        from parts of the same pieces share their programs if `like`, the lengths of all of them, is the same."""
+        """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens."""
         self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
         self.judge, self.each_token = judge, each_token
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
-        lengths = np.array(like or sizes)
+        lengths = np.array(config.lengths or sizes)
         self.chosen, alike = (
             shuffled(count, config.steps * examples, seed).reshape(config.steps, examples)
             for count, seed in ((len(sizes), config.seed), (len(lengths), 0))
