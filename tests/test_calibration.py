@@ -12,7 +12,7 @@ from bert_jax.command.predict import predictions
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import outcomes
-from bert_jax.predictions import calibration, cross_fitting, fitting
+from bert_jax.predictions import calibration, cross_fitting, fitting, promise
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds import answers, classes
 from bert_jax.predictions.kinds import labels as several
@@ -114,12 +114,32 @@ def test_every_fold_is_judged_by_what_the_others_fitted():
             not set(rows) & set(others) for others in seen if len(others) == given.offset
         )
         ones = np.ones(len(rows))
-        return cross_fitting.Judged(ones, ones, ones > 0, ones, ones > 0)
+        return cross_fitting.Judged(ones, ones, ones > 0, ones, ones > 0, rows)
 
     found = cross_fitting.cross_fitted([fit], judge, names)
     assert found.offset == 100 and found.examples == 100, "the last fit is of all examples"
     with pytest.raises(BertJaxError, match="all 5 calibration examples belong to one document"):
         cross_fitting.folds(["d"] * 5)
+
+
+def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
+    rng = np.random.default_rng(0)
+    documents_of_five = np.repeat(np.arange(200), 5)
+    together = np.repeat(rng.random(200) < 0.8, 5)
+    assert promise.dependence(together, documents_of_five) == pytest.approx(5, rel=0.05)
+    assert promise.dependence(rng.random(1000) < 0.8, documents_of_five) == pytest.approx(1, abs=0.2)
+    assert promise.dependence(together, np.arange(1000)) == 1
+    assert promise.dependence(np.ones(1000) > 0, documents_of_five) == 5, "no error: they may be all alike"
+    (level,) = promise.count_levels(np.full(1000, 0.5), together, 5.0)
+    assert level == Level(0.5, 200, together.sum() // 5)
+    confidence = rng.random(1000)
+    alone, fewer = (
+        classes.fit(np.stack([confidence, 0 * confidence], 1), 1 - together.astype(int), "ab", names).levels[
+            0
+        ]
+        for names in (documents(1000), [f"d{n}" for n in documents_of_five])
+    )
+    assert alone.answers == 1000 and 180 < fewer.answers < 250
 
 
 def test_probabilities_that_fit_stay_and_those_of_a_single_error_too():

@@ -10,7 +10,7 @@ from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.fitting import error
-from bert_jax.predictions.promise import count_levels
+from bert_jax.predictions.promise import count_levels, dependence
 
 FOLDS = 10
 SMALLEST = 1e-6  # probability that is believed of what happened
@@ -27,6 +27,7 @@ class Judged:
     # Of each prediction that could be abstained from: the probability that it is right, and whether it is.
     confidence: np.ndarray
     correct: np.ndarray
+    example: np.ndarray  # its number
 
     @property
     def loss(self) -> float:
@@ -55,10 +56,11 @@ def cross_fitted(fits: Sequence[Fit], judge: Judge, documents: Sequence[str]) ->
     # between the folds would mix it up. What is predicted stays that of the fold.
     rescaled = [replace(c, temperatures=final.temperatures, offset=final.offset) for c in partial[best]]
     ordered = joined(map(judge, rescaled, parts))
+    alike = dependence(ordered.correct, np.asarray(documents)[ordered.example])
     return replace(
         final,
         examples=len(documents),
-        levels=count_levels(ordered.confidence, ordered.correct),
+        levels=count_levels(ordered.confidence, ordered.correct, alike),
         error_before=error(judged[best].before, judged[best].right),
         error_after=error(judged[best].after, judged[best].right),
     )

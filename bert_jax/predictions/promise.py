@@ -22,7 +22,10 @@ FINEST = 1000  # a precision that is proposed has three decimals
 
 @dataclass(frozen=True)
 class Level:
-    """How many predictions were at least as probable as `threshold`, and how many of them were right."""
+    """How many predictions were at least as probable as `threshold`, and how many of them were right.
+
+    Those of one document count as fewer, as far as they are right or wrong together.
+    """
 
     threshold: Share
     answers: NotNegative
@@ -37,8 +40,8 @@ class Level:
 Levels = tuple[Level, ...]
 
 
-def count_levels(confidence: np.ndarray, correct: np.ndarray) -> Levels:
-    """Of the most confident 5 %, 10 % and so on to all; equal ones are counted together.
+def count_levels(confidence: np.ndarray, correct: np.ndarray, alike: float = 1.0) -> Levels:
+    """Of the most confident 5 %, 10 % and so on to all; equal ones are counted together, `alike` of them as one.
 
     The counts depend on the confidence alone, which tells nothing of how many are right.
     """
@@ -47,7 +50,24 @@ def count_levels(confidence: np.ndarray, correct: np.ndarray) -> Levels:
     kept = [
         (threshold, confidence >= threshold) for threshold in sorted({float(order[n - 1]) for n in counts})
     ]
-    return tuple(Level(threshold, int(above.sum()), int(correct[above].sum())) for threshold, above in kept)
+    levels = []
+    for threshold, above in kept:
+        answers, wrong = int(above.sum() / alike), round(int((above & ~correct).sum()) / alike)
+        levels.append(Level(threshold, answers, max(answers - wrong, 0)))
+    return tuple(levels)
+
+
+def dependence(correct: np.ndarray, documents: np.ndarray) -> float:
+    """How many predictions of a document count as one, from 1 to all of them where they are right or wrong together.
+
+    It is the variance of the documents' sums of errors over that of independent ones, the design effect of a cluster
+    sample. As if one more document was wrong as a whole: without an error nothing shows what is independent.
+    """
+    _, document_of, sizes = np.unique(documents, return_inverse=True, return_counts=True)
+    apart = correct - np.mean(correct) if len(correct) else np.zeros(0)
+    together, alone = np.square(np.bincount(document_of, apart)).sum(), np.square(apart).sum()
+    largest = np.square(sizes).sum() / max(sizes.sum(), 1)
+    return float(max(1.0, (together + largest) / (alone + 1)))
 
 
 def lowest_threshold(levels: Levels, precision: float) -> float | None:

@@ -267,7 +267,7 @@ class BestAnswers:
         given = self.given(calibration, rows)
         before, right = self.scores[given], self.exact[given]
         after = probability(before, calibration)
-        return Judged(before, after, right, after, right)
+        return Judged(before, after, right, after, right, given)
 
     def given(self, calibration: Calibration, rows: Rows) -> Rows:
         return rows[self.gaps[rows] <= calibration.missing]

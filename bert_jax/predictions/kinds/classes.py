@@ -107,7 +107,7 @@ def fit(
     def judge(calibration: Calibration, rows: Rows) -> Judged:
         right = logits[rows].argmax(-1) == truth[rows]
         before, after = (c.likely(logits[rows]).max(-1) for c in (NONE, calibration))
-        return Judged(before, after, right, after, right)
+        return Judged(before, after, right, after, right, rows)
 
     return cross_fitted((as_given, scaled), judge, documents)
 

@@ -137,7 +137,9 @@ def fit(
         before, after = (c.likely(logits[rows], several=True) for c in (NONE, calibration))
         chosen = after > calibration.above(len(labels))
         right = (chosen == truth[rows]).all(-1)
-        return Judged(before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right)
+        return Judged(
+            before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows
+        )
 
     return cross_fitted((as_given, scaled), judge, documents)
 

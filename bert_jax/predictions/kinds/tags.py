@@ -157,9 +157,11 @@ class Tags(Kind):
         def judge(calibration: Calibration, rows: Rows) -> Judged:
             logits, truth = words(rows)
             before, after = (c.likely(logits).max(-1) for c in (NONE, calibration))
-            likely = [calibration.likely(outcomes.raws[row]) for row in rows]
-            spans = self.judged_spans(likely, [outcomes.truth[row] for row in rows])
-            return Judged(before, after, logits.argmax(-1) == truth, *spans)
+            texts = [([calibration.likely(outcomes.raws[row])], [outcomes.truth[row]]) for row in rows]
+            spans = [self.judged_spans(*text) for text in texts]
+            confidence, correct = map(np.concatenate, zip(*spans, strict=True))
+            owners = np.repeat(rows, [len(scores) for scores, _ in spans])
+            return Judged(before, after, logits.argmax(-1) == truth, confidence, correct, owners)
 
         return cross_fitted((as_given, scaled), judge, documents_of(outcomes.examples))
 

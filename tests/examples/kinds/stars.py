@@ -76,7 +76,7 @@ class Stars(WholeTexts):
 
         def judge(calibration, rows) -> Judged:
             after = self.confidence(outcomes.raws, calibration)[rows]
-            return Judged(before[rows], after, right[rows], after, right[rows])
+            return Judged(before[rows], after, right[rows], after, right[rows], rows)
 
         return cross_fitted([fitted], judge, documents_of(outcomes.examples))
 
