@@ -5,7 +5,6 @@ levels show above which probability a wanted precision can be promised. The orde
 Without the file probabilities stay uncalibrated.
 """
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,24 +17,9 @@ from bert_jax import hashes
 from bert_jax.config import NotNegative, Range, Share, check_number, check_ranges
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
+from bert_jax.predictions.promise import Level, fewest_answers, highest_precision, lowest_threshold
 
 FILE = "calibration.json"
-LEVELS = 20  # shares of the most probable predictions for which precision was counted
-RISK = 0.05  # that a promised precision does not hold, whichever is asked for
-
-
-@dataclass(frozen=True)
-class Level:
-    """How many predictions were at least as probable as `threshold`, and how many of them were right."""
-
-    threshold: Share
-    answers: NotNegative
-    right: NotNegative
-
-    def __post_init__(self):
-        check_ranges(self, "levels.")
-        if self.right > self.answers:
-            raise BertJaxError(f"levels.right is {self.right} of {self.answers} answers")
 
 
 @dataclass(frozen=True)
@@ -65,6 +49,11 @@ class Calibration:
     def learnt(self) -> bool:
         return bool(self.kind)
 
+    @property
+    def keeps_probabilities(self) -> bool:
+        """Whether they stay as the model gives them."""
+        return not self.offset and all(temperature == 1 for temperature in self.temperatures)
+
     def likely(self, logits: np.ndarray, several: bool = False) -> np.ndarray:
         """Probabilities of each class, or of each of `several` labels, from logits [..., labels]."""
         if self.temperatures:
@@ -76,44 +65,32 @@ class Calibration:
         return np.asarray(self.thresholds or (0.5,) * labels)
 
     def floor(self, precision: float) -> float:
-        """The lowest probability above which predictions are right this often, but for a risk of RISK."""
+        """The lowest probability above which predictions are right this often, but for a risk of promise.RISK."""
         check_number(precision, "the precision", allowed=Range(0, 1, above=True, below=True))
         if not self.learnt:
             raise BertJaxError(
                 "this model was not calibrated, so no precision can be promised; `bert-jax train` calibrates a model "
                 "unless data.calibration_share is 0 or too few examples are left"
             )
-        risk = RISK / LEVELS
-        kept = [lv.threshold for lv in self.levels if tail(lv.answers, lv.right, precision) <= risk]
-        if not kept:
-            best = max((promised(level, risk) for level in self.levels), default=0.0)
+        threshold = lowest_threshold(self.levels, precision)
+        if threshold is None:
             raise BertJaxError(
-                f"a precision of {precision:g} cannot be promised: of {self.examples:,} examples kept for calibration "
-                f"half measure it, and show {math.floor(best * 1000) / 1000:g} at most; ask for less, or keep more, "
-                "--config.data.calibration_share"
+                f"a precision of {precision:g} cannot be promised: {self.shortfall(precision)}"
             )
-        return min(kept)
+        return threshold
+
+    def shortfall(self, precision: float) -> str:
+        """Why there is no threshold for that precision, and what can be done."""
+        answers = max((level.answers for level in self.levels), default=0)
+        reason = f"{answers:,} predictions for {self.examples:,} examples measured it"
+        if answers < (fewest := fewest_answers(precision)):
+            reason += f", and even if all were right it would take {fewest:,}"
+        best = highest_precision(self.levels, precision)
+        promised = f"{best:g} can be; ask for that" if best else "nor can a lower one"
+        return f"{reason}; {promised}, or calibrate with more examples, --config.data.calibration_share"
 
 
 NONE = Calibration()
-
-
-def tail(answers: int, right: int, precision: float) -> float:
-    """The probability of so few errors, or fewer, if the true precision were `precision`."""
-    wrong = np.arange(answers - right + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, answers + 1)))])
-    terms = logs[answers] - logs[wrong] - logs[answers - wrong]
-    terms = terms + wrong * math.log1p(-precision) + (answers - wrong) * math.log(precision)
-    return float(min(1.0, np.exp(terms).sum()))
-
-
-def promised(level: Level, risk: float) -> float:
-    """The highest precision that so many right ones support."""
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(level.answers, level.right, middle) <= risk else (low, middle)
-    return low
 
 
 def save(directory, calibration: Calibration) -> None:

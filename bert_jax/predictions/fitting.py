@@ -1,62 +1,44 @@
-"""Fitting a calibration to examples that nothing else was learnt from.
+"""Fitting the numbers of a calibration, each with a prior: that the probabilities are right as they are.
 
-Every other example fits. The rest measure: the expected calibration error before and after, and how many of the most
-probable predictions are right.
+Few examples, or few errors among many, hardly move them; where there are no errors at all they are bounded too.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from bert_jax.predictions.calibration import LEVELS, Calibration, Level, sigmoid, softmax
+from bert_jax.predictions.calibration import sigmoid, softmax
 
 COLDEST, HOTTEST = 0.1, 20.0
-FEW = 10  # right or wrong ones below which nothing is fitted to them alone
+# Standard deviations of normal priors, of what logits are multiplied by and of what is added to log odds.
+FACTOR, OFFSET = 0.5, 1.0
+RARE = 20  # texts with a label, at which they and the probabilities decide alike on its threshold
 BINS = 15
-HALVES = slice(0, None, 2), slice(1, None, 2)  # to fit, and to measure
-
-
-def measured(fitted: Calibration, examples: int, before, after, right, confidence, correct) -> Calibration:
-    return replace(
-        fitted,
-        examples=examples,
-        levels=levels(confidence, correct),
-        error_before=error(before, right),
-        error_after=error(after, right),
-    )
 
 
 def temperature(logits: np.ndarray, truth: np.ndarray) -> float:
     """The divisor of the logits with which the truth is most likely."""
     logits = np.asarray(logits, np.float64)
     true = logits[np.arange(len(truth)), truth]
-    if (logits.argmax(-1) == truth).all():
-        return 1.0  # it would be 0: without an error nothing shows what is overconfident
 
-    def slope(cold):
-        return np.mean((softmax(cold * logits) * logits).sum(-1) - true)
+    def slope(factor):
+        return ((softmax(factor * logits) * logits).sum(-1) - true).sum() + (factor - 1) / FACTOR**2
 
     return 1 / rising_zero(slope)
 
 
-def worthwhile(logits: np.ndarray, truth: np.ndarray) -> float:
-    """The temperature, or 1 where it improves the likelihood but not the calibration error."""
-    fitted, right = temperature(logits, truth), logits.argmax(-1) == truth
-    before, after = (error(softmax(logits / divisor).max(-1), right) for divisor in (1, fitted))
-    return fitted if after < before else 1.0
-
-
-def binary_temperature(logits: np.ndarray, truth: np.ndarray) -> float:
+def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 1.0) -> float:
+    """Likewise of a label that a text has or has not; the prior is about the `expected` temperature."""
     logits = np.asarray(logits, np.float64)
-    if ((logits > 0) == truth).all():
-        return 1.0
-    return 1 / rising_zero(lambda cold: np.mean((sigmoid(cold * logits) - truth) * logits))
+
+    def slope(factor):
+        return ((sigmoid(factor * logits) - truth) * logits).sum() + (factor - 1 / expected) / FACTOR**2
+
+    return 1 / rising_zero(slope)
 
 
 def rising_zero(function: Callable[[float], float]) -> float:
-    """Where a function that rises is 0; the likelihood's slope does, it is convex."""
+    """Where a function that rises is 0; the slope of what is convex does."""
     low, high = 1 / HOTTEST, 1 / COLDEST
     for _ in range(60):
         middle = (low * high) ** 0.5
@@ -65,23 +47,33 @@ def rising_zero(function: Callable[[float], float]) -> float:
 
 
 def logistic(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """(slope, offset) of the log odds that fit best, by Newton's steps; (1, 0) where there are too few of either."""
+    """(slope, offset) of the log odds that fit best, by Newton's steps."""
     right = np.asarray(right, np.float64)
-    if not FEW <= right.sum() <= len(right) - FEW:
-        return 1.0, 0.0
-    design, line = np.stack([x, np.ones(len(x))], 1), np.array([1.0, 0.0])
+    design, expected = np.stack([x, np.ones(len(x))], 1), np.array([1.0, 0.0])
+    weight, line = np.array([FACTOR, OFFSET]) ** -2.0, expected
     for _ in range(50):
         p = sigmoid(design @ line)
-        # A little is added, so that a step exists where all odds are equal, and none is too wide.
-        curve = design.T @ (design * (p * (1 - p))[:, None]) + 1e-3 * np.eye(2)
-        step = np.linalg.solve(curve, design.T @ (p - right) + 1e-3 * (line - (1, 0)))
+        curve = design.T @ (design * (p * (1 - p))[:, None]) + np.diag(weight)
+        step = np.linalg.solve(curve, design.T @ (p - right) + weight * (line - expected))
         line = line - step * min(1, 2 / max(np.abs(step).max(), 1e-9))
     # A slope below 0 would call the better answers the worse ones.
-    return (float(line[0]), float(line[1])) if line[0] > 0.05 else (1.0, 0.0)
+    return (float(line[0]), float(line[1])) if line[0] > 1 / HOTTEST else (1.0, 0.0)
+
+
+def label_threshold(likely: np.ndarray, truth: np.ndarray) -> float:
+    """The probability above which a label is best predicted.
+
+    Few texts with the label say little, so the fewer they are, the more the truth is what the probabilities expect.
+    """
+    weight = truth.sum() / (truth.sum() + RARE)
+    return best_threshold(likely, weight * truth + (1 - weight) * likely)
 
 
 def best_threshold(likely: np.ndarray, truth: np.ndarray) -> float:
-    """Half way between the two probabilities where F1 is best, if what is above is predicted."""
+    """Half way between the two probabilities where F1 is best, if what is above is predicted.
+
+    A truth may be a probability too.
+    """
     order = np.argsort(-likely, kind="stable")
     p, y = likely[order], truth[order]
     f1 = 2 * np.cumsum(y) / (np.arange(1, len(y) + 1) + y.sum())
@@ -98,11 +90,3 @@ def error(likely: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
     place = np.minimum((np.asarray(likely) * bins).astype(int), bins - 1)
     apart = np.bincount(place, np.asarray(likely, np.float64) - np.asarray(right, np.float64), bins)
     return float(np.abs(apart).sum() / len(likely))
-
-
-def levels(likely: np.ndarray, right: np.ndarray) -> tuple[Level, ...]:
-    """Of the most probable 5 %, 10 % and so on to all. Which these are tells nothing of how many are right."""
-    order = np.sort(likely)[::-1]
-    counts = {math.ceil(len(order) * n / LEVELS) for n in range(1, LEVELS + 1)} - {0}
-    kept = [(threshold, likely >= threshold) for threshold in sorted({float(order[n - 1]) for n in counts})]
-    return tuple(Level(threshold, int(above.sum()), int(right[above].sum())) for threshold, above in kept)

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.output import building
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.calibration import Calibration
+from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.promise import highest_precision
 from bert_jax.report.page import FILES, write
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
@@ -19,16 +22,28 @@ def calibrate(directory, results: Results, out_of_fold: Outcomes | None = None) 
     if not (results.calibration or out_of_fold):
         return
     given = out_of_fold or outcomes(load(directory), results.calibration, long=results.long)
-    calibration = given.kind.calibrate(given)
-    if not calibration.learnt:
+    try:
+        calibration = given.kind.calibrate(given)
+    except BertJaxError as error:
+        print(f"not calibrated, so probabilities stay as they are: {error}", flush=True)
+        return
+    if not calibration.learnt:  # as of numbers
         return
     calibrations.save(directory, calibration)
-    temperature = given.kind.temperature(calibration)
-    print(
-        f"calibrated on {len(given.examples):,} examples: {temperature}{', ' * bool(temperature)}expected "
-        f"calibration error {calibration.error_before:.4f} before, {calibration.error_after:.4f} after",
-        flush=True,
-    )
+    print(summary(given.kind, calibration), flush=True)
+
+
+def summary(kind: Kind, calibration: Calibration) -> str:
+    """What a calibration is, in a line."""
+    error = f"expected calibration error {calibration.error_before:.4f}"
+    if calibration.keeps_probabilities:
+        fit = f"probabilities stay as they are, for no calibration made the truth more likely; {error}"
+    else:
+        temperature = kind.temperature(calibration)
+        fit = f"{temperature}{', ' * bool(temperature)}{error} before, {calibration.error_after:.4f} after"
+    best = highest_precision(calibration.levels)
+    promise = f"--precision can promise {best:g} at most" if best else "--precision can promise nothing"
+    return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"
 
 
 def write_run_report(

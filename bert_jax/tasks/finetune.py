@@ -36,7 +36,7 @@ LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less
 FOLDS = 5
 SHARES = ("heldout_share", "calibration_share")
 MANY = 2_000  # examples from which on a split costs little, and folds would cost much
-FEWEST = 50  # examples that a calibration is learnt from
+FEWEST = 25  # examples that a calibration is learnt from
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
 Method = Literal["finetune", "probe"]
 # A rate of dropout, or -1.
@@ -356,7 +356,7 @@ def split_parts(config: FinetuneConfig) -> Parts:
         advice = f"Set --config.data.calibration_share={share:g}" if share else "Label more texts"
         say(
             f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, which "
-            f"needs {FEWEST}; probabilities stay uncalibrated. {advice} to calibrate them"
+            f"needs {FEWEST} of two documents or more; probabilities stay uncalibrated. {advice} to calibrate them"
         )
         return Parts(train, heldout, [])
     train, calibration = split(train, data.calibration_share)
@@ -372,8 +372,12 @@ def folds_of(config: FinetuneConfig, examples: int) -> int:
 
 
 def enough(share: float, documents: int, examples: int) -> bool:
-    """Whether that share of the documents holds enough examples for a calibration, if all are of one size."""
-    return round(documents * share) * examples >= FEWEST * documents
+    """Whether that share of the documents holds enough examples for a calibration, if all are of one size.
+
+    Of two documents or more: what is fitted to one is measured on another.
+    """
+    kept = round(documents * share)
+    return kept > 1 and kept * examples >= FEWEST * documents
 
 
 def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:

@@ -15,7 +15,8 @@ from bert_jax.data.examples.questions import is_nested, questions_in, questions_
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.losses import Loss, span_cross_entropy, weigh
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
-from bert_jax.predictions.fitting import FEW, HALVES, logistic, measured
+from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
+from bert_jax.predictions.fitting import logistic
 from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -23,6 +24,7 @@ from bert_jax.text.truncation import Reading
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
 LONGEST = 30  # tokens of an answer, likewise
+FEW = 10  # questions without an answer, below which they do not decide when to give none
 NOTHING = 1e-300  # a probability that has a logarithm
 
 
@@ -171,7 +173,8 @@ class Answers(Kind):
         ]
         exact, f1 = np.array(judged, float).T
         scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raws]).T
-        return fit(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
+        best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
+        return best.calibration(documents_of(outcomes.examples))
 
     def view(self, outcomes: Outcomes) -> View:
         texts, calibration = list(zip(outcomes.truth, outcomes.predicted, strict=True)), outcomes.calibration
@@ -241,18 +244,37 @@ def in_packs(logits, batch: dict):
     return logits[:, None], mask, batch["starts"] + begins, batch["ends"] + begins
 
 
-def fit(
-    scores: np.ndarray, f1: np.ndarray, exact: np.ndarray, gaps: np.ndarray, none: np.ndarray
-) -> Calibration:
-    """Of the best answer of each question its score, word F1 and whether it is right; the log odds of no answer
-    against it (-inf where there must be one); whether there is no right answer."""
-    missing = best_gap(gaps[HALVES[0]], f1[HALVES[0]], none[HALVES[0]])
-    # Of the answers that are given.
-    (x, y), (before, right) = ((scores[h][gaps[h] <= missing], exact[h][gaps[h] <= missing]) for h in HALVES)
-    slope, offset = logistic(log_odds(x), y)
-    fitted = Calibration(Answers.name, (), (1 / slope,), offset=offset, missing=missing)
-    after = probability(before, fitted)
-    return measured(fitted, len(scores), before, after, right, after, right)
+@dataclass(frozen=True)
+class BestAnswers:
+    """The best answer of each question, whether it is given or not."""
+
+    scores: np.ndarray
+    f1: np.ndarray  # of words
+    exact: np.ndarray  # whether it is right
+    gaps: np.ndarray  # the log odds of no answer against it, -inf where there must be one
+    none: np.ndarray  # whether there is no right answer
+
+    def calibration(self, documents: Sequence[str]) -> Calibration:
+        return cross_fitted((self.as_given, self.scaled), self.judged, documents)
+
+    def as_given(self, rows: Rows) -> Calibration:
+        missing = best_gap(self.gaps[rows], self.f1[rows], self.none[rows])
+        return Calibration(Answers.name, (), (1.0,), missing=missing)
+
+    def scaled(self, rows: Rows) -> Calibration:
+        calibration = self.as_given(rows)
+        given = self.given(calibration, rows)
+        slope, offset = logistic(log_odds(self.scores[given]), self.exact[given])
+        return replace(calibration, temperatures=(1 / slope,), offset=offset)
+
+    def judged(self, calibration: Calibration, rows: Rows) -> Judged:
+        given = self.given(calibration, rows)
+        before, right = self.scores[given], self.exact[given]
+        after = probability(before, calibration)
+        return Judged(before, after, right, after, right, given)
+
+    def given(self, calibration: Calibration, rows: Rows) -> Rows:
+        return rows[self.gaps[rows] <= calibration.missing]
 
 
 def best_gap(gaps: np.ndarray, f1: np.ndarray, none: np.ndarray) -> float:

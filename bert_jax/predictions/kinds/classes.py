@@ -1,7 +1,7 @@
 """One label for each text or pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ from bert_jax import metrics
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
-from bert_jax.predictions.calibration import NONE, Calibration, softmax
-from bert_jax.predictions.fitting import HALVES, measured, worthwhile
+from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
+from bert_jax.predictions.fitting import temperature
 from bert_jax.predictions.kind import Outcomes, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
@@ -61,7 +62,8 @@ class Classes(WholeTexts):
         return metrics.classes(predicted, truth, self.order or self.labels)
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        return fit(np.stack(outcomes.raws), self.numbers(outcomes.truth), self.labels)
+        logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
+        return fit(logits, numbers, self.labels, documents_of(outcomes.examples))
 
     def numbers(self, labels: Sequence[str]) -> np.ndarray:
         return np.array([self.labels.index(label) for label in labels])
@@ -92,13 +94,23 @@ class Classes(WholeTexts):
         return rounded(asdict(label)) | abstained(score, enough)
 
 
-def fit(logits: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> Calibration:
+def fit(
+    logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
+) -> Calibration:
     """`truth` are numbers of labels."""
-    first, rest = HALVES
-    fitted = Calibration(Classes.name, tuple(labels), (worthwhile(logits[first], truth[first]),))
-    before, after = softmax(logits[rest]), fitted.likely(logits[rest])
-    right = before.argmax(-1) == truth[rest]
-    return measured(fitted, len(logits), before.max(-1), after.max(-1), right, after.max(-1), right)
+
+    def as_given(rows: Rows) -> Calibration:
+        return Calibration(Classes.name, tuple(labels), (1.0,))
+
+    def scaled(rows: Rows) -> Calibration:
+        return replace(as_given(rows), temperatures=(temperature(logits[rows], truth[rows]),))
+
+    def judge(calibration: Calibration, rows: Rows) -> Judged:
+        right = logits[rows].argmax(-1) == truth[rows]
+        before, after = (c.likely(logits[rows]).max(-1) for c in (NONE, calibration))
+        return Judged(before, after, right, after, right, rows)
+
+    return cross_fitted((as_given, scaled), judge, documents)
 
 
 def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict:

@@ -1,7 +1,7 @@
 """Any number of labels for each text or pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, binary_cross_entropy
-from bert_jax.predictions.calibration import NONE, Calibration, sigmoid
-from bert_jax.predictions.fitting import FEW, HALVES, best_threshold, binary_temperature, measured
+from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
+from bert_jax.predictions.fitting import binary_temperature, label_threshold
 from bert_jax.predictions.kind import Outcomes, abstained, rounded
 from bert_jax.predictions.kinds.classes import label_curves
 from bert_jax.predictions.view import View
@@ -75,7 +76,8 @@ class Labels(WholeTexts):
         return metrics.several(predicted, truth, self.labels)
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        return fit(np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels), self.labels)
+        logits, truth = np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels)
+        return fit(logits, truth, self.labels, documents_of(outcomes.examples))
 
     def view(self, outcomes: Outcomes) -> View:
         logits, truth = np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels)
@@ -116,22 +118,36 @@ class Labels(WholeTexts):
         return cells | {"labels": ",".join(label["label"] for label in cells["labels"])}
 
 
-def fit(logits: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> Calibration:
+def fit(
+    logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
+) -> Calibration:
     """`truth` [texts, labels] are zeros and ones. A text is right where all its labels are."""
-    first, rest = HALVES
-    together = binary_temperature(logits[first].ravel(), truth[first].ravel())
-    temperatures, thresholds = [], []
-    for z, y in zip(logits[first].T, truth[first].T, strict=True):
-        enough = FEW <= y.sum() <= len(y) - FEW
-        temperatures.append(binary_temperature(z, y) if enough else together)
-        thresholds.append(best_threshold(sigmoid(z / temperatures[-1]), y) if enough else 0.5)
-    fitted = Calibration(Labels.name, tuple(labels), tuple(temperatures), tuple(thresholds))
-    before, after = sigmoid(logits[rest]).ravel(), fitted.likely(logits[rest], several=True)
-    chosen = after > fitted.above(len(labels))
-    right = (chosen == truth[rest]).all(-1)
-    return measured(
-        fitted, len(logits), before, after.ravel(), truth[rest].ravel(), all_right(after, chosen), right
-    )
+
+    def as_given(rows: Rows) -> Calibration:
+        return with_thresholds((1.0,) * len(labels), rows)
+
+    def scaled(rows: Rows) -> Calibration:
+        z, y = logits[rows], truth[rows]
+        common = binary_temperature(z.ravel(), y.ravel())
+        return with_thresholds(
+            tuple(binary_temperature(*both, common) for both in zip(z.T, y.T, strict=True)), rows
+        )
+
+    def with_thresholds(temperatures: tuple[float, ...], rows: Rows) -> Calibration:
+        calibration = Calibration(Labels.name, tuple(labels), temperatures)
+        likely = calibration.likely(logits[rows], several=True)
+        thresholds = (label_threshold(*both) for both in zip(likely.T, truth[rows].T, strict=True))
+        return replace(calibration, thresholds=tuple(thresholds))
+
+    def judge(calibration: Calibration, rows: Rows) -> Judged:
+        before, after = (c.likely(logits[rows], several=True) for c in (NONE, calibration))
+        chosen = after > calibration.above(len(labels))
+        right = (chosen == truth[rows]).all(-1)
+        return Judged(
+            before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows
+        )
+
+    return cross_fitted((as_given, scaled), judge, documents)
 
 
 def all_right(likely: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A label for each word of a text, and the spans that such labels mark."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
-from bert_jax.predictions.calibration import NONE, Calibration, softmax
-from bert_jax.predictions.fitting import HALVES, measured, worthwhile
+from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
+from bert_jax.predictions.fitting import temperature
 from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
 from bert_jax.predictions.view import View
 from bert_jax.text import tables
@@ -145,13 +146,27 @@ class Tags(Kind):
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         numbers = list(map(self.numbers, outcomes.truth))
-        first, rest = ([np.concatenate(side[half]) for side in (outcomes.raws, numbers)] for half in HALVES)
-        fitted = Calibration(self.name, self.labels, (worthwhile(*first),))
-        before, after = softmax(rest[0]), fitted.likely(rest[0])
-        right = before.argmax(-1) == rest[1]
-        likely = [fitted.likely(raw) for raw in outcomes.raws[HALVES[1]]]
-        spans = self.judged_spans(likely, outcomes.truth[HALVES[1]])
-        return measured(fitted, len(numbers), before.max(-1), after.max(-1), right, *spans)
+
+        def words(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+            logits, truth = ([side[row] for row in rows] for side in (outcomes.raws, numbers))
+            return np.concatenate(logits), np.concatenate(truth)
+
+        def as_given(rows: Rows) -> Calibration:
+            return Calibration(self.name, self.labels, (1.0,))
+
+        def scaled(rows: Rows) -> Calibration:
+            return replace(as_given(rows), temperatures=(temperature(*words(rows)),))
+
+        def judge(calibration: Calibration, rows: Rows) -> Judged:
+            logits, truth = words(rows)
+            before, after = (c.likely(logits).max(-1) for c in (NONE, calibration))
+            texts = [([calibration.likely(outcomes.raws[row])], [outcomes.truth[row]]) for row in rows]
+            spans = [self.judged_spans(*text) for text in texts]
+            confidence, correct = map(np.concatenate, zip(*spans, strict=True))
+            owners = np.repeat(rows, [len(scores) for scores, _ in spans])
+            return Judged(before, after, logits.argmax(-1) == truth, confidence, correct, owners)
+
+        return cross_fitted((as_given, scaled), judge, documents_of(outcomes.examples))
 
     def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
         """Of each span that is predicted its probability, and whether it is right."""

@@ -12,7 +12,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.losses import squared_error
 from bert_jax.metrics import Sums, counts
 from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.fitting import HALVES, logistic, measured
+from bert_jax.predictions.cross_fitting import Judged, cross_fitted, documents_of
+from bert_jax.predictions.fitting import logistic
 from bert_jax.predictions.kind import Outcomes, abstained
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import WholeTexts
@@ -67,12 +68,17 @@ class Stars(WholeTexts):
         return 1 / (1 + np.exp(-(odds / temperature + calibration.offset)))
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        right, (first, rest) = np.equal(outcomes.predicted, outcomes.truth), HALVES
-        before = self.confidence(outcomes.raws, NONE)
-        slope, offset = logistic(np.log(before / (1 - before))[first], right[first])
-        fitted = Calibration(self.name, (), (1 / slope,), offset=offset)
-        after = self.confidence(outcomes.raws, fitted)[rest]
-        return measured(fitted, len(right), before[rest], after, right[rest], after, right[rest])
+        right, before = np.equal(outcomes.predicted, outcomes.truth), self.confidence(outcomes.raws, NONE)
+
+        def fitted(rows) -> Calibration:
+            slope, offset = logistic(np.log(before / (1 - before))[rows], right[rows])
+            return Calibration(self.name, (), (1 / slope,), offset=offset)
+
+        def judge(calibration, rows) -> Judged:
+            after = self.confidence(outcomes.raws, calibration)[rows]
+            return Judged(before[rows], after, right[rows], after, right[rows], rows)
+
+        return cross_fitted([fitted], judge, documents_of(outcomes.examples))
 
     def words(self, prediction, example) -> str:
         return f"{prediction} stars"
