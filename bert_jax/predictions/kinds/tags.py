@@ -190,9 +190,9 @@ class Tags(Kind):
         for example, raw, true, predicted in zip(
             outcomes.examples, outcomes.raws, outcomes.truth, outcomes.predicted, strict=True
         ):
-            likely = outcomes.calibration.likely(raw)[np.arange(len(true)), self.numbers(true)]
             wrong = [i for i in range(len(true)) if true[i] != predicted[i]]
             if wrong:
+                likely = outcomes.calibration.likely(raw)[np.arange(len(true)), self.numbers(true)]
                 i = min(wrong, key=lambda i: likely[i])
                 label, p = f"{true[i]} of “{example.text[i]}”", float(likely[i])
                 errors.append(LabelError(example, label, predicted[i], 1 - p, p))
