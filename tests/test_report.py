@@ -10,18 +10,20 @@ import pytest
 
 import bert_jax
 from bert_jax.command import train as run
-from bert_jax.data.examples.example import Example, labels_of
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, Level
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.kinds.answers import Answer
+from bert_jax.predictions.view import Curve, worst
 from bert_jax.report.compare import compare
+from bert_jax.report.confusions import Confusions
 from bert_jax.report.evaluate import evaluate
-from bert_jax.report.facts import facts
+from bert_jax.report.facts import contradictions, facts
 from bert_jax.report.finished import calibrate
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
-from bert_jax.report.page import describe_with_report, write
+from bert_jax.report.page import contradiction_lines, describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.task import Results
 from test_evaluate import TEXTS, write_lines
@@ -84,13 +86,51 @@ def test_the_scores_of_sums_are_the_metrics(kind):
     assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
 
 
+def of_many_classes(count: int, classes: int = 60, seed: int = 0) -> Outcomes:
+    rng, labels = np.random.default_rng(seed), tuple(map(str, range(classes)))
+    numbers = rng.integers(0, classes, count)
+    raws = list(rng.normal(0, 1, (count, classes)) + 3 * np.eye(classes)[numbers])
+    examples = [Example(f"text {i}", labels[n], f"row {i}") for i, n in enumerate(numbers)]
+    return Outcomes(KINDS["classes"](labels), examples, raws)
+
+
+def part(given: Outcomes, kept: slice) -> Outcomes:
+    return Outcomes(given.kind, given.examples[kept], given.raws[kept])
+
+
+def test_the_interval_of_f1_macro_holds_the_true_score_of_many_classes(monkeypatch):
+    monkeypatch.setattr("bert_jax.report.intervals.RESAMPLES", 300)
+    whole = of_many_classes(15_000)
+    truth = whole.sums.scores["f1_macro"]
+    found = [
+        intervals(part(whole, slice(240 * n, 240 * (n + 1))).sums, seed=n)["f1_macro"] for n in range(30)
+    ]
+    # The quantiles of the resamples alone hold it in about half of them.
+    assert sum(one.low <= truth <= one.high for one in found) >= 26
+    biased, corrected = (
+        np.mean(side) for side in zip(*((x.value, (x.low + x.high) / 2) for x in found), strict=True)
+    )
+    assert truth - biased > 0.01 and abs(truth - corrected) < (truth - biased) / 2
+
+
+def test_the_interval_of_a_share_is_that_of_its_binomial():
+    given = made("classes", 400)
+    found = intervals(given.sums)["accuracy"]
+    error = (found.value * (1 - found.value) / 400) ** 0.5
+    edges = found.value - 1.96 * error, found.value + 1.96 * error
+    assert (found.low, found.high) == pytest.approx(edges, abs=1 / 400)  # to one example
+    sure = intervals(made("classes", 50, skill=20).sums)["accuracy"]
+    assert (sure.low, sure.value, sure.high) == (1, 1, 1)
+    alone = intervals(part(given, slice(0, 1)).sums)["accuracy"]
+    assert alone.low == alone.value == alone.high
+
+
 @pytest.mark.slow
 def test_intervals_hold_the_true_score_as_often_as_they_say():
     whole, held = made("classes", 30_000, seed=7, skill=1.0), {"accuracy": 0, "f1_macro": 0, "matthews": 0}
     truth = whole.sums.scores
     for n in range(150):
-        part = slice(200 * n, 200 * (n + 1))
-        found = intervals(Outcomes(whole.kind, whole.examples[part], whole.raws[part]).sums, seed=n)
+        found = intervals(part(whole, slice(200 * n, 200 * (n + 1))).sums, seed=n)
         for name in held:
             held[name] += found[name].low <= truth[name] <= found[name].high
     for name, count in held.items():
@@ -112,11 +152,105 @@ def test_what_stands_twice_is_counted():
         Example(t, label, "") for t, label in (("a cat", "x"), ("A  cat", "y"), ("mat", "x"), ("sat", "x"))
     ]
     held = [Example(t, "x", "") for t in ("A CAT", "the cat sat on the mat", "mat")]
-    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(WORDS), 6, labels_of)
+    kind = KINDS["classes"](("x", "y"))
+    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(WORDS), 6, kind)
     assert (found["training"].repeated, found["training"].conflicting) == (1, 1)
     assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
     assert found["training"].labels == {"x": 3, "y": 1}
     assert found["held out"].longer == pytest.approx(1 / 3)
+
+
+def test_duplicates_with_different_labels_are_listed():
+    rows = [("The  CAT", "x"), ("mat", "x"), ("the cat", "y"), ("Mat", "x"), ("the cat", "x")]
+    examples = [Example(text, label, f"row {i}") for i, (text, label) in enumerate(rows)]
+    kind = KINDS["classes"](("x", "y"))
+    lines = contradiction_lines(contradictions(examples, kind), kind)
+    assert "1 text occurs with different labels:" in lines
+    assert lines[-1] == "| The CAT | x (row 0); y (row 2); x (row 4) |"
+    assert not contradiction_lines(contradictions(examples[:2], kind), kind)
+    # The order of several labels says nothing.
+    several = [Example("a", ("x", "y"), ""), Example("a", ("y", "x"), "")]
+    assert not contradictions(several, KINDS["labels"](("x", "y")))
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels", "tags", "number"])
+def test_flipped_labels_are_the_most_probable_errors(kind):
+    given, rng = made(kind, 200, skill=3.0), np.random.default_rng(1)
+    flipped = {f"row {i}" for i in rng.permutation(200)[:10]}
+
+    def other(label):
+        match kind:
+            case "number":
+                return label + 6
+            case "labels":
+                return () if "O" in label else (*label, "O")
+            case "tags":
+                return ("I-X" if label[0] != "I-X" else "O", *label[1:])
+        return "I-X" if label != "I-X" else "O"
+
+    examples = [replace(e, label=other(e.label)) if e.where in flipped else e for e in given.examples]
+    found = Outcomes(given.kind, examples, given.raws).label_errors
+    assert len({error.example.where for error in found[:10]} & flipped) >= 8
+    assert all(error.label != error.predicted for error in found)
+    doubts = [error.doubt for error in found]
+    assert doubts == sorted(doubts, reverse=True)
+
+
+def test_a_label_error_names_the_doubtful_part():
+    labels = ("O", "B-X")
+    sure, unsure = [4.0, -4.0], [1.0, 0.0]
+    tags = Outcomes(
+        KINDS["tags"](labels),
+        [Example(("a", "cat", "sat"), ("B-X", "B-X", "O"), "row 1"), Example(("mat",), ("O",), "row 2")],
+        [np.array([unsure, sure, sure]), np.array([sure])],
+    )
+    (error,) = tags.label_errors
+    assert (error.label, error.predicted, error.example.where) == ("B-X of “cat”", "O", "row 1")
+    assert error.probability == pytest.approx(1 / (1 + np.exp(8)))
+    several = Outcomes(KINDS["labels"](("x", "y")), [Example("a", ("x",), "row 1")], [np.array([-1.0, 3.0])])
+    (error,) = several.label_errors
+    assert (error.label, error.predicted) == ("not y", "y") and error.probability == pytest.approx(
+        1 / (1 + np.exp(3))
+    )
+    assert not Outcomes(
+        KINDS["labels"](("x", "y")), [Example("a", ("x",), "")], [np.array([1.0, -3.0])]
+    ).label_errors
+
+
+def test_the_confusions_of_many_classes_leave_no_row_empty():
+    given = of_many_classes(600)
+    found = Confusions.of(given.view.pairs, given.kind.labels)
+    counts, true, predicted = found.matrix(20)
+    assert len(predicted) <= 21 and predicted[-1] == f"{len(found.names) - len(predicted) + 1} others"
+    truth, wrong = given.truth, [(t, p) for t, p in given.view.pairs if t != p]
+    assert counts.sum(1).tolist() == [truth.count(name) for name in true], "nothing of a row is left out"
+    for row, name in zip(counts, true, strict=True):
+        assert row.sum() > row[predicted.index(name)], "each row has a confusion"
+    first = found.largest[0]
+    assert wrong.count(first[:2]) == first[2] == max(map(wrong.count, wrong))
+    assert sum(count for *_, count in found.largest) == len(wrong)
+
+
+def test_a_confusion_matrix_of_few_classes_is_whole():
+    pairs = [("a", "a"), ("a", "b"), ("c", "missed"), ("not true", "b")]
+    counts, true, predicted = Confusions.of(pairs, ("a", "b", "c")).matrix(20)
+    assert (true, predicted) == (["a", "c", "not true"], ["a", "b", "c", "missed"])
+    assert counts.tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
+
+
+def test_the_curves_are_of_the_worst_classes_that_have_examples_enough():
+    likely, right = np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, True, False, False])
+    curves = {f"good {n}": Curve(likely, right, 12) for n in range(6)}
+    curves |= {
+        "bad": Curve(likely, ~right, 12),
+        "few": Curve(likely, likely > 1, 2),
+        "none": Curve(likely, right, 0),
+    }
+    assert list(worst(curves)) == ["bad", "good 0", "good 1", "good 2", "good 3"]
+    assert list(worst({name: curves[name] for name in ("few", "none", "good 0")})) == ["good 0", "few"]
+    # Equal probabilities are one point, whatever their order.
+    recall, precision = Curve(np.array([0.5, 0.5, 0.2]), np.array([False, True, True]), 2).points
+    assert (recall.tolist(), precision.tolist()) == ([0.5, 1.0], [0.5, pytest.approx(2 / 3)])
 
 
 @pytest.fixture(scope="module")
@@ -142,12 +276,16 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
     assert sorted(named) == sorted(path.name for path in tmp_path.glob("*.png"))
     assert len(named) == {"number": 3, "classes": 7, "labels": 7, "tags": 7, "answers": 7}[kind]
     assert "    bert-jax again\n" in text
+    assert ("## Probable label errors" in text) is (kind != "answers")
     for name, value in given.sums.scores.items():
         assert f"| {name} | {value:.4f} |" in text
     if kind == "classes":
         assert "| a \\| b c c" in text and max(map(len, text.splitlines())) < 500
         assert "Temperature 2, learnt from 1,800 examples" in text
-        assert re.search(r"\| 0.95 \| 0.5000 \| \d+.\d% \|", text) and "| 0.99 | cannot be promised" in text
+        assert re.search(r"\| 0.95 \| 0.5000 \| \d+ of 60 \(\d+.\d%\) \|", text)
+        assert (
+            "| 0.99 | cannot be promised" in text and "only for texts like those kept for calibration" in text
+        )
 
 
 @pytest.fixture

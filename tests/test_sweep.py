@@ -105,6 +105,15 @@ def test_a_degenerate_run_is_pointed_out(runs, said):
     assert not runs[-1].trouble
 
 
+def test_the_table_says_that_a_degenerate_run_is_left_out():
+    runs = runs_of(0.53, 0.9, 0.91, matthews=0.0)
+    sweep.mark_degenerate(runs)
+    header, _, row, *_ = sweep.table(runs, ["s"], runs[2]).splitlines()
+    cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
+    assert cells["mean accuracy"] == "0.9050"
+    assert (cells["runs in the mean"], cells["degenerate, left out |"]) == ("2", "1 |")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),

@@ -151,8 +151,10 @@ def settle(workdir: Path, runs: Sequence[Run]) -> Run:
 
 
 def table(runs: Sequence[Run], settings: Sequence[str], chosen: Run) -> str:
-    """A Markdown table of the settings; means are of the runs that are not degenerate."""
-    lines = [f"| setting | mean {chosen.metric} | standard deviation | best | runs | degenerate |"]
+    """A Markdown table of the settings."""
+    lines = [
+        f"| setting | mean {chosen.metric} | standard deviation | best | runs in the mean | degenerate, left out |"
+    ]
     lines += ["| --- | --: | --: | --: | --: | --: |"]
     for setting in settings:
         here = [run for run in runs if run.setting == setting]
@@ -162,7 +164,7 @@ def table(runs: Sequence[Run], settings: Sequence[str], chosen: Run) -> str:
             best = values.min() if lower_is_better(chosen.metric) else values.max()
             spread = f"{values.std(ddof=1):.4f}" if len(values) > 1 else ""
             cells = [f"{values.mean():.4f}", spread, f"{best:.4f}"]
-        lines.append(f"| {setting} | {' | '.join(cells)} | {len(here)} | {len(here) - len(values)} |")
+        lines.append(f"| {setting} | {' | '.join(cells)} | {len(values)} | {len(here) - len(values)} |")
     lines += [""]
     lines += [f"- degenerate: {run.setting} seed {run.seed}: {run.trouble}" for run in runs if run.trouble]
     return "\n".join(
@@ -177,7 +179,7 @@ def picture(path: Path, runs: Sequence[Run], settings: Sequence[str]) -> str:
             sound = [run.value for run in here if not run.trouble]
             bad = [run.value for run in here if run.trouble]
             axes.plot(bad, [place] * len(bad), "x", color="#d95f02", markersize=9, markeredgewidth=2,
-                      label="degenerate")  # fmt: skip
+                      label="degenerate, not in the mean")  # fmt: skip
             axes.plot(sound, [place] * len(sound), "o", color=ACCENT, alpha=0.6, markersize=7, label="a run")
             if sound:
                 mean = {"color": INK, "markersize": 22, "markeredgewidth": 2, "label": "mean"}

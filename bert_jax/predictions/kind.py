@@ -20,6 +20,7 @@ from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses import Loss
 from bert_jax.metrics import Sums
 from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.matching import match
 from bert_jax.predictions.probe import Link
 from bert_jax.predictions.view import Shown, View
@@ -205,6 +206,10 @@ class Kind(ABC):
     def view(self, outcomes: "Outcomes") -> View:
         """What a report shows."""
 
+    def label_errors(self, outcomes: "Outcomes") -> list[LabelError]:
+        """Of each example whose label is doubtful, the most doubtful part; none where labels have no probability."""
+        return []
+
     @abstractmethod
     def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
         """The value that the Python API returns, and the probability that it is right as a whole."""
@@ -260,6 +265,11 @@ class Outcomes:
     @property
     def view(self) -> View:
         return self.kind.view(self)
+
+    @property
+    def label_errors(self) -> list[LabelError]:
+        """Labels that are probably wrong if the model did not train on them, the most probable errors first."""
+        return sorted(self.kind.label_errors(self), key=lambda error: -error.doubt)
 
 
 def kind_of(layout: Layout, head: str = "") -> Kind:

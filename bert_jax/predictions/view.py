@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+CURVES = 5  # whose precision and recall are drawn
+ENOUGH = 10  # examples of a class whose curve says something
+
 
 def nothing():
     return field(default_factory=lambda: np.zeros(0))
@@ -22,6 +25,38 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """What a curve of precision by recall is drawn from."""
+
+    probability: np.ndarray
+    right: np.ndarray
+    wanted: int  # how many right ones there are, whether predicted or not
+
+    @property
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """(recall, precision) of all that are at least as probable, from the most probable one down."""
+        order = np.argsort(-self.probability, kind="stable")
+        likely, hits = self.probability[order], np.cumsum(self.right[order])
+        last = np.append(likely[1:] != likely[:-1], True)[: len(likely)]  # equal ones come together
+        return hits[last] / max(self.wanted, 1), (hits / np.arange(1, len(hits) + 1))[last]
+
+    @property
+    def average_precision(self) -> float:
+        """
+        >>> Curve(np.array([0.9, 0.8, 0.7]), np.array([True, False, True]), 2).average_precision
+        0.8333333333333333
+        """
+        recall, precision = self.points
+        return float((np.diff(recall, prepend=0) * precision).sum())
+
+
+def worst(curves: dict[str, Curve]) -> dict[str, Curve]:
+    """CURVES of them, by average precision; those with few examples, which tell little, come last."""
+    order = sorted(curves, key=lambda name: (curves[name].wanted < ENOUGH, curves[name].average_precision))
+    return {name: curves[name] for name in order[:CURVES] if curves[name].wanted}
+
+
+@dataclass(frozen=True)
 class View:
     # Of each unit, the probability that it is right, before and after calibration, and whether it is.
     before: np.ndarray = nothing()
@@ -30,8 +65,7 @@ class View:
     # Of each prediction that could be abstained from: the probability that it is right, and whether it is.
     confidence: np.ndarray = nothing()
     correct: np.ndarray = nothing()
-    # Curves of precision by recall: name -> (probability, whether it is right, how many right ones there are).
-    curves: dict[str, tuple[np.ndarray, np.ndarray, int]] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)  # of precision by recall, by name
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true

@@ -1,12 +1,13 @@
 """What a reader of scores must know of the data: how much there is, how balanced, how long, what is there twice."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bert_jax.data.examples.example import Example
+from bert_jax.predictions.kind import Kind
 from bert_jax.text.tokenizer import Tokenizer
 
 SAMPLE = 5000  # texts of a part whose tokens are counted
@@ -19,7 +20,7 @@ class Facts:
     lengths: np.ndarray  # tokens, of SAMPLE texts at most
     longer: float  # the share of them that is truncated or needs windows
     repeated: int  # duplicates: texts that stand earlier in the same part
-    conflicting: int  # of all texts that occur more than once, those with different labels
+    conflicting: int  # of these texts, those with different labels
     shared: dict[str, int]  # texts that also stand in another part, by its name
 
 
@@ -27,29 +28,39 @@ def facts(
     parts: Mapping[str, Sequence[Example]],
     tokenizer: Tokenizer,
     longest: int,
-    counted: Callable[[Example], Iterable[str]],
+    kind: Kind,
 ) -> dict[str, Facts]:
-    """`longest`: the tokens the model reads of a text; `counted`: the labels of an example."""
+    """`longest`: the tokens the model reads of a text."""
     keys = {name: [key(example.text) for example in examples] for name, examples in parts.items()}
     described = {}
     for name, examples in parts.items():
         every = -(-len(examples) // SAMPLE)
         texts = [joined(example.text) for example in examples[::every]]
         lengths = np.array([len(encoding.ids) for encoding in tokenizer.encode(texts)])
-        seen: dict = {}
-        for text, example in zip(keys[name], examples, strict=True):
-            seen.setdefault(text, set()).add(example.label)
-        here = set(seen)
+        here = set(keys[name])
         described[name] = Facts(
             len(examples),
-            dict(Counter(label for example in examples for label in counted(example)).most_common()),
+            dict(Counter(label for example in examples for label in kind.counted(example)).most_common()),
             lengths,
             float((lengths > longest).mean()),
             len(examples) - len(here),
-            sum(len(labels) > 1 for labels in seen.values()),
+            len(contradictions(examples, kind)),
             {other: len(here & set(elsewhere)) for other, elsewhere in keys.items() if other != name},
         )
     return described
+
+
+def contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Example]]:
+    """Duplicates with different labels, those of one text together."""
+    same: dict[str, list[Example]] = {}
+    for example in examples:
+        same.setdefault(key(example.text), []).append(example)
+    return [group for group in same.values() if len({label(example, kind) for example in group}) > 1]
+
+
+def label(example: Example, kind: Kind) -> str:
+    """As a person reads it."""
+    return str(kind.words(kind.truth(example), example))
 
 
 def key(text) -> str:

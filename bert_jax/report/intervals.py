@@ -9,7 +9,7 @@ from bert_jax.metrics import Sums
 
 RESAMPLES = 2000
 CHUNK = 100
-SHARE = 0.95  # of the resamples that an interval holds
+EDGES = 0.025, 0.975  # of the resamples
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,53 @@ def differences(a: Sums, b: Sums, seed: int = 0) -> dict[str, Interval]:
 
 
 def bootstrapped(rows: np.ndarray, scores: Callable, seed: int) -> dict[str, Interval]:
-    whole, drawn = scores(rows.sum(0, keepdims=True)), scores(resampled(rows, seed))
-    edges = (1 - SHARE) / 2, (1 + SHARE) / 2
+    distinct, times = np.unique(rows, axis=0, return_counts=True)
+    distinct = distinct.astype(float)  # whose product is fast
+    total = times @ distinct
+    whole, drawn = scores(total[None]), scores(resampled(distinct, times, seed))
+    shortened = scores(total - distinct) if len(rows) > 1 else whole  # by one example
     return {
-        name: Interval(float(value[0]), *map(float, np.quantile(drawn[name], edges)))
-        for name, value in whole.items()
+        name: interval(float(value[0]), drawn[name], shortened[name], times) for name, value in whole.items()
     }
 
 
-def resampled(rows: np.ndarray, seed: int) -> np.ndarray:
+def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.ndarray) -> Interval:
+    """With the shape of the resamples, and the bias and the width of the jackknife.
+
+    f1_macro is biased where classes have few examples, and that of a resample, which lacks some of them, is biased
+    twice: the resamples' quantiles alone missed the true score of 150 classes in more than half of all cases.
+    """
+    count = times.sum()
+    mean = np.average(shortened, weights=times)
+    bias = (count - 1) * (mean - value)
+    error = ((count - 1) / count * (times @ (shortened - mean) ** 2)) ** 0.5
+    shape = np.quantile(drawn, EDGES) - drawn.mean()
+    if spread := drawn.std():
+        shape = shape * error / spread
+    low, high = map(float, value - bias + shape)
+    # A share is never less than nothing or more than all.
+    if drawn.min() >= 0:
+        low = max(low, 0.0)
+    if drawn.max() <= 1:
+        high = min(high, 1.0)
+    return Interval(value, low, high)
+
+
+def resampled(distinct: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
     """[RESAMPLES, sums]: a resample is a count per distinct row."""
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    distinct = distinct.astype(float)  # whose product is fast
-    rng, total = np.random.default_rng(seed), len(rows)
-    drawn = (rng.multinomial(total, counts / total, CHUNK) @ distinct for _ in range(RESAMPLES // CHUNK))
+    rng, total = np.random.default_rng(seed), times.sum()
+    drawn = (rng.multinomial(total, times / total, CHUNK) @ distinct for _ in range(RESAMPLES // CHUNK))
     return np.concatenate(list(drawn))
+
+
+def wilson(right, count) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of the 95 % interval of shares; below 1 where nothing was wrong.
+
+    >>> [round(float(edge), 3) for edge in wilson(10, 10)]
+    [0.722, 1.0]
+    """
+    right, count = np.asarray(right, float), np.asarray(count, float)
+    z, share = 1.96, right / count
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    return middle - half, middle + half

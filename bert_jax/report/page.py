@@ -16,12 +16,14 @@ from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.output import building
 from bert_jax.predictions.fitting import error
-from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.view import Shown, View
+from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.view import CURVES, ENOUGH, Shown, View
 from bert_jax.report import pictures
+from bert_jax.report.confusions import Confusions
 from bert_jax.report.evaluate import in_lines, score
-from bert_jax.report.facts import Facts, facts
-from bert_jax.report.intervals import RESAMPLES, intervals
+from bert_jax.report.facts import Facts, contradictions, facts, label
+from bert_jax.report.intervals import RESAMPLES, intervals, wilson
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
 ERRORS = 12  # shown of each sort
@@ -69,8 +71,12 @@ def write(
     if view.shown:
         lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
         lines += ["## Errors", "", *error_lines(view.shown), ""]
-    known = facts(parts, model.tokenizer, longest, given.kind.counted)
+    if errors := given.label_errors:
+        lines += ["## Probable label errors", "", *label_error_lines(errors, given.kind), ""]
+    known = facts(parts, model.tokenizer, longest, given.kind)
     lines += ["## Data", "", *data_lines(directory, known, longest)]
+    every = contradictions((example for examples in parts.values() for example in examples), given.kind)
+    lines += contradiction_lines(every, given.kind)
     if curves is not None and curves.exists():
         shutil.copyfile(curves, directory / "curves.png")
         lines += ["", "## Training", "", picture("losses and scores by step", "curves.png")]
@@ -104,6 +110,11 @@ def score_lines(directory: Path, given: Outcomes) -> list[str]:
     scores = intervals(given.sums)
     rows = [(name, x.value, f"{x.low:.4f} to {x.high:.4f}") for name, x in scores.items()]
     note = f"Intervals are of {RESAMPLES:,} bootstrap resamples of the examples; they do not cover other data or seeds."
+    if biased := [name for name, x in scores.items() if not x.low <= x.value <= x.high]:
+        note += (
+            f" Many classes with few examples bias {' and '.join(biased)}; the interval is corrected for that and lies "
+            "beside the value."
+        )
     drawn = pictures.scores(directory / "scores.png", scores)
     return [
         *table(("score", "value", "95 % interval"), rows),
@@ -118,19 +129,20 @@ def class_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
     by_frequency = sorted(view.counts.items(), key=lambda item: -item[1][2])
     rows = [(name, *metrics.shares(*three).values(), three[2], three[1]) for name, three in by_frequency]
     lines = table(("class", "f1", "precision", "recall", "true", "predicted"), rows) if rows else []
-    names = list(dict.fromkeys([*given.kind.labels, *(name for pair in view.pairs for name in pair)]))
-    number = {name: i for i, name in enumerate(names)}
-    matrix = np.zeros((len(names), len(names)), int)
-    np.add.at(matrix, tuple(np.array([[number[t], number[p]] for t, p in view.pairs]).T), 1)
-    wrong = matrix + matrix.T - 2 * np.diag(matrix.diagonal())
-    most = wrong.sum(1) + matrix.sum(1) / max(matrix.sum(), 1)
-    kept = np.sort(np.argsort(-most, kind="stable")[: pictures.MOST])
-    kept = kept[matrix[kept].sum(1) + matrix[:, kept].sum(0) > 0]
-    if len(kept) == pictures.MOST < len(names):
-        lines += ["", f"The {len(kept)} of {len(names)} classes that are most often confused:"]
-    path = directory / "confusion.png"
-    drawn = pictures.confusion(path, matrix[np.ix_(kept, kept)], [names[i] for i in kept])
-    return [*lines, "", picture("confusion matrix", drawn)]
+    confusions = Confusions.of(view.pairs, given.kind.labels)
+    return [*lines, "", *confusion_lines(directory, confusions)]
+
+
+def confusion_lines(directory: Path, confusions: Confusions) -> list[str]:
+    largest = confusions.largest
+    if not largest:
+        return ["No class is confused with another."]
+    counts, true, predicted = confusions.matrix(pictures.MOST)
+    drawn = pictures.confusion(directory / "confusion.png", counts, true, predicted)
+    total = sum(count for *_, count in largest)
+    rows = [(*confusion, f"{confusion[2] / total:.1%}") for confusion in largest[:ERRORS]]
+    largest_ones = table(("true", "predicted", "times", "of all confusions"), rows)
+    return [picture("confusion matrix", drawn), "", "### Largest confusions", "", *largest_ones]
 
 
 def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
@@ -153,10 +165,19 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
     drawn = pictures.reliability(directory / "reliability.png", view, calibration.learnt)
     lines += ["", picture("reliability diagram: accuracy by confidence", drawn), ""]
     drawn = pictures.precision_recall(directory / "precision_recall.png", view.curves)
-    lines += [picture("precision by recall", drawn), ""]
+    lines += [f"{of_curves(view)}:", "", picture("precision by recall", drawn), ""]
     drawn = pictures.coverage(directory / "coverage.png", view, kind.abstention_units)
     lines += [picture("accuracy by coverage", drawn)]
     return lines + promise_lines(given, view) if calibration.learnt else lines
+
+
+def of_curves(view: View) -> str:
+    which = ""
+    if len(view.counts) > CURVES:
+        which = (
+            f" of the {CURVES} classes where it is worst (fewer than {ENOUGH} true examples tell too little)"
+        )
+    return f"Precision by recall{which}, with the number of true ones"
 
 
 def promise_lines(given: Outcomes, view: View) -> list[str]:
@@ -165,13 +186,27 @@ def promise_lines(given: Outcomes, view: View) -> list[str]:
         try:
             enough = given.calibration.floor(precision)
         except BertJaxError:
-            rows.append((f"{precision:g}", "cannot be promised", "", ""))
+            rows.append((f"{precision:g}", "cannot be promised", "", "", ""))
             continue
         kept = view.confidence >= enough
-        share = f"{view.correct[kept].mean():.4f}" if kept.any() else ""
-        rows.append((f"{precision:g}", f"{enough:.4f}", f"{kept.mean():.1%}", share))
-    note = f"`--precision` keeps the {given.kind.abstention_units} that are probable enough for the precision promised:"
-    header = ("promised precision", "from probability", "kept here", "precision here")
+        count, right = int(kept.sum()), int(view.correct[kept].sum())
+        low, high = wilson(right, max(count, 1))
+        shares = (f"{right / count:.4f}", f"{low:.4f} to {high:.4f}") if count else ("", "")
+        rows.append(
+            (f"{precision:g}", f"{enough:.4f}", f"{count:,} of {len(kept):,} ({kept.mean():.1%})", *shares)
+        )
+    units = given.kind.abstention_units
+    note = (
+        f"`--precision` keeps the {units} that are probable enough for the precision promised. A promise holds only "
+        "for texts like those kept for calibration: from the same sources, labelled by the same rules."
+    )
+    header = (
+        "promised precision",
+        "from probability",
+        f"{units} kept here",
+        "precision here",
+        "95 % interval",
+    )
     return ["", note, "", *table(header, rows)]
 
 
@@ -190,6 +225,36 @@ def error_lines(shown: Sequence[Shown]) -> list[str]:
     lines += ["", "### Least confident predictions", ""]
     lines += [f"{of_these} of these {len(doubtful[:ERRORS])} are wrong.", ""]
     return [*lines, *table(header, rows(doubtful))]
+
+
+def label_error_lines(errors: Sequence[LabelError], kind: Kind) -> list[str]:
+    """`errors` with the most probable ones first."""
+    header: tuple[str, ...] = ("text", "label", "predicted", "where")
+    rows: list[tuple] = [
+        (kind.text(e.example), e.label, e.predicted, e.example.where) for e in errors[:ERRORS]
+    ]
+    if errors[0].probability is not None:
+        header = (*header, "probability of the label")
+        rows = [(*row, e.probability) for row, e in zip(rows, errors, strict=False)]
+    note = (
+        f"The labels that the model contradicts most clearly, {len(rows)} of {len(errors):,}. Check them first, if it "
+        "did not train on these examples: either the label or the model is wrong."
+    )
+    return [note, "", *table(header, rows)]
+
+
+def contradiction_lines(groups: Sequence[Sequence[Example]], kind: Kind) -> list[str]:
+    if not groups:
+        return []
+    rows = [(kind.text(group[0]), labels_in(group, kind)) for group in groups[:ERRORS]]
+    note = "1 text occurs" if len(groups) == 1 else f"{len(groups):,} texts occur"
+    some = f", {ERRORS} of them here" if len(groups) > ERRORS else ""
+    lines = ["", "### Contradictions", "", f"{note} with different labels{some}:", ""]
+    return [*lines, *table(("text", "labels"), rows)]
+
+
+def labels_in(group: Sequence[Example], kind: Kind) -> str:
+    return "; ".join(f"{label(example, kind)} ({example.where})" for example in group)
 
 
 def data_lines(directory: Path, parts: Mapping[str, Facts], longest: int) -> list[str]:

@@ -7,36 +7,39 @@ import numpy as np
 
 from bert_jax.output import replacing
 from bert_jax.predictions.fitting import BINS
-from bert_jax.predictions.view import View
+from bert_jax.predictions.view import Curve, View
 from bert_jax.report.facts import Facts
-from bert_jax.report.intervals import Interval
+from bert_jax.report.intervals import Interval, wilson
 
 INK, PALE, ACCENT = "#1a1a1a", "#9ecae1", "#08519c"
 STROKES = [("#08519c", "-"), ("#d95f02", "--"), ("#1b7837", "-."), ("#762a83", ":"), ("#7f3b08", (0, (5, 1, 1, 1))),
-           ("#525252", (0, (1, 1)))]  # fmt: skip
+           (INK, (0, (8, 1)))]  # fmt: skip
 HATCHES = ("", "////", "....", "xx")
 MOST = 20  # labels in a confusion matrix or a bar chart
 WIDEST = 26  # letters of a label
 
 
-def drawn(path: Path, size: tuple[float, float], draw: Callable) -> str:
-    """Write what `draw(axes)` draws; return the file's name."""
+def drawn(path: Path, size: tuple[float, float], draw: Callable, below: Callable | None = None) -> str:
+    """Write what `draw(axes)` draws, and what `below(axes)` does under it; return the file's name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot(facecolor="white")
-    axes.tick_params(labelsize=8)
-    draw(axes)
+    draws = [draw] if below is None else [draw, below]
+    panels = figure.subplots(len(draws), squeeze=False, sharex=True, height_ratios=(3, 1)[: len(draws)])
+    for axes, panel in zip(panels[:, 0], draws, strict=True):
+        axes.tick_params(labelsize=8)
+        panel(axes)
     with replacing(path) as new:
         figure.savefig(new, format="png", dpi=110, bbox_inches="tight")
     return path.name
 
 
-def above(axes, columns: int) -> None:
+def above(axes, columns: int, title: str = "") -> None:
     """The legend, where it covers nothing."""
-    axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=columns)
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": columns}
+    axes.legend(title=title or None, fontsize=8, title_fontsize=8, frameon=False, **place)
 
 
 def labelled(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
@@ -67,70 +70,93 @@ def scores(path: Path, intervals: Mapping[str, Interval]) -> str:
         axes.set_yticks(range(len(names)), [short(name.replace("_", " ")) for name in reversed(names)])
         axes.set_ylim(-0.6, len(names) - 0.3)
         axes.grid(axis="x", color="0.9")
+        axes.margins(x=0.08)
         axes.set_xlabel("score with its 95 % interval", fontsize=8)
 
     return drawn(path, (6, 1 + 0.45 * len(names)), draw)
 
 
-def confusion(path: Path, counts: np.ndarray, labels: Sequence[str]) -> str:
-    size = len(labels)
+def confusion(path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str]) -> str:
+    """`counts` of true classes in rows and predicted ones in columns."""
+    rows, columns = counts.shape
+    small = max(rows, columns) > 8
 
     def draw(axes):
         shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.3)
-        for row, column in np.ndindex(size, size):
-            if counts[row, column]:
-                light = "white" if shares[row, column] > 0.7 else INK
-                axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center",
-                          fontsize=9 if size < 8 else 6, color=light)  # fmt: skip
-        axes.set_xticks(range(size), map(short, labels), rotation=90 if size > 4 else 0, fontsize=8)
-        axes.set_yticks(range(size), map(short, labels), fontsize=8)
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        for row, column in zip(*np.nonzero(counts), strict=True):
+            light = "white" if shares[row, column] > 0.55 else INK
+            axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center",
+                      fontsize=7 if small else 9, color=light)  # fmt: skip
+        axes.set_xticks(range(columns), map(short, predicted), rotation=90 if columns > 4 else 0, fontsize=8)
+        axes.set_yticks(range(rows), map(short, true), fontsize=8)
         axes.set_xlabel("predicted", fontsize=9)
         axes.set_ylabel("true", fontsize=9)
+        # Between the cells, so that a row can be followed.
+        axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="0.9", linewidth=0.5)
+        axes.tick_params(which="minor", length=0)
+        bar = axes.figure.colorbar(image, ax=axes, shrink=0.6)
+        bar.set_label("share of the row", fontsize=8)
+        bar.ax.tick_params(labelsize=8)
 
-    return drawn(path, (2.2 + 0.42 * size,) * 2, draw)
+    return drawn(path, (3 + 0.42 * columns, 2 + 0.42 * rows), draw)
+
+
+def binned(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each bin of confidence that is not empty: the mean, how many are right, and how many there are.
+
+    >>> [values.tolist() for values in binned(np.array([0.5, 0.51, 1.0]), np.array([True, False, True]))]
+    [[0.505, 1.0], [1.0, 1.0], [2, 1]]
+    """
+    place = np.minimum((likely * BINS).astype(int), BINS - 1)
+    count = np.bincount(place, minlength=BINS)
+    kept = count > 0
+    total, hits = (np.bincount(place, values, BINS)[kept] for values in (likely, right.astype(float)))
+    return total / count[kept], hits, count[kept]
 
 
 def reliability(path: Path, view: View, calibrated: bool) -> str:
-    """Accuracy by confidence."""
+    """Accuracy by confidence, and how many predictions each point is of."""
+    edges = np.linspace(0, 1, BINS + 1)
 
-    def points(likely):
-        place = np.minimum((likely * BINS).astype(int), BINS - 1)
-        held = np.bincount(place, minlength=BINS)
-        kept = held > 0
-        return (
-            np.bincount(place, values, BINS)[kept] / held[kept]
-            for values in (likely, view.right.astype(float))
-        )
+    def points(axes, likely, shift, **style):
+        mean, right, count = binned(likely, view.right)
+        apart = np.abs(np.stack(wilson(right, count)) - right / count)
+        axes.errorbar(mean + shift, right / count, apart, linestyle="", markersize=5, elinewidth=1.2, **style)
 
-    def draw(axes):
+    def accuracy(axes):
         axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle=":", label="perfect calibration")
-        for likely, name, style in (
-            (view.before, "before calibration" if calibrated else "not calibrated",
-             {"color": "#d95f02", "linestyle": "--", "marker": "s", "markerfacecolor": "white"}),
-            *([(view.after, "calibrated", {"color": ACCENT, "marker": "o"})] if calibrated else []),
-        ):  # fmt: skip
-            axes.plot(*points(likely), label=name, linewidth=1.4, markersize=5, **style)
-        shares = np.histogram(view.after, BINS, (0, 1))[0] / len(view.after)
-        axes.bar((np.arange(BINS) + 0.5) / BINS, shares, 0.9 / BINS, color="0.88", edgecolor="0.6", linewidth=0.5,
-                 zorder=0, label="share of predictions")  # fmt: skip
-        labelled(axes, "confidence", "accuracy")
+        before = "before calibration" if calibrated else "not calibrated"
+        hollow = {"color": "#d95f02", "markerfacecolor": "white", "marker": "s"}
+        # Beside each other where their bins agree.
+        points(axes, view.before, -0.004 * calibrated, label=f"{before}, 95 % interval", **hollow)
+        if calibrated:
+            points(axes, view.after, 0.004, label="calibrated, 95 % interval", color=ACCENT, marker="o")
+        labelled(axes, "", "accuracy")
 
-    return drawn(path, (4.8, 4.4), draw)
+    def counts(axes):
+        total = np.histogram(view.after, edges)[0]
+        axes.bar(
+            (edges[1:] + edges[:-1]) / 2, total, 0.9 / BINS, color="0.85", edgecolor="0.6", linewidth=0.5
+        )
+        for middle, count in zip((edges[1:] + edges[:-1]) / 2, total, strict=True):
+            axes.text(middle, count, f"{count:,}" if count else "", ha="center", va="bottom", fontsize=6.5)
+        axes.set_ylim(0, 1.25 * total.max())
+        axes.set_xlabel("confidence", fontsize=9)
+        axes.set_ylabel("calibrated\npredictions" if calibrated else "predictions", fontsize=9)
+
+    return drawn(path, (5.6, 5.6), accuracy, counts)
 
 
-def precision_recall(path: Path, curves: Mapping[str, tuple[np.ndarray, np.ndarray, int]]) -> str:
-    """By name (probability, whether it is right, how many right ones there are)."""
-
+def precision_recall(path: Path, curves: Mapping[str, Curve]) -> str:
     def draw(axes):
-        for (name, (likely, right, wanted)), (color, stroke) in zip(curves.items(), STROKES, strict=False):
-            order = np.argsort(-likely, kind="stable")
-            hits = np.cumsum(right[order])
-            last = np.append(likely[order][1:] != likely[order][:-1], True) if len(order) else []
-            count = np.arange(1, len(hits) + 1)
-            axes.plot(hits[last] / max(wanted, 1), (hits / count)[last], color=color, linestyle=stroke, linewidth=1.6,
-                      label=short(name))  # fmt: skip
+        for (name, curve), (color, stroke) in zip(curves.items(), STROKES, strict=False):
+            label = f"{short(name)}: {curve.wanted:,}"
+            axes.plot(*curve.points, color=color, linestyle=stroke, linewidth=1.6, label=label)
         labelled(axes, "recall", "precision")
+        above(axes, 2, "class: its true examples")
 
     return drawn(path, (4.8, 4.4), draw)
 
@@ -138,14 +164,11 @@ def precision_recall(path: Path, curves: Mapping[str, tuple[np.ndarray, np.ndarr
 def coverage(path: Path, view: View, units: str) -> str:
     """Accuracy among the most confident predictions."""
     order = np.argsort(-view.confidence, kind="stable")
-    count = np.arange(1, len(order) + 1)
-    share = np.cumsum(view.correct[order]) / count
-    # Wilson's interval, which stays below 1 where nothing was wrong.
-    middle = (share + 1.92 / count) / (1 + 3.84 / count)
-    half = 1.96 * np.sqrt(share * (1 - share) / count + 0.96 / count**2) / (1 + 3.84 / count)
+    count, right = np.arange(1, len(order) + 1), np.cumsum(view.correct[order])
+    share, (low, high) = right / count, wilson(right, count)
 
     def draw(axes):
-        axes.fill_between(count / len(order), middle - half, middle + half, color=PALE, alpha=0.6, linewidth=0,
+        axes.fill_between(count / len(order), low, high, color=PALE, alpha=0.6, linewidth=0,
                           label="95 % interval")  # fmt: skip
         axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"most confident {units}")
         lowest = max(0.0, min(0.9, share.min() - 0.15))
@@ -158,7 +181,8 @@ def numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
     def draw(axes):
         axes.plot(truth, predicted, "o", color=ACCENT, alpha=0.35, markersize=4)
         ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
-        axes.plot(ends, ends, color="0.5", linestyle=":", linewidth=1)
+        axes.plot(ends, ends, color="0.5", linestyle=":", linewidth=1, label="predicted = true")
+        above(axes, 1)
         axes.set_xlabel("true", fontsize=9)
         axes.set_ylabel("predicted", fontsize=9)
         axes.grid(color="0.9")
@@ -167,7 +191,11 @@ def numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
 
 
 def balance(path: Path, parts: Mapping[str, Facts]) -> str:
-    labels = list(dict.fromkeys(label for part in parts.values() for label in part.labels))[:MOST]
+    every = list(dict.fromkeys(label for part in parts.values() for label in part.labels))
+    labels, of = (
+        every[:MOST],
+        f" (the {MOST} most frequent of {len(every)} classes)" if len(every) > MOST else "",
+    )
     height = 0.8 / len(parts)
 
     def draw(axes):
@@ -178,7 +206,7 @@ def balance(path: Path, parts: Mapping[str, Facts]) -> str:
                       edgecolor="white" if n == 0 else "0.3", linewidth=0.5)  # fmt: skip
         axes.set_yticks(np.arange(len(labels)) + 0.4 - height / 2, map(short, labels), fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlabel("share", fontsize=9)
+        axes.set_xlabel(f"share{of}", fontsize=9)
         axes.grid(axis="x", color="0.9")
         axes.set_axisbelow(True)
         if len(parts) > 1:

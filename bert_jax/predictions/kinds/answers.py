@@ -18,7 +18,7 @@ from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, sof
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import logistic
 from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
-from bert_jax.predictions.view import View
+from bert_jax.predictions.view import Curve, View
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading
 
@@ -187,7 +187,7 @@ class Answers(Kind):
         pairs = [(str(t), str(p)) for t, p in names]
         return View(
             before[kept], confidence, correct, confidence, correct,
-            curves={self.abstention_units: (confidence, correct, wanted)},
+            curves={self.abstention_units: Curve(confidence, correct, wanted)},
             pairs=pairs if "none" in names[:, 0] else [],
             shown=self.show(outcomes, np.where(kept, after, 1 - after), right),
         )  # fmt: skip

@@ -15,10 +15,9 @@ from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import temperature
 from bert_jax.predictions.kind import Outcomes, abstained, rounded
-from bert_jax.predictions.view import View
+from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
-
-CURVES = 5  # labels whose precision and recall are drawn
 
 
 @dataclass(frozen=True)
@@ -80,6 +79,17 @@ class Classes(WholeTexts):
             shown=self.show(outcomes, confidence, right),
         )  # fmt: skip
 
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        likely, numbers = outcomes.calibration.likely(np.stack(outcomes.raws)), self.numbers(outcomes.truth)
+        given = likely[np.arange(len(likely)), numbers]
+        return [
+            LabelError(example, true, predicted, float(1 - p), float(p))
+            for example, true, predicted, p in zip(
+                outcomes.examples, outcomes.truth, outcomes.predicted, given, strict=True
+            )
+            if predicted != true
+        ]
+
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
         return dict(zip(self.labels, map(float, calibration.likely(raw)), strict=True))
 
@@ -113,11 +123,11 @@ def fit(
     return cross_fitted((as_given, scaled), judge, documents)
 
 
-def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict:
-    """Precision by recall [N, labels] of the most frequent labels, and of all together."""
-    often = np.argsort(-truth.sum(0), kind="stable")[:CURVES]
-    curves = {labels[i]: (likely[:, i], truth[:, i], int(truth[:, i].sum())) for i in often}
-    return curves | {"all together": (likely.ravel(), truth.ravel(), int(truth.sum()))}
+def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict[str, Curve]:
+    """Precision by recall [N, labels] of the worst labels that have examples enough, and of all together."""
+    curves = [Curve(likely[:, i], truth[:, i] > 0, int(truth[:, i].sum())) for i in range(len(labels))]
+    named = dict(zip(labels, curves, strict=True))
+    return worst(named) | {"all together": Curve(likely.ravel(), truth.ravel() > 0, int(truth.sum()))}
 
 
 KIND = Classes

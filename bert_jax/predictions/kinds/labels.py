@@ -18,6 +18,7 @@ from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, docum
 from bert_jax.predictions.fitting import binary_temperature, label_threshold
 from bert_jax.predictions.kind import Outcomes, abstained, rounded
 from bert_jax.predictions.kinds.classes import label_curves
+from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
 
@@ -92,6 +93,22 @@ class Labels(WholeTexts):
             shown=self.show(outcomes, confidence, right),
         )  # fmt: skip
 
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        likely = outcomes.calibration.likely(np.stack(outcomes.raws), several=True)
+        truth, predicted = (
+            metrics.one_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
+        )
+        # Of the labels that the model disagrees with, and 1 where it agrees.
+        given = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
+        errors = []
+        for i in np.flatnonzero((truth != predicted).any(1)).tolist():
+            n = given[i].argmin()
+            sides = self.labels[n], f"not {self.labels[n]}"
+            label, other = sides if truth[i, n] else sides[::-1]
+            p = float(given[i, n])
+            errors.append(LabelError(outcomes.examples[i], label, other, 1 - p, p))
+        return errors
+
     def words(self, prediction: set[str], example: Example) -> str:
         return ", ".join(sorted(prediction)) or "none"
 
@@ -158,11 +175,11 @@ def all_right(likely: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 def confused(predicted: set[str], truth: set[str]) -> list[tuple[str, str]]:
     """(true, predicted): what is right against itself, a label that is missing against those that stand instead.
 
-    >>> confused({"a", "b"}, {"a", "c"})
-    [('a', 'a'), ('c', 'b')]
+    >>> confused({"a", "b"}, {"a", "c"}), confused({"a"}, set()), confused(set(), {"a"})
+    ([('a', 'a'), ('c', 'b')], [('not true', 'a')], [('a', 'missed')])
     """
     missing, extra = truth - predicted, predicted - truth
-    wrong = [(t, p) for t in missing or {"none"} for p in extra or {"none"} if t != p]
+    wrong = [(t, p) for t in missing or {"not true"} for p in extra or {"missed"}] if missing or extra else []
     return [(label, label) for label in predicted & truth] + wrong
 
 

@@ -15,8 +15,11 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, squared_error
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import WholeTexts, problem_of
+
+FAR = 2.0  # standard deviations, robustly measured, from which a number is doubtful
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,18 @@ class Number(WholeTexts):
 
     def view(self, outcomes: Outcomes) -> View:
         return View(numbers=(np.array(outcomes.predicted, float), np.array(outcomes.truth, float)))
+
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        apart = np.abs(np.array(outcomes.predicted, float) - np.array(outcomes.truth, float))
+        return [
+            LabelError(
+                outcomes.examples[i],
+                f"{outcomes.truth[i]:g}",
+                f"{outcomes.predicted[i]:.4g}",
+                float(apart[i]),
+            )
+            for i in np.flatnonzero(apart > FAR * 1.4826 * np.median(apart)).tolist()
+        ]
 
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
         return float(raw[0]), 1.0

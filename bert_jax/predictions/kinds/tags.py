@@ -21,7 +21,8 @@ from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import temperature
 from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
-from bert_jax.predictions.view import View
+from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.text import tables
 from bert_jax.text.tables import plain
 from bert_jax.text.tokenizer import Tokenizer
@@ -183,18 +184,37 @@ class Tags(Kind):
         logits = np.concatenate(outcomes.raws)
         numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
-        wanted = sum(len(list(metrics.spans_of(tags))) for tags in outcomes.truth)
+        counts = metrics.span_counts(outcomes.predicted, outcomes.truth)
+        # In the order of judged_spans.
+        kinds = np.array([kind for tags in outcomes.predicted for kind, *_ in metrics.spans_of(tags)])
+        curves = {
+            k: Curve(confidence[kinds == k], correct[kinds == k], true) for k, (_, _, true) in counts.items()
+        }
+        together = Curve(confidence, correct, sum(true for *_, true in counts.values()))
         tags = list(zip(outcomes.truth, outcomes.predicted, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
         return View(
             NONE.likely(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
             confidence, correct,
-            curves={self.abstention_units: (confidence, correct, wanted)},
-            counts=metrics.span_counts(outcomes.predicted, outcomes.truth),
+            curves=worst(curves) | {"all together": together},
+            counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
             shown=self.show(outcomes, least, [t == p for t, p in tags]),
         )  # fmt: skip
+
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        errors = []
+        for example, raw, true, predicted in zip(
+            outcomes.examples, outcomes.raws, outcomes.truth, outcomes.predicted, strict=True
+        ):
+            wrong = [i for i in range(len(true)) if true[i] != predicted[i]]
+            if wrong:
+                likely = outcomes.calibration.likely(raw)[np.arange(len(true)), self.numbers(true)]
+                i = min(wrong, key=lambda i: likely[i])
+                label, p = f"{true[i]} of “{example.text[i]}”", float(likely[i])
+                errors.append(LabelError(example, label, predicted[i], 1 - p, p))
+        return errors
 
     def text(self, example: Example) -> str:
         return " ".join(example.text)

@@ -15,7 +15,7 @@ from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, cross_fitted, documents_of
 from bert_jax.predictions.fitting import logistic
 from bert_jax.predictions.kind import Outcomes, abstained
-from bert_jax.predictions.view import View
+from bert_jax.predictions.view import Curve, View
 from bert_jax.predictions.whole_texts import WholeTexts
 
 
@@ -88,7 +88,7 @@ class Stars(WholeTexts):
         right, sides = np.equal(outcomes.predicted, outcomes.truth), (outcomes.predicted, outcomes.truth)
         return View(
             before, after, right, after, right,
-            curves={"texts": (after, right, len(right))},
+            curves={"texts": Curve(after, right, len(right))},
             counts=counts(*([[star] for star in side] for side in sides)),
             pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
             shown=self.show(outcomes, after, right),

@@ -1,0 +1,61 @@
+"""Which classes are taken for which."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Confusions:
+    names: list[str]
+    counts: np.ndarray  # [true, predicted]
+    labels: Sequence[str]  # names that are a class of the model
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Self:
+        """From (true, predicted) pairs; `labels` in the order that is shown."""
+        occurring = dict.fromkeys(name for pair in pairs for name in pair)
+        names = [name for name in labels if name in occurring]
+        names += [name for name in occurring if name not in names]
+        number = {name: i for i, name in enumerate(names)}
+        counts = np.zeros((len(names), len(names)), int)
+        np.add.at(counts, tuple(np.array([[number[t], number[p]] for t, p in pairs]).T), 1)
+        return cls(names, counts, labels)
+
+    @property
+    def largest(self) -> list[tuple[str, str, int]]:
+        """(true, predicted, how often), the most frequent first."""
+        wrong = self.counts - np.diag(self.counts.diagonal())
+        order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
+        places = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        return [(self.names[t], self.names[p], int(wrong[t, p])) for t, p in places]
+
+    def matrix(self, most: int) -> tuple[np.ndarray, list[str], list[str]]:
+        """Counts, true classes and predicted ones: of all classes, or of those with the largest confusions, at most
+        `most` columns of them and a last one of all other classes."""
+        rows, columns = self.all_classes() if len(self.names) <= most else self.most_confused(most)
+        others = len(self.names) - len(columns)
+        # What is no class is only true, or only predicted.
+        columns = [i for i in columns if self.names[i] in self.labels or self.counts[:, i].any()]
+        counts = self.counts[np.ix_(rows, columns)]
+        true, predicted = ([self.names[i] for i in side] for side in (rows, columns))
+        if others:
+            counts = np.column_stack([counts, self.counts[rows].sum(1) - counts.sum(1)])
+            predicted.append(f"{others} others")
+        return counts, true, predicted
+
+    def all_classes(self) -> tuple[list[int], list[int]]:
+        return np.flatnonzero(self.counts.any(1)).tolist(), list(range(len(self.names)))
+
+    def most_confused(self, most: int) -> tuple[list[int], list[int]]:
+        rows: set[int] = set()
+        columns: set[int] = set()
+        for true, predicted, _ in self.largest:
+            pair = {self.names.index(true), self.names.index(predicted)}
+            if len(columns | pair) > most:
+                break
+            rows.add(self.names.index(true))
+            columns |= pair
+        return sorted(rows), sorted(columns)
