@@ -22,7 +22,7 @@ from bert_jax.errors import BertJaxError, nearest
 def get_config(name: str = "") -> ConfigDict:
     config = ConfigDict()
     config.task = "classify"
-    # Defaults are in tasks/finetune.py: three epochs at 3e-5 in batches of 32, the middle of the published grid.
+    # Defaults are in tasks/finetune_config.py: three epochs at 3e-5 in batches of 32, the middle of the published grid.
     if name:
         if name not in glue.TASKS:
             raise BertJaxError(f'configs/classify.py has no "{name}"; {nearest(name, glue.TASKS)}')

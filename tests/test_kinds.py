@@ -16,7 +16,8 @@ from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS, Kind, kind_of
 from bert_jax.report.compare import compare
 from bert_jax.report.evaluate import evaluate
-from bert_jax.tasks.finetune import ExamplesConfig, split_parts
+from bert_jax.tasks.finetune_config import ExamplesConfig
+from bert_jax.tasks.parts import split_parts
 from bert_jax.text.truncation import Reading
 from test_evaluate import TEXTS, write_lines
 from test_hub import write as write_model

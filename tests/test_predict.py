@@ -18,7 +18,8 @@ from bert_jax.command.predict import predictions, rows_with_predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS
-from bert_jax.tasks.finetune import ExamplesConfig, split_parts
+from bert_jax.tasks.finetune_config import ExamplesConfig
+from bert_jax.tasks.parts import split_parts
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_rows
 from test_evaluate import TEXTS, squad, write_lines

@@ -25,7 +25,7 @@ from bert_jax.data.examples.epochs import shuffled
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.tasks import load, warm_start
-from bert_jax.tasks.finetune import FinetuneConfig
+from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.train.log import read
 from bert_jax.train.loop import train
 

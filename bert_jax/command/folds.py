@@ -20,7 +20,8 @@ from bert_jax.inference.programs import head_logits
 from bert_jax.output import replacing
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.tasks import warm_start
-from bert_jax.tasks.finetune import FinetuneConfig, Finetuning, Judge, Method, pieces_of
+from bert_jax.tasks.finetune import Finetuning, Judge, pieces_of
+from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.probe import Features
 from bert_jax.text.truncation import Reading
 from bert_jax.train.checkpoint import standing

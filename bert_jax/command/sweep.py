@@ -24,7 +24,7 @@ from bert_jax.metrics import nothing_learnt
 from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import read
-from bert_jax.tasks.finetune import FinetuneConfig
+from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout

@@ -21,7 +21,7 @@ from bert_jax.report.curves import draw
 from bert_jax.report.finished import calibrate, write_run_report
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
-from bert_jax.tasks.finetune import FinetuneConfig
+from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import CheckpointConfig, RunConfig

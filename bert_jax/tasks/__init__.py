@@ -16,7 +16,11 @@ from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Task
 
 # Config key `task`: the name of a file here or of one that was registered, or the path of a module, mypackage.spot.
-TASKS = Registry("bert_jax.tasks", "task", helpers=("finetune", "inspect", "probe", "warm_start"))
+TASKS = Registry(
+    "bert_jax.tasks",
+    "task",
+    helpers=("finetune", "finetune_config", "inspect", "parts", "probe", "warm_start"),
+)
 
 
 @dataclass(frozen=True)
