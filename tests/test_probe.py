@@ -1,0 +1,87 @@
+"""A regression on frozen features is the best one, and chooses its penalty by examples it did not see."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.predictions.probe import FOLDS, Linear, Units, fit, folds_of, loss_of, regress
+
+RNG = np.random.default_rng(0)
+
+
+def units(x, y, group=None) -> Units:
+    y = np.asarray(y, float).reshape(len(x), -1)
+    return Units(np.asarray(x, float), y, np.ones(len(x)), np.arange(len(x)) if group is None else group)
+
+
+def classes(count: int = 90, signal: float = 1.0) -> Units:
+    numbers = RNG.permutation(np.arange(count) % 3)
+    return units(RNG.normal(size=(count, 6)) + signal * np.eye(6)[numbers] * 3, np.eye(3)[numbers])
+
+
+def zero(given: Units) -> Linear:
+    return Linear(np.zeros((given.x.shape[1], given.y.shape[1])), np.zeros(given.y.shape[1]))
+
+
+def test_the_fit_to_numbers_is_that_of_the_normal_equations():
+    x = RNG.normal(size=(40, 5))
+    given = units(x, x @ RNG.normal(size=5) + RNG.normal(size=40))
+    model = regress(given, "identity", 2.0, zero(given))
+    centred = x - x.mean(0)
+    kernel = np.linalg.solve(centred.T @ centred + 2 * np.eye(5), centred.T @ (given.y - given.y.mean()))
+    np.testing.assert_allclose(model.kernel, kernel, atol=1e-4)
+
+
+@pytest.mark.parametrize("link", ["softmax", "sigmoid"])
+def test_no_other_fit_has_a_lower_loss(link):
+    given = classes()
+    model = regress(given, link, 0.5, zero(given))
+
+    def objective(kernel, bias):
+        logits = given.x @ kernel + bias
+        logs = jax.nn.log_softmax(logits) if link == "softmax" else jax.nn.log_sigmoid(logits)
+        losses = logs * given.y + (0 if link == "softmax" else jax.nn.log_sigmoid(-logits) * (1 - given.y))
+        return -losses.sum() + 0.25 * (kernel**2).sum()
+
+    slopes = jax.grad(objective, (0, 1))(jnp.asarray(model.kernel), jnp.asarray(model.bias))
+    assert max(np.abs(slope).max() for slope in slopes) < 0.02, "it is convex: where it is flat it is lowest"
+
+
+@pytest.mark.parametrize("link", ["softmax", "sigmoid", "identity"])
+def test_slopes_are_those_of_the_losses(link):
+    given, outputs, step = classes(12), RNG.normal(size=(12, 3)), RNG.normal(size=(12, 3)) * 1e-5
+    (low, slope), (high, _) = (loss_of(link, outputs + sign * step, given) for sign in (-1, 1))
+    assert high - low == pytest.approx(2 * (loss_of(link, outputs, given)[1] * step).sum(), rel=1e-4)
+    assert slope.shape == outputs.shape
+
+
+def test_features_that_say_nothing_get_the_shares_of_the_classes():
+    numbers = (np.arange(200) % 4 == 0).astype(int)
+    model = fit(units(RNG.normal(size=(200, 50)), np.eye(2)[numbers]), "softmax")
+    logits = model(RNG.normal(size=(500, 50)))
+    likely = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+    assert likely.mean() == pytest.approx(0.25, abs=0.05)
+    assert likely.std() < 0.12, "a weak penalty would make it sure of what is noise"
+
+
+def test_features_that_say_everything_are_used():
+    given = classes(signal=4.0)
+    likely = fit(given, "softmax")(given.x)
+    assert (likely.argmax(1) == given.y.argmax(1)).all()
+
+
+def test_the_unit_of_numbers_and_of_features_does_not_matter():
+    x = RNG.normal(size=(60, 4))
+    y = x[:, 0] + RNG.normal(size=60) * 0.3
+    plain = fit(units(x, y), "identity")(x)
+    other = fit(units(x * 1e-3 + 7, y * 1e4 - 5), "identity")(x * 1e-3 + 7)
+    np.testing.assert_allclose((other + 5) / 1e4, plain, atol=1e-3)
+
+
+def test_folds_divide_no_group_and_have_every_class():
+    numbers = np.repeat(np.arange(3), 10)
+    group = np.arange(30) // 2  # two units each
+    folds = folds_of(units(np.zeros((30, 1)), np.eye(3)[numbers], group))
+    assert all(len(set(folds[group == number])) == 1 for number in range(15))
+    assert all(set(numbers[folds == fold]) == {0, 1, 2} for fold in range(FOLDS))
