@@ -155,7 +155,7 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     """The encoder of `config.init` under the head of the predictions, with their keys of config.json."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
     source, _ = hub.survey(config.init, **computed)
-    layout = source.with_head(head_of(config, kind), kind.labels)
+    layout = source.with_head(head_of(config, kind, source.heads), kind.labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
     rates[HEADS[layout.heads[-1]].dropout] = rates["head_dropout"]
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
@@ -169,12 +169,15 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     return layout
 
 
-def head_of(config: FinetuneConfig, kind: Kind) -> str:
-    """The kind's head that reads what `model.pooling` names, by default what an embedder pools."""
+def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str]) -> str:
+    """The kind's head that reads what `model.pooling` names: by default what an embedder pools, or what one of the
+    `heads` of the directory reads."""
     pooling: str = config.model.pooling
     if pooling == "auto":
         embedder = sentence_transformers.read(hub.existing(config.init))
-        pooling = embedder.pooling if embedder else "published"
+        if embedder is None:
+            return next((head for head in heads if head in kind.heads), kind.heads[0])
+        pooling = embedder.pooling
     return next((head for head in kind.heads if HEADS[head].reads == pooling), kind.heads[0])
 
 
