@@ -320,9 +320,8 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
 def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     examples = [Example(f"{n} {TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
     calibrate(classifier, Results([], [], examples))
-    assert "calibrated on 40 examples: probabilities stay as they are" in capsys.readouterr().out
-    found = bert_jax.load(classifier).calibration
-    assert found.learnt and found.keeps_probabilities
+    found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
+    assert found.learnt and line.startswith("calibrated on 40 examples: temperature ")
     calibrate(classifier, Results([], [], [replace(example, document="one") for example in examples]))
     assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
     assert not bert_jax.load(classifier).calibration.learnt
@@ -332,6 +331,8 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     assert "temperature 2, expected calibration error" in line and scaled.floor(best) == 0.5
     with pytest.raises(BertJaxError):
         scaled.floor(best + 0.001)
+    unscaled = summary(classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=()))
+    assert "probabilities stay as they are" in unscaled and "--precision can promise nothing" in unscaled
 
 
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers"])
