@@ -14,10 +14,12 @@ from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.predictions import calibration, cross_fitting, fitting, promise
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.kinds import answers, classes
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import Level
-from bert_jax.report.finished import summary
+from bert_jax.report.finished import calibrate, summary
+from bert_jax.train.task import Results
 from test_evaluate import TEXTS, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model
@@ -204,6 +206,27 @@ def test_no_answer_is_given_where_it_makes_f1_best():
     assert answers.best_gap(-gaps, 1.0 - none, none) == 2.5
 
 
+def test_when_to_give_no_answer_is_learnt_and_the_rest_is_judged():
+    rng = np.random.default_rng(3)
+    none = np.arange(200) % 2 == 0
+    gaps, scores = np.where(none, 5, 1) + rng.normal(0, 0.5, 200), np.where(none, 0.3, 0.9)
+    best = answers.BestAnswers(scores, 1.0 * ~none, ~none, gaps, none)
+    found = best.calibration(documents(200))
+    assert 2 < found.missing < 4 and found.levels[0].answers == found.levels[0].right == 100
+    assert answers.probability(np.array(0.9), found) > 0.95, "none of those that are given is wrong"
+
+
+def test_spans_of_a_text_that_are_wrong_together_count_as_fewer():
+    kind, rng = tags.Tags(("O", "B-X")), np.random.default_rng(0)
+    right = rng.random(60) < 0.7
+    truth = [("B-X",) * 8 if hit else ("O",) * 8 for hit in right]
+    examples = [Example(tuple(f"w{n} {i}" for i in range(8)), tag, "") for n, tag in enumerate(truth)]
+    raws = [np.stack([np.zeros(8), rng.normal(2, 0.1, 8)], 1) for _ in right]
+    assert 50 < kind.calibrate(Outcomes(kind, examples, raws)).levels[0].answers < 70, (
+        "not 480 spans, but 60 texts"
+    )
+
+
 def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     found = fitted(*texts_of(400, heat=4))
     with pytest.raises(
@@ -297,6 +320,25 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
 
 
 @pytest.mark.slow
+def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
+    examples = [Example(f"{n} {TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
+    calibrate(classifier, Results([], [], examples))
+    found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
+    assert found.learnt and line.startswith("calibrated on 40 examples: temperature ")
+    calibrate(classifier, Results([], [], [replace(example, document="one") for example in examples]))
+    assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
+    assert not bert_jax.load(classifier).calibration.learnt
+    scaled = Calibration("classes", ("no", "yes"), (2.0,), levels=(Level(0.5, 100, 90),), examples=100)
+    line = summary(classes.Classes(("no", "yes")), scaled)
+    best = float(line.split("can promise ")[1].split(" ")[0])
+    assert "temperature 2, expected calibration error" in line and scaled.floor(best) == 0.5
+    with pytest.raises(BertJaxError):
+        scaled.floor(best + 0.001)
+    unscaled = summary(classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=()))
+    assert "probabilities stay as they are" in unscaled and "--precision can promise nothing" in unscaled
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers"])
 def test_every_kind_of_model_is_calibrated(kind, tmp_path):
     head = {"tags": "tag", "answers": "answer"}.get(kind, "classify")
@@ -319,6 +361,5 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
     found = given.kind.calibrate(given)
     assert found.kind == kind and found.examples == 60 and found.labels == labels
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
-    assert summary(given.kind, found).startswith("calibrated on 60 examples: ")
     calibration.save(tmp_path / "m", found)
     assert bert_jax.load(tmp_path / "m").calibration == found

@@ -37,7 +37,7 @@ def summary(kind: Kind, calibration: Calibration) -> str:
     """What a calibration is, in a line."""
     error = f"expected calibration error {calibration.error_before:.4f}"
     if calibration.keeps_probabilities:
-        fit = f"probabilities stay as they are, for no calibration made the truth more likely; {error}"
+        fit = f"probabilities stay as they are, for rescaling did not improve them; {error}"
     else:
         temperature = kind.temperature(calibration)
         fit = f"{temperature}{', ' * bool(temperature)}{error} before, {calibration.error_after:.4f} after"

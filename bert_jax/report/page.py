@@ -154,10 +154,11 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
         lines = [
             f"Expected calibration error of the {kind.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
-        if temperature := kind.temperature(calibration):
-            lines += [
-                f"{temperature.capitalize()}, learnt from {calibration.examples:,} examples that are in no other part."
-            ]
+        count = f"{calibration.examples:,} examples, each predicted by a model that did not learn from it"
+        if calibration.keeps_probabilities:
+            lines += [f"Probabilities stay as they are: no temperature fits {count}, better."]
+        elif temperature := kind.temperature(calibration):
+            lines += [f"{temperature.capitalize()}, learnt from {count}."]
     else:
         lines = [
             f"This model was not calibrated. Expected calibration error of the {kind.units}: {before:.4f}."
