@@ -62,6 +62,7 @@ def test_embed_one_many_and_streamed(model):
     assert model.embed(("the cat", "the mat")).shape == (8,)
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_no_further_than_needed(model):
     read = itertools.count()
     endless = (f"the cat {'sat ' * (i % 3)}" for i in read)

@@ -41,6 +41,7 @@ def documents(count: int) -> list[str]:
     return [f"text {n}" for n in range(count)]
 
 
+@pytest.mark.slow
 def test_a_temperature_is_that_of_an_independent_search():
     logits, truth = texts_of(3000, heat=2.5)
     heats = np.exp(np.linspace(-1, 2, 4001))

@@ -126,6 +126,7 @@ def test_a_published_size_has_as_many_parameters_as_its_files(size):
     assert sum(map(math.prod, shapes.values())) == PARAMETERS[size]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DistilBertTokenizer", "ElectraTokenizer"])
 @pytest.mark.parametrize("cased", [False, True])
 def test_ids_and_offsets_of_a_released_vocabulary(name, cased, tmp_path):

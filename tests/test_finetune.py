@@ -501,6 +501,7 @@ def test_the_answer_is_where_the_file_says_or_at_cls():
     assert edges[0] == {"starts": 0, "ends": 0}
 
 
+@pytest.mark.slow
 def test_class_weights_and_windows_weigh_as_they_should():
     task, pieces = classify_pieces("classes")
     examples = [Example("", label, "") for label in "aaab"]

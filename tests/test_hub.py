@@ -216,6 +216,7 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
     )
 
 
+@pytest.mark.slow
 def test_half_a_pooler_is_not_passed_over(tmp_path):
     write(tmp_path, heads=("mlm",))
     edit_tensors(tmp_path, lambda tensors: tensors.pop("bert.pooler.dense.bias"))

@@ -62,6 +62,7 @@ def test_targets_show_what_became_of_them(corpus):
     assert re.search(r"masked\s+[78]\d\.\d+%\s+80.0%", text)
 
 
+@pytest.mark.slow
 def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
     flags = ["inspect", "--config", f"{PRETRAIN}:base", *(f"--config.{s}" for s in settings(corpus))]
     assert main(flags) == 0

@@ -67,6 +67,7 @@ def test_every_kind_is_a_file():
     assert set(KINDS.names()) >= BUILT_IN and all(KINDS[name].name == name for name in BUILT_IN)
 
 
+@pytest.mark.slow
 def test_only_predictions_know_their_kind():
     files = [path for path in PACKAGE.rglob("*.py") if "predictions" not in path.parts]
     asking = [f"{path}:{line}" for path in files for line in branches(path.read_text(encoding="utf-8"))]

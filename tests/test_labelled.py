@@ -278,6 +278,7 @@ def test_glue_is_nine_tasks():
     assert Counter(len(task.labels) for task in glue.TASKS.values()) == {2: 7, 3: 1, 0: 1}
 
 
+@pytest.mark.slow
 def test_tensorflow_datasets(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 

@@ -86,6 +86,7 @@ def test_frozen_layers_keep_their_values_and_do_not_count_for_clipping():
     np.testing.assert_allclose(frozen["mlm/bias"], each / (1 + each), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_rate_equals_that_of_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -173,6 +174,7 @@ def test_adam_is_that_of_torch():
             np.testing.assert_allclose(ours["nsp"]["dense"][name], theirs[name].detach().numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "embedding_size"), [("base", 0), ("large", 0), ("base", 128)])
 def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size, embedding_size):
     config = EncoderConfig.named(size, vocab_multiple=128, tied_decoder=False, embedding_size=embedding_size)

@@ -66,6 +66,7 @@ def test_classes_come_in_order_with_their_ids(classifier, tmp_path):
     assert list(numbered) == found
 
 
+@pytest.mark.slow
 def test_lines_of_standard_input(classifier, monkeypatch):
     typed(monkeypatch, "\r\n".join(TEXTS))
     plain = list(predictions(classifier, "-"))
@@ -177,6 +178,7 @@ def rows_of(path) -> list[dict]:
     return [row for _, row in read_rows(str(path))]
 
 
+@pytest.mark.slow
 def test_a_table_of_predictions_keeps_the_columns_of_the_input(directory, tmp_path, capsys):
     path = directory("classify", ("no", "yes"))
     rows = [
@@ -207,6 +209,7 @@ def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(classifier, 
     assert [row["predicted_label"] for row in found] == [label.label for label in expected]
 
 
+@pytest.mark.slow
 def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys):
     model = str(directory("classify", ("no", "yes")))
     rows = [{"text": f"{text} {n}", "label": "yes"} for n in range(3) for text in TEXTS] + [{"text": ""}]
@@ -227,6 +230,7 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys
         split_parts(run)
 
 
+@pytest.mark.slow
 def test_predictions_of_every_kind_are_cells(directory, tmp_path):
     data = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS])
     several = bert_jax.load(directory("classify", ("a", "b"), problem_type="multi_label_classification"))

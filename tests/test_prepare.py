@@ -104,6 +104,7 @@ def test_sentences_with_wide_spaces():
     assert "".join(sentences(text, "blank", "en")).replace(" ", "") == "".join(text.split())
 
 
+@pytest.mark.slow
 def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
@@ -161,6 +162,7 @@ def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypa
     assert (counts["lines"], counts["repeated_lines"]) == (len(lines), len(lines) - len(set(lines)))
 
 
+@pytest.mark.slow
 def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
     held = []
     for name, texts in (("a", TEXTS), ("b", TEXTS[::-1])):

@@ -33,6 +33,7 @@ def test_the_fit_to_numbers_is_that_of_the_normal_equations():
     np.testing.assert_allclose(model.kernel, kernel, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["softmax", "sigmoid"])
 def test_no_other_fit_has_a_lower_loss(link):
     given = classes()

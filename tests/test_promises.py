@@ -117,6 +117,7 @@ def simulated(arranged, sets: int, texts: int, sharpness: float, precision: floa
     return now, before
 
 
+@pytest.mark.slow
 def test_the_risk_is_that_of_a_walk_as_right_as_promised():
     rng = np.random.default_rng(0)
     for texts, precision in ((60, 0.8), (200, 0.95), (400, 0.9)):
@@ -128,12 +129,14 @@ def test_the_risk_is_that_of_a_walk_as_right_as_promised():
         assert significance > 2 * RISK / LEVELS, "levels share predictions, so each gets more than its part"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arranged", [of_a_kept_part, out_of_fold])
 def test_a_promise_is_held_on_fresh_texts(arranged):
     now, before = simulated(arranged, sets=40, texts=200, sharpness=5, precision=0.9)
     assert now.is_held and np.mean(now.answered) > np.mean(before.answered) + 0.1
 
 
+@pytest.mark.slow
 def test_a_classifier_that_is_99_percent_right_promises_095_of_200_texts():
     rng, promised = np.random.default_rng(0), Kept([], [])
     for _ in range(40):

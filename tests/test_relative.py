@@ -173,6 +173,7 @@ def test_the_gradient_of_a_bias_is_summed_over_the_scores_that_it_reached():
     np.testing.assert_array_equal(gradient[0], L - np.abs(np.arange(1 - L, L)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 33, 130, 700])
 def test_rows_of_distances_are_those_of_transformers(length):
     torch = pytest.importorskip("torch")

@@ -98,6 +98,7 @@ def part(given: Outcomes, kept: slice) -> Outcomes:
     return Outcomes(given.kind, given.examples[kept], given.raws[kept])
 
 
+@pytest.mark.slow
 def test_the_interval_of_f1_macro_holds_the_true_score_of_many_classes(monkeypatch):
     monkeypatch.setattr("bert_jax.report.intervals.RESAMPLES", 300)
     whole = of_many_classes(15_000)

@@ -136,6 +136,7 @@ def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
         assert digest(batch) == digest(stream.batch(step))
 
 
+@pytest.mark.slow
 def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
     stream = opened(corpus, lengths=(64,), shares=(1.0,))
     orders: dict[int, list[int]] = {}
@@ -274,6 +275,7 @@ def test_span_lengths_follow_their_distribution(corpus):
     assert np.abs(runs[1:4] / runs.sum() - np.array([6, 3, 2]) / 11).max() < 0.06
 
 
+@pytest.mark.slow
 def test_heldout_has_every_example_once(corpus):
     stream = opened(corpus)
     batches = list(stream.heldout(64))

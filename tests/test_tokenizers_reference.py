@@ -158,6 +158,7 @@ def test_deberta_model(tmp_path):
     agree(open_tokenizer(tmp_path / "theirs"), transformers_on(tmp_path / "theirs"))
 
 
+@pytest.mark.slow
 def test_truncated_pairs(words):
     ours, theirs = open_tokenizer(words), transformers.BertTokenizer.from_pretrained(words)
     for first in range(1, 9):

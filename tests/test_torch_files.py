@@ -183,6 +183,7 @@ def test_what_the_system_refuses_is_no_damage(tmp_path):
         torch_pickle.tensors(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_transformers_saved_long_ago(directory):
     """Names, layout and configuration of 2018: gamma and beta, a stream of pickles, no model_type."""
     whole = load(directory)

@@ -124,6 +124,7 @@ def test_new_words_have_the_mean_of_their_old_pieces(model, tmp_path, capsys):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == now.size
 
 
+@pytest.mark.slow
 def test_nothing_to_add_is_said(model, tmp_path, capsys):
     (tmp_path / "domain.txt").write_text("Ka lo.\n\nmi\n")
     assert vocab("--input", tmp_path / "domain.txt", "--extend", model[0], "--output", tmp_path / "out") == 1

@@ -156,7 +156,7 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
         ]
         count = f"{calibration.examples:,} examples, each predicted by a model that did not learn from it"
         if calibration.keeps_probabilities:
-            lines += [f"Probabilities stay as they are: no temperature fits {count}, better."]
+            lines += [f"Probabilities stay as they are; no temperature fits better. Learnt from {count}."]
         elif temperature := kind.temperature(calibration):
             lines += [f"{temperature.capitalize()}, learnt from {count}."]
     else:

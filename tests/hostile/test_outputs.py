@@ -149,6 +149,7 @@ def test_the_input_is_never_the_output(small, tmp_path, capsys):
     assert data.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_odd_outputs_are_one_line(predict, embed, tmp_path, capsys):
     (tmp_path / "file").write_text("kept")
     (tmp_path / "circle").symlink_to("circle")

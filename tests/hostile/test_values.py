@@ -141,11 +141,13 @@ def test_weights_that_are_not_finite(verb, small, tmp_path, capsys):
     assert not list(tmp_path.glob("out/model*")) and not list(tmp_path.glob("out*.*"))
 
 
+@pytest.mark.slow
 def test_info_tells_of_weights_that_are_not_finite(small, tmp_path, capsys):
     assert main(["info", damaged(small, tmp_path, "masked", no_number)]) == 0
     assert "has numbers that are not finite" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "bool", "complex64", "uint16"])
 def test_weights_that_are_no_floats(kind, small, tmp_path):
     path = damaged(small, tmp_path, "masked", lambda array: array.astype(kind))
@@ -159,6 +161,7 @@ def test_weights_of_64_bits_that_32_cannot_hold(small, tmp_path):
         bert_jax.load(path)
 
 
+@pytest.mark.slow
 def test_finite_weights_whose_results_are_not(small, tmp_path, capsys):
     model = damaged(small, tmp_path, "masked", lambda array: np.full_like(array, 3e38))
     assert main(["embed", "--model", model, "--input", str(small / "lines.txt")]) == 1
