@@ -33,6 +33,8 @@ from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import span_in
+from bert_jax.tasks import load as load_task
+from bert_jax.tasks import warm_start
 from bert_jax.tasks.classify import Config
 from bert_jax.tasks.finetune import Finetuning, class_weights, pieces_of
 from bert_jax.tasks.finetune_config import ExamplesConfig
@@ -248,7 +250,7 @@ def finetune(task: str, model, workdir, **changes):
     values = {
         "init": model, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32, "data.batch": 8,
         "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded", "report": False,
-        "data.folds": 0, "head": "random",
+        "data.folds": 0, "head": "kept",
     } | changes  # fmt: skip
     run.start(f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir))
     return [line for line in read(workdir / "metrics.jsonl") if line["kind"] == "heldout"]
@@ -290,6 +292,26 @@ def classified(tmp_path_factory, model):
         **{"data.train": train, "data.heldout": heldout, "data.rows": "packed"},
     )
     return root, lines
+
+
+@pytest.mark.slow
+def test_a_head_for_other_labels_is_not_taken_over(model, tmp_path):
+    rows = marked(24, 0)
+    given = {"data.train": table(tmp_path / "t.csv", rows), "steps": 1, "log.evaluate_every": 1}
+    given["data.heldout"] = given["data.train"]
+    finetune("classify", model, tmp_path / "two", **given)
+    begun = load_task("configs/classify.py", [f"init={tmp_path / 'two/model'}", f"data.train={given['data.train']}",
+                                              "data.max_length=32"])  # fmt: skip
+    task, _, config = begun[0].open(begun[1])
+    assert warm_start.read(config.init, task, 0)[1] == []
+    other = table(tmp_path / "three.csv", [(text, f"class {n % 3}") for n, (text, _) in enumerate(rows)])
+    finetune(
+        "classify",
+        tmp_path / "two/model",
+        tmp_path / "three",
+        **given | {"data.train": other, "data.heldout": other},
+    )
+    assert load(tmp_path / "three/model").labels == ("class 0", "class 1", "class 2")
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def choose(
     """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
     config, kind = folds.config, folds.task.kind
     given: dict[Method, Outcomes] = {}
-    if config.method == "probe" or config.method == "auto" and kind.link:
+    if config.method == "probe" or config.method == "auto" and config.head == "probe" and kind.link:
         given["probe"] = folds.by_probes()
         say(folds, "a probe of the frozen encoder", given["probe"])
     if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:

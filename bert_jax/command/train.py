@@ -76,7 +76,7 @@ def run_single(
                 f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule",
                 flush=True,
             )
-        return task.begun(params, missing, data)
+        return task.begun(params, data)
 
     begin = params if config.init and not config.scratch else None
     return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)

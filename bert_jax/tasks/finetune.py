@@ -36,7 +36,7 @@ class Finetuning(Task):
     kind: Kind
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()
-    probe: bool = field(default=False, compare=False)  # a new head begins as one
+    probe: bool = field(default=False, compare=False)  # the head begins as one
 
     @property
     def best(self) -> str:
@@ -46,9 +46,9 @@ class Finetuning(Task):
     def head(self) -> str:
         return self.layout.heads[-1]
 
-    def begun(self, params: dict, fresh: Sequence[str], data: Data) -> dict:
+    def begun(self, params: dict, data: Data) -> dict:
         link = self.kind.link
-        if not self.probe or link is None or self.head not in fresh:
+        if not self.probe or link is None:
             return params
         pieces = cast(Epochs, data).train
         return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights)

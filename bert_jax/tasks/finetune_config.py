@@ -115,14 +115,16 @@ class FinetuneConfig(RunConfig, ABC):
     # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
     # auto: the one that predicts better out of fold; where there are no folds, finetune.
     method: Literal["auto", "finetune", "probe"] = "auto"
-    # What a new head begins as: the probe, or random values.
-    head: Literal["probe", "random"] = "probe"
+    # What the head begins as: the probe, or what `init` has for these labels, else random values.
+    head: Literal["probe", "kept"] = "probe"
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
         check_ranges(self)
+        if self.method == "probe" and self.head == "kept":
+            raise BertJaxError("method=probe makes a new head; leave --config.head=kept out")
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
             super().__post_init__()
 

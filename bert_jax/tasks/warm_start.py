@@ -7,6 +7,7 @@ import jax
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads import HEADS
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.task import Task
@@ -35,6 +36,8 @@ def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
     """The directory's parameters for the task, and the parts it lacks, which have initial values."""
     source, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
     params = hub.read_params(source, tensors, directory)
+    if source.labels != task.layout.labels:  # its heads are for others
+        params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
     params = hub.read_beside(task.layout, tensors, directory) | params
     key = jax.random.key(seed, impl="threefry2x32")
     names = list(jax.eval_shape(task.init, key))
