@@ -62,9 +62,9 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(opened, tmp_path):
     task, data, config, overrides = opened
     parts, begun = Folds(task, data, config), []
 
-    def until_the_third(task, data, config, path, cache):
+    def until_the_third(task, data, config, path):
         begun.append(path.name)
-        return len(begun) != 3 and run.run_single(task, data, config, path, cache)
+        return len(begun) != 3 and run.run_single(task, data, config, path)
 
     whole = parts.by_runs(values(), overrides, tmp_path / "whole", run.run_single)
     assert parts.by_runs(values(), overrides, tmp_path / "cut", until_the_third) is None
@@ -89,10 +89,10 @@ def test_a_fold_is_predicted_by_the_model_that_left_it_out(opened, tmp_path, mon
         likely.update(zip(indices.tolist(), [score["good"] for score in scores], strict=True))
         predict(self, directory, fold, path)
 
-    def without_the_fold(task, data, config, path, cache):
+    def without_the_fold(task, data, config, path):
         left_out = {parts.judge.examples[i].text for i in np.flatnonzero(parts.of_piece == config.data.fold)}
         assert not left_out & {example.text for example in task.results.train}
-        return run.run_single(task, data, config, path, cache)
+        return run.run_single(task, data, config, path)
 
     monkeypatch.setattr(Folds, "predict", noted)
     outcomes = parts.by_runs(values(), overrides, tmp_path, without_the_fold)

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from bert_jax import tasks
@@ -22,10 +21,10 @@ from bert_jax.predictions.kind import Outcomes
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune import Finetuning, Judge, pieces_of
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
+from bert_jax.tasks.parts import say
 from bert_jax.tasks.probe import Features
 from bert_jax.text.truncation import Reading
 from bert_jax.train.checkpoint import standing
-from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir
 
@@ -70,7 +69,7 @@ class Folds:
     ) -> Outcomes | None:
         """Predictions of fine-tuned models; None if told to stop before the end."""
         kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
-        count, cache, logits = self.config.data.folds, StepCache(), [None] * len(self.pieces)
+        count, logits = self.config.data.folds, [None] * len(self.pieces)
         for fold in range(count):
             own = [f"steps={self.config.steps}", "method=finetune", "report=False", f"data.folds={count}"]
             module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
@@ -79,7 +78,7 @@ class Folds:
             path = directory.path / "logits.npz"
             if path.exists():
                 directory.begin(config, data, task)  # or it is of another config
-            elif not run(task, data, config, directory.path, cache):
+            elif not run(task, data, config, directory.path):
                 return None
             else:
                 self.predict(directory, fold, path)
@@ -107,14 +106,17 @@ def choose(
     given: dict[Method, Outcomes] = {}
     if config.method == "probe" or config.method == "auto" and config.head == "probe" and kind.link:
         given["probe"] = folds.by_probes()
-        say(folds, "a probe of the frozen encoder", given["probe"])
+        say_scores(folds, "a probe of the frozen encoder", given["probe"])
     if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:
         return "probe", given["probe"]
+    say(
+        f"{config.data.folds} models are trained to judge it; --config.data.folds=0 trains one, and holds out a share"
+    )
     fine_tuned = folds.by_runs(values, overrides, workdir, run)
     if fine_tuned is None:
         return None
     given["finetune"] = fine_tuned
-    say(folds, "fine-tuning", fine_tuned)
+    say_scores(folds, "fine-tuning", fine_tuned)
     best = max(given, key=lambda method: standing(kind.best, score(given[method])))
     return best, given[best]
 
@@ -123,7 +125,6 @@ def score(outcomes: Outcomes) -> dict[str, float]:
     return outcomes.sums.scores
 
 
-def say(folds: Folds, method: str, outcomes: Outcomes) -> None:
+def say_scores(folds: Folds, method: str, outcomes: Outcomes) -> None:
     shown = ", ".join(f"{name} {value:.4f}" for name, value in score(outcomes).items())
-    if jax.process_index() == 0:
-        print(f"{folds.config.data.folds} folds, {method}: {shown}", flush=True)
+    say(f"{folds.config.data.folds} folds, {method}: {shown}")

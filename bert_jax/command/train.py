@@ -41,14 +41,16 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         refuse_foreign(directory.report, REPORTED)  # now, not after days
     if config.seeds == 1 and not config.sweep:
         task, data, config = module.open(config)
-        out_of_fold = None
+        cache, out_of_fold = None, None
         if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
-            better = choose(Folds(task, data, config), values, overrides, directory.path, run_single)
+            cache = StepCache()
+            train_fold = partial(run_single, cache=cache)
+            better = choose(Folds(task, data, config), values, overrides, directory.path, train_fold)
             if better is None:
                 return False
             method, out_of_fold = better
             config = config.with_method(method)
-        finished = run_single(task, data, config, directory.path)
+        finished = run_single(task, data, config, directory.path, cache)
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
             if finished:
