@@ -34,6 +34,8 @@ AUTO = {
     "tag": "AutoModelForTokenClassification",
     "answer": "AutoModelForQuestionAnswering",
 }
+# What transformers trains, too: the published head, with initial values, on one part of the data.
+AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy leaves out
 OURS, AUTOCAST = "bert_jax", "transformers-autocast"
 ROWS = 32  # texts of a batch of torch's evaluation
@@ -42,6 +44,7 @@ ROWS = 32  # texts of a batch of torch's evaluation
 def measure(
     spec: str, overrides: Sequence[str], limits: Limits, against: Sequence[str] = (), as_json: bool = False
 ) -> str:
+    overrides = [*AS_TRANSFORMERS, *overrides]
     _, config = load(spec, overrides)
     if not isinstance(config, FinetuneConfig):
         raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
