@@ -43,7 +43,9 @@ TINY = {
     "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "data.lengths": 24,
     "data.shares": 1, "data.plans": 2, "data.batch": 8, "steps": 2, "log.evaluate_batches": 1, "optimizer.warmup": 1,
 }  # fmt: skip
-GENTLE = {"steps": 2, "data.batch": 4, "data.max_length": 32, "report": "false", "data.rows": "padded", "data.folds": 0}
+GENTLE = {
+    "steps": 2, "data.batch": 4, "data.max_length": 32, "report": "false", "data.rows": "padded", "data.folds": 0,
+}  # fmt: skip
 LABELLED = {"classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl"}
 
 
