@@ -72,6 +72,12 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(opened, tmp_path):
     assert begun == ["0", "1", "2", "2", "3", "4"], "what was predicted is not trained again"
     assert all(np.array_equal(a, b) for a, b in zip(whole.raws, again.raws, strict=True))
     assert not list(tmp_path.glob("*/folds/*/model")), "what is not needed any more is removed"
+    damaged = tmp_path / "cut/folds/3/logits.npz"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    with pytest.raises(
+        BertJaxError, match="logits.npz is damaged; delete .*folds/3, and run the same command"
+    ):
+        parts.by_runs(values(), overrides, tmp_path / "cut", until_the_third)
     with pytest.raises(BertJaxError, match="begun with other settings: optimizer.rate"):
         parts.by_runs(values(), [*overrides, "optimizer.rate=1e-4"], tmp_path / "cut", run.run_single)
 

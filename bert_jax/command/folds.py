@@ -8,6 +8,7 @@ WORKDIR/folds/K/logits.npz    what its model gives for fold K; the model and its
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -82,9 +83,8 @@ class Folds:
                 return None
             else:
                 self.predict(directory, fold, path)
-            with np.load(path) as saved:
-                for name, i in zip(saved, np.flatnonzero(self.of_piece == fold), strict=True):
-                    logits[i] = saved[name]
+            for i, saved in zip(np.flatnonzero(self.of_piece == fold), read_logits(path), strict=True):
+                logits[i] = saved
         return self.outcomes(logits)
 
     def predict(self, directory: Workdir, fold: int, path: Path) -> None:
@@ -96,6 +96,16 @@ class Folds:
             np.savez(file, *model.run(encodings, program))
         shutil.rmtree(directory.checkpoints)
         shutil.rmtree(directory.model)
+
+
+def read_logits(path: Path) -> list[np.ndarray]:
+    try:
+        with np.load(path) as saved:
+            return [saved[name] for name in saved]
+    except (BadZipFile, EOFError, OSError, ValueError) as error:
+        raise BertJaxError(
+            f"{path} is damaged; delete {path.parent}, and run the same command again"
+        ) from error
 
 
 def choose(
@@ -110,7 +120,8 @@ def choose(
     if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:
         return "probe", given["probe"]
     say(
-        f"{config.data.folds} models are trained to judge it; --config.data.folds=0 trains one, and holds out a share"
+        f"{config.data.folds} models are trained, one without each fold; --config.data.folds=0 trains one, and holds "
+        "out a share"
     )
     fine_tuned = folds.by_runs(values, overrides, workdir, run)
     if fine_tuned is None:
