@@ -70,7 +70,8 @@ class Folds:
     ) -> Outcomes | None:
         """Predictions of fine-tuned models; None if told to stop before the end."""
         kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
-        count, logits = self.config.data.folds, [None] * len(self.pieces)
+        count = self.config.data.folds
+        logits: list = [None] * len(self.pieces)
         for fold in range(count):
             own = [f"steps={self.config.steps}", "method=finetune", "report=False", f"data.folds={count}"]
             module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
