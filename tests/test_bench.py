@@ -247,7 +247,7 @@ def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
     flags = ["--config", f"{runs.ROOT}/configs/classify.py", f"--config.init={tmp_path / 'model'}",
              f"--config.data.train={tmp_path / 'train.csv'}", "--config.data.max_length=8",
-             "--config.data.calibration_share=0"]  # fmt: skip
+             "--config.data.calibration_share=0", "--config.epochs=3"]  # fmt: skip
     assert main(["bench", "finetune", *flags, "--seeds", "2", "--against", "transformers", "transformers-autocast",
                  "--json"]) == 0  # fmt: skip
     results = json.loads(capsys.readouterr().out.splitlines()[-1])

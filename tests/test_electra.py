@@ -31,7 +31,7 @@ def test_a_released_discriminator_opens(tmp_path):
     assert model.layout.heads == ("replaced",) and model.config.embedding_size == 8
     assert info.collect(tmp_path)["unread"] == ["electra.embeddings.position_ids"]
     with pytest.raises(BertJaxError, match="transformers calls it ElectraForMaskedLM"):
-        model.need("mlm", "fill_mask")
+        model.need(("mlm",), "fill_mask")
     classifier = bert_jax.load(tmp_path, head="classify", labels=["a", "b"], tokenizer=False)
     assert classifier.config.pooler.activation == "gelu" and classifier.config.pooler.dropout
     classifier.save(tmp_path / "classifier")

@@ -75,7 +75,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(begun, 
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(("rate", "told"), [(0.0, True), (5e-3, False)])
 def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys, rate, told):
-    given = overrides(begun, report=False, **{"optimizer.rate": rate})
+    given = overrides(begun, report=False, head="kept", **{"optimizer.rate": rate})
     assert run.start("configs/classify.py", given, str(tmp_path / "run"))
     assert ("predictions look constant or random; try another --config." in capsys.readouterr().out) is told
 
