@@ -289,7 +289,7 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "model.layer_groups": ZERO, "data.weights": (",,", "[[1]]", "(" * 500), "data.alpha": HALF,
     "data.shares": ("[[1]]",),
     "data.short": ZERO, "data.rate": ZERO, "data.cap": ZERO, "data.masked": ZERO, "data.replaced": ZERO,
-    "epochs": ("1.5",), "data.heldout": NONE, "data.calibration_share": ZERO, "data.columns.text": NONE,
+    "epochs": HALF, "data.folds": MINUS, "data.fold": ("-1",), "data.heldout": NONE, "data.calibration_share": ZERO, "data.columns.text": NONE,
     "data.columns.pair": NONE, "data.columns.label": NONE, "data.columns.id": NONE, "data.columns.document": NONE,
     "data.columns.separator": GIVEN, "data.most": ZERO, "data.overlap": ZERO, "labels": ("", " "),
     "label_smoothing": ZERO,
