@@ -53,8 +53,8 @@ echo "Which library is a docstring from? 50 labels per library, five runs with a
 for init in untrained pretrained; do
   say bert-jax train --config configs/classify.py --config.init=$work/$init/model \
     --config.data.train=$work/text/train.jsonl --config.data.heldout=$work/text/test.jsonl \
-    --config.data.calibration_share=0 --config.head=kept --config.optimizer.rate=1e-3 --config.epochs=10 --config.seeds=5 \
-    --config.log.evaluate_every=1000 --workdir $work/labels-$init \
+    --config.data.calibration_share=0 --config.head=kept --config.optimizer.rate=1e-3 --config.epochs=10 \
+    --config.seeds=5 --config.log.evaluate_every=1000 --workdir $work/labels-$init \
     --config.report="$([ $init = untrained ] && echo False || echo True)"
 done
 python launch/quickstart_result.py $work
