@@ -3,6 +3,7 @@
 import json
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.tasks import load as load_task
-from test_finetune import marked, model, table  # noqa: F401
+from test_finetune import finetune, marked, model, table, texts  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
@@ -150,6 +151,40 @@ def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
     overrides = [override for override in opened[-1] if override != "data.folds=3"]
     task, config = load_task("configs/classify.py", [*overrides, *changes])
     assert task.open(config)[2].data.folds == count
+
+
+def rows_of(kind: str) -> list[dict]:
+    """Texts whose words w2 and w3 say all."""
+    rows = []
+    for n, text in enumerate(texts(120, (1, 3))):
+        has = [name for name, there in (("w2", n % 2), ("w3", n % 3 == 0)) if there]
+        label = {
+            "labels": has,
+            "number": 1e3 * len(has),
+            "tags": ["B-X"] * len(has) + ["O"] * len(text.split()),
+        }[kind]
+        words = [*has, *text.split()]
+        rows.append(
+            {"tokens": words, "tags": label} if kind == "tags" else {"text": " ".join(words), "label": label}
+        )
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "metric", "most"),
+    [("labels", "f1_micro", 0.8), ("number", "spearman", 0.7), ("tags", "f1", 0.8)],
+)
+def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(tmp_path, model, kind, metric, most):  # noqa: F811
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(kind)))
+    task = "tag" if kind == "tags" else "classify"
+    given = {"data.train": path, "data.heldout": path, "method": "probe", "head": "probe", "data.overlap": 8}
+    given |= {} if kind == "tags" else {"kind": kind}
+    (measured,) = finetune(task, model, tmp_path / "run", **given)
+    assert measured[metric] > most
+    before, after = load(model).params["encoder"], load(tmp_path / "run/model").params["encoder"]
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
 
 
 def test_what_a_probe_cannot_learn_is_said(model, tmp_path):  # noqa: F811
