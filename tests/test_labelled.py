@@ -5,6 +5,7 @@ import json
 import warnings
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pyarrow
@@ -155,12 +156,12 @@ def test_all_missing_columns_are_told_at_once(tmp_path, read, header, columns, c
 GOOD = {"text": "a", "label": 1}
 BAD = [{"text": " ", "label": 1}, {"text": "b", "label": None}, {"label": 1}, {"text": "c", "label": float("nan")},
        {"text": 5, "label": 1}]  # fmt: skip
-SKIPPING = EVIDENT.skipping_bad(True)
+SKIPPING = replace(EVIDENT, skip_bad=True)
 
 
 def test_bad_rows_are_counted_where_the_first_is_refused(tmp_path):
     spec = written(tmp_path, "a.jsonl", [GOOD, *BAD, GOOD])
-    advice = r"which --skip-bad \(in training --config.data.skip_bad=True\) skips"
+    advice = r"which --skip-bad \(in training --config.data.columns.skip_bad=True\) skips"
     with pytest.raises(BertJaxError, match=f'row 2: column "text" is empty.*; bad rows: 5 of 7, {advice}'):
         read_texts(spec)
     with pytest.raises(BertJaxError, match='no label in column "label".*; bad rows: 1 of 2'):

@@ -14,7 +14,7 @@ import pytest
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.command.arrivals import arriving
-from bert_jax.command.predict import predictions, rows_with_predictions, write
+from bert_jax.command.predict import predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS
@@ -199,9 +199,9 @@ def test_a_table_of_predictions_keeps_the_columns_of_the_input(directory, tmp_pa
 
 def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(classifier, tmp_path):
     rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(TEXTS)]
-    data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns().skipping_bad(True)
+    data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
     with pytest.warns(match="skipped 3 of 8 rows, the first: .* row 1: "):
-        found = list(rows_with_predictions(classifier, data, columns))
+        found = list(predictions(classifier, data, columns, in_table=True))
     assert [{name: row[name] for name in ("id", "text")} for row in found] == [
         rows[i] for i in (1, 2, 4, 5, 7)
     ]
@@ -219,13 +219,16 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys
         assert "row 25" in (told := capsys.readouterr().err) and "--skip-bad" in told
         assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
         assert "skipped 1 of 25 rows" in capsys.readouterr().err
-    run = SimpleNamespace(predicts=KINDS["classes"], data=ExamplesConfig(train=data, skip_bad=True, folds=0))
+    run = SimpleNamespace(
+        predicts=KINDS["classes"], data=ExamplesConfig(train=data, columns=Columns(skip_bad=True), folds=0)
+    )
     with pytest.warns(match="skipped 1 of 25 rows"):
         parts = split_parts(run)
     assert len(parts.train) + len(parts.heldout) == 24
-    run.data = replace(run.data, skip_bad=False)
+    run.data = replace(run.data, columns=Columns())
     with pytest.raises(
-        BertJaxError, match="bad rows: 1 of 25, which --skip-bad .in training --config.data.skip_bad=True"
+        BertJaxError,
+        match="bad rows: 1 of 25, which --skip-bad .in training --config.data.columns.skip_bad=True",
     ):
         split_parts(run)
 
@@ -234,21 +237,21 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys
 def test_predictions_of_every_kind_are_cells(directory, tmp_path):
     data = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS])
     several = bert_jax.load(directory("classify", ("a", "b"), problem_type="multi_label_classification"))
-    cells = [row["predicted_labels"] for row in rows_with_predictions(several, data)]
+    cells = [row["predicted_labels"] for row in predictions(several, data, in_table=True)]
     assert cells == [",".join(label.label for label in labels) for labels in several.classify(TEXTS)]
     tagger = bert_jax.load(directory("tag", ("O", "B-X", "I-X")))
     words = [text.split() for text in TEXTS]
     lists = write_lines(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
-    tagged = list(map(json.dumps, csv_lines(rows_with_predictions(tagger, lists))))
+    tagged = list(map(json.dumps, csv_lines(predictions(tagger, lists, in_table=True))))
     for line, texts, tags in zip(tagged[1:], words[1:], tagger.tag_words(words)[1:], strict=True):
         assert line == json.dumps(f"{' '.join(texts)},{' '.join(tags)}")
     # What is no table has a column of its texts.
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
-    assert [row["text"] for row in rows_with_predictions(tagger, str(tmp_path / "words.conll"))] == TEXTS
+    assert [row["text"] for row in predictions(tagger, str(tmp_path / "words.conll"), in_table=True)] == TEXTS
     finder = bert_jax.load(directory("answer"))
     asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(TEXTS[:6])]
     (tmp_path / "q.json").write_text(json.dumps(asked))
-    answers = list(rows_with_predictions(finder, str(tmp_path / "q.json"), may_be_missing=True))
+    answers = list(predictions(finder, str(tmp_path / "q.json"), may_be_missing=True, in_table=True))
     assert {row["predicted_answer"] is None for row in answers} == {True, False}
     assert {tuple(row) for row in answers} == {
         ("id", "question", "context", *(f"predicted_{name}" for name in ("answer", "start", "end", "score")))
@@ -281,7 +284,7 @@ def pipe(monkeypatch):
 
 
 def test_a_line_of_a_pipe_is_answered_before_the_next_comes(classifier, pipe):
-    found = predictions(classifier, "-", Columns().skipping_bad(True))
+    found = predictions(classifier, "-", Columns(skip_bad=True))
     with pytest.warns(match="skipped 3 of 6 rows"):
         for text in TEXTS[:3]:
             # Neither blank lines nor bad rows hold an answer up.

@@ -58,7 +58,7 @@ class Folds:
         for fold in range(self.config.data.folds):
             probe = features.probe(link, task.class_weights, np.flatnonzero(self.of_piece != fold).tolist())
             for i in np.flatnonzero(self.of_piece == fold):
-                logits[i] = probe(features.read[i])
+                logits[i] = probe(features.states[i])
         return self.outcomes(logits)
 
     def by_runs(
@@ -84,19 +84,19 @@ class Folds:
                 return None
             else:
                 self.predict(directory, fold, path)
+            for done in (directory.checkpoints, directory.model):
+                shutil.rmtree(done, ignore_errors=True)
             for i, saved in zip(np.flatnonzero(self.of_piece == fold), read_logits(path), strict=True):
                 logits[i] = saved
         return self.outcomes(logits)
 
     def predict(self, directory: Workdir, fold: int, path: Path) -> None:
-        """Write what the model of a fold gives for it, and remove the model."""
+        """Write what the model of a fold gives for it."""
         model = load(directory.model)
         encodings = [self.pieces[i].encoding for i in np.flatnonzero(self.of_piece == fold)]
         program = head_logits(model.config, self.task.head, len(model.labels))
         with replacing(path) as new, open(new, "wb") as file:
             np.savez(file, *model.run(encodings, program))
-        shutil.rmtree(directory.checkpoints)
-        shutil.rmtree(directory.model)
 
 
 def read_logits(path: Path) -> list[np.ndarray]:
@@ -110,25 +110,25 @@ def read_logits(path: Path) -> list[np.ndarray]:
 
 
 def choose(
-    folds: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
+    parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
 ) -> tuple[Method, Outcomes] | None:
     """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
-    config, kind = folds.config, folds.task.kind
+    config, kind = parts.config, parts.task.kind
     given: dict[Method, Outcomes] = {}
     if config.method == "probe" or config.method == "auto" and config.head == "probe" and kind.link:
-        given["probe"] = folds.by_probes()
-        say_scores(folds, "a probe of the frozen encoder", given["probe"])
+        given["probe"] = parts.by_probes()
+        say_scores(config, "a probe of the frozen encoder", given["probe"])
     if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:
         return "probe", given["probe"]
     say(
         f"{config.data.folds} models are trained, one without each fold; --config.data.folds=0 trains one, and holds "
         "out a share"
     )
-    fine_tuned = folds.by_runs(values, overrides, workdir, run)
+    fine_tuned = parts.by_runs(values, overrides, workdir, run)
     if fine_tuned is None:
         return None
     given["finetune"] = fine_tuned
-    say_scores(folds, "fine-tuning", fine_tuned)
+    say_scores(config, "fine-tuning", fine_tuned)
     best = max(given, key=lambda method: standing(kind.best, score(given[method])))
     return best, given[best]
 
@@ -137,6 +137,6 @@ def score(outcomes: Outcomes) -> dict[str, float]:
     return outcomes.sums.scores
 
 
-def say_scores(folds: Folds, method: str, outcomes: Outcomes) -> None:
+def say_scores(config: FinetuneConfig, method: str, outcomes: Outcomes) -> None:
     shown = ", ".join(f"{name} {value:.4f}" for name, value in score(outcomes).items())
-    say(f"{folds.config.data.folds} folds, {method}: {shown}")
+    say(f"{config.data.folds} folds, {method}: {shown}")

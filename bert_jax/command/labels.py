@@ -41,7 +41,7 @@ SKIP_BAD = flag(
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
 
-    columns = Columns(args.text, args.pair, args.label, separator=args.separator).skipping_bad(args.skip_bad)
+    columns = Columns(args.text, args.pair, args.label, separator=args.separator, skip_bad=args.skip_bad)
     given = args.data, columns, args.long, args.json
     if args.compare:
         from bert_jax.report.compare import compare
@@ -91,5 +91,5 @@ def predict(args):
     from bert_jax.command.predict import write
     from bert_jax.data.examples.columns import Columns
 
-    columns = Columns(text=args.text, pair=args.pair, id=args.id).skipping_bad(args.skip_bad)
+    columns = Columns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
     write(args.model, args.input, args.output, columns, args.long, args.may_be_missing, args.precision)

@@ -42,11 +42,9 @@ def write(
     refuse_input(output, source)
 
     def lines() -> Iterator[str]:
-        given = load(directory), source, columns, long, may_be_missing, precision
-        if output is not None and Path(output).suffix.lower() == ".csv":
-            yield from csv_lines(rows_with_predictions(*given))
-        else:
-            yield from map(to_json, predictions(*given))
+        in_table = output is not None and Path(output).suffix.lower() == ".csv"
+        given = predictions(load(directory), source, columns, long, may_be_missing, precision, in_table)
+        return csv_lines(given) if in_table else map(to_json, given)
 
     if output is None:
         for line in lines():
@@ -66,49 +64,34 @@ def predictions(
     long: str = "cut",
     may_be_missing: bool | None = None,
     precision: float | None = None,
+    in_table: bool = False,
 ) -> Iterator[dict]:
-    """With a `precision`, each prediction tells whether a calibrated model abstains from it."""
-    kind, enough = asked(model, may_be_missing, precision)
+    """An object for each row; `in_table` the row itself, or of what is no table the text, with further columns. With a
+    `precision`, each prediction tells whether a calibrated model abstains from it."""
+    kind = model.kind.with_options(may_be_missing=may_be_missing)
+    enough = None if precision is None else kind.floor(model.calibration, precision)
+    form = kind.as_cells if in_table else kind.as_json
 
     def read(raw) -> dict[str, Any]:
-        return kind.as_json(raw, model.calibration, enough)
-
-    for example, _, prediction in answered(model, kind, source, columns, long, read):
-        yield id_of(example) | prediction
-
-
-def rows_with_predictions(
-    model: Model,
-    source: str,
-    columns: Columns = EVIDENT,
-    long: str = "cut",
-    may_be_missing: bool | None = None,
-    precision: float | None = None,
-) -> Iterator[dict]:
-    """The rows of the input, or of what is no table the texts, with the predictions in further columns."""
-    kind, enough = asked(model, may_be_missing, precision)
-
-    def read(raw) -> dict[str, Any]:
-        return kind.as_cells(raw, model.calibration, enough)
+        return form(raw, model.calibration, enough)
 
     for example, row, prediction in answered(model, kind, source, columns, long, read):
-        theirs = row or {**id_of(example), "text": kind.text(example)}
-        ours = {PREFIX + name: value for name, value in prediction.items()}
-        if taken := theirs.keys() & ours.keys():
-            raise BertJaxError(
-                f'{example.where} has a column "{min(taken)}" already; rename it, or leave it out'
-            )
-        yield theirs | ours
+        if in_table:
+            yield beside(row or {**id_of(example), "text": kind.text(example)}, prediction, example.where)
+        else:
+            yield id_of(example) | prediction
+
+
+def beside(row: tables.Row, prediction: dict[str, Any], where: str) -> dict[str, Any]:
+    """The row with the prediction in further columns."""
+    ours = {PREFIX + name: value for name, value in prediction.items()}
+    if taken := row.keys() & ours.keys():
+        raise BertJaxError(f'{where} has a column "{min(taken)}" already; rename it, or leave it out')
+    return row | ours
 
 
 def id_of(example: Example) -> dict[str, str]:
     return {"id": example.id} if example.id else {}
-
-
-def asked(model: Model, may_be_missing: bool | None, precision: float | None) -> tuple[Kind, float | None]:
-    """The kind of predictions, and the probability below which the model abstains."""
-    kind = model.kind.with_options(may_be_missing=may_be_missing)
-    return kind, None if precision is None else kind.floor(model.calibration, precision)
 
 
 def answered(

@@ -87,7 +87,10 @@ class Calibration:
             reason += f", and even if all were right it would take {fewest:,}"
         best = highest_precision(self.levels, precision)
         promised = f"{best:g} can be; ask for that" if best else "nor can a lower one"
-        return f"{reason}; {promised}, or calibrate with more examples, --config.data.calibration_share"
+        return (
+            f"{reason}; {promised}, or calibrate with more examples: label more or, where no folds are trained, keep "
+            "more, --config.data.calibration_share"
+        )
 
 
 NONE = Calibration()

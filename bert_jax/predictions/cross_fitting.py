@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import document_of
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import Calibration
@@ -90,4 +91,4 @@ def folds(documents: Sequence[str]) -> list[Rows]:
 
 def documents_of(examples: Sequence[Example]) -> list[str]:
     """Of each example its document, or its text where it has none."""
-    return [example.document or str(example.text) for example in examples]
+    return [str(document_of(example)) for example in examples]

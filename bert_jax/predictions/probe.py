@@ -18,7 +18,7 @@ PENALTIES = 10.0 ** np.arange(
     2, -2.5, -0.5
 )  # the strongest first: each solution begins the search for the next
 FOLDS = 5
-SPREAD = 10.0
+SPREAD = 10.0  # of scaled features, see `fit`
 MOST = 10_000  # units that are fitted to; more would make the fit better by little, and slower by much
 MOST_TRIED = 4_000  # of these, that choose the penalty
 
@@ -47,14 +47,14 @@ class Units:
 
 
 def fit(units: Units, link: Link) -> Linear:
-    units = units[some(units.group, MOST)]
+    units = units[sampled(units.group, MOST)]
     # Numbers are learnt as distances from their mean, in units of their spread.
     level, size = (units.y.mean(0), units.y.std(0) or 1.0) if link == "identity" else (0.0, 1.0)
     centre = units.x.mean(0)
     # The mean squared distance from the centre becomes SPREAD, so that penalties mean the same for all features.
     scale = np.sqrt(((units.x - centre) ** 2).sum(1).mean() / SPREAD) or 1.0
     units = replace(units, x=(units.x - centre) / scale, y=(units.y - level) / size)
-    tried = units[some(units.group, MOST_TRIED)]
+    tried = units[sampled(units.group, MOST_TRIED)]
     best = int(np.argmin(out_of_fold(tried, link)))
     model = along(units, link, PENALTIES[: best + 1])[-1]
     kernel = model.kernel * size / scale
@@ -105,7 +105,7 @@ def loss_of(link: Link, outputs: np.ndarray, units: Units) -> tuple[float, np.nd
     return 0.5 * (weight * (outputs - y) ** 2).sum(), weight * (outputs - y)
 
 
-def some(groups: np.ndarray, most: int) -> np.ndarray:
+def sampled(groups: np.ndarray, most: int) -> np.ndarray:
     """Indices of the units of whole groups, drawn at random: about `most` of them, or all."""
     share = most / len(groups)
     return np.flatnonzero(unit(bits(key_of("probe"), groups)) < share)

@@ -29,20 +29,17 @@ class ExamplesConfig:
     # Of the documents left to train on, kept to learn how far the model can be trusted; 0: none.
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
     # Parts of the training data. Each is predicted by a model that learnt from the others, and calibration and scores
-    # come from all of these predictions; the final model learns from everything. -1: 5 of less than 2,000 examples,
+    # come from all of these predictions; the final model learns from everything. -1: 5 of fewer than 2,000 examples,
     # else 0, which holds out the shares above.
     folds: Annotated[int, Range(-1, 100)] = -1
-    fold: Annotated[
-        int, Range(-1, 99)
-    ] = -1  # the one that this run leaves out; -1: it learns from all of them
+    # The one that this run leaves out; -1: it learns from all of them.
+    fold: Annotated[int, Range(-1, 99)] = -1
     columns: Columns = field(default_factory=Columns)
     most: NotNegative = 0  # examples of train that are used, drawn at random whatever the seed; 0: all
     batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of an example, or of a window of it
     long: Literal["cut", "windows"] = "cut"  # what is done with longer ones
     overlap: NotNegative = 32  # tokens that neighbouring windows share
-    # Rows of a table that are no examples, as those with an empty cell, are counted and left out; False: refused.
-    skip_bad: bool = False
     rows: RowLayout = "packed"  # how a step's examples stand in its rows; what is learnt is the same
 
     def __post_init__(self):
@@ -64,7 +61,7 @@ class ExamplesConfig:
 
 
 @dataclass(frozen=True)
-class Computing:
+class ComputeConfig:
     """How the model of `init` computes; -1 is the directory's own."""
 
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
@@ -111,7 +108,7 @@ class FinetuneConfig(RunConfig, ABC):
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
     log: EpochLog = field(default_factory=EpochLog)
     checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
-    model: Computing = field(default_factory=Computing)
+    model: ComputeConfig = field(default_factory=ComputeConfig)
     # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
     # auto: the one that predicts better out of fold; where there are no folds, finetune.
     method: Literal["auto", "finetune", "probe"] = "auto"

@@ -4,6 +4,7 @@ import jax
 
 from bert_jax.data.examples.example import Parts
 from bert_jax.data.examples.split import document_of, folds, split
+from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 
@@ -16,9 +17,11 @@ FEWEST = 25  # examples that a calibration is learnt from
 def split_parts(config: FinetuneConfig) -> Parts:
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data, kind = config.data, config.predicts
-    columns = data.columns.skipping_bad(data.skip_bad)
+    columns = data.columns
     train = kind.read(data.train, columns, data.most)
-    count = folds_of(config, len(train)) if data.folds < 0 else data.folds
+    count = default_folds(config, len(train)) if data.folds < 0 else data.folds
+    if count and jax.process_count() > 1:
+        raise BertJaxError(f"data.folds={count} is for one process; set --config.data.folds=0")
     if count and data.fold < 0:
         return Parts(train, kind.read(data.heldout, columns) if data.heldout else [], [], count)
     if count:
@@ -44,7 +47,7 @@ def split_parts(config: FinetuneConfig) -> Parts:
     return Parts(train, heldout, calibration)
 
 
-def folds_of(config: FinetuneConfig, examples: int) -> int:
+def default_folds(config: FinetuneConfig, examples: int) -> int:
     """Into how many parts so many examples are divided, if the config leaves it to the data."""
     # Who gives one of these keys wants a part held out.
     asked = config.patience or config.checkpoints.best

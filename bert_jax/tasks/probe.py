@@ -21,10 +21,10 @@ class Features:
         self.layout, self.pieces = layout, pieces
         self.head, width = layout.heads[-1], layout.config.hidden_size
         # A head whose logits are what it reads.
-        same = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
-        runner = Runner(layout, params | {self.head: same}, tokenizer)
+        identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
+        runner = Runner(layout, params | {self.head: identity}, tokenizer)
         program = head_logits(layout.config, self.head, width)
-        self.read = runner.run([piece.encoding for piece in pieces], program)
+        self.states = runner.run([piece.encoding for piece in pieces], program)
 
     def probe(self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = ()) -> Linear:
         """What predicts all pieces best, or those that are `kept`."""
@@ -33,7 +33,7 @@ class Features:
     def units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
         parts = []
         for i in kept:
-            piece, states = self.pieces[i], self.read[i]
+            piece, states = self.pieces[i], self.states[i]
             labels, weight = np.asarray(piece.targets["labels"]), np.asarray(piece.targets["weight"])
             if HEADS[self.head].each_token:
                 learnt = np.flatnonzero(weight)
@@ -59,12 +59,12 @@ def with_probe(
     class_weights: Sequence[float] = (),
 ) -> dict:
     """The parameters with the head that predicts the pieces best."""
-    probe = Features(layout, params, tokenizer, some(pieces)).probe(link, class_weights)
+    probe = Features(layout, params, tokenizer, sampled(pieces)).probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
     return params | {layout.heads[-1]: {"dense": dense}}
 
 
-def some(pieces: Sequence[Piece]) -> list[Piece]:
+def sampled(pieces: Sequence[Piece]) -> list[Piece]:
     """As many of the pieces as a probe is fitted to, drawn at random."""
     drawn = np.argsort(bits(key_of("pieces of a probe"), np.arange(len(pieces))), kind="stable")[:MOST]
     return [pieces[i] for i in np.sort(drawn)]

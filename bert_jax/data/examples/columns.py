@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
@@ -28,7 +27,7 @@ Located = tuple[str, tables.Row]  # where the row is, and the row
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns, in any case; CoNLL and SQuAD files need none of them.
+    """How a table is read: the names of its columns, in any case; CoNLL and SQuAD files need none of them.
 
     "" is the evident one, if the table has it. Numbers ("0", "3") name the columns of a csv or tsv file that
     has no header.
@@ -40,7 +39,9 @@ class Columns:
     id: str = ""
     document: str = ""
     separator: str = ","  # between several labels in one cell
-    skip_bad: ClassVar[bool] = False  # whether bad rows are skipped and counted, or else refused
+    skip_bad: bool = (
+        False  # whether bad rows, such as those with an empty cell, are skipped and counted, not refused
+    )
 
     def __post_init__(self):
         if not self.separator:
@@ -55,13 +56,6 @@ class Columns:
     @property
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
-
-    def skipping_bad(self, skip: bool) -> "Columns":
-        return ColumnsOfGoodRows(**vars(self)) if skip else self
-
-
-class ColumnsOfGoodRows(Columns):
-    skip_bad = True
 
 
 EVIDENT = Columns()

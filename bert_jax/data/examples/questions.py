@@ -26,7 +26,7 @@ def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Exam
             continue
         value = tables.json_of(name)
         if articles := articles_in(value):
-            theirs = EVIDENT.skipping_bad(columns.skip_bad)
+            theirs = replace(EVIDENT, skip_bad=columns.skip_bad)
             yield from questions_in_rows(squad(name, articles), theirs, need_label)
         else:
             yield from questions_in_rows(tables.rows_of_list(name, value), columns, need_label)

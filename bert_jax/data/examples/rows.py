@@ -12,7 +12,7 @@ from bert_jax.text.truncation import warn
 
 T = TypeVar("T")
 Reader = Callable[[str, Row], Example]  # of a row
-FLAG = "--skip-bad (in training --config.data.skip_bad=True)"
+FLAG = "--skip-bad (in training --config.data.columns.skip_bad=True)"
 
 
 def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
