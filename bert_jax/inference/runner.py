@@ -68,7 +68,7 @@ class Runner:
         return kind_of(self.layout)
 
     def need(self, heads: Sequence[str], what: str) -> str:
-        """The model's head of this name, or of one of these."""
+        """The model's head that is one of these; the first of them is the one that an error names."""
         if head := next((head for head in reversed(self.layout.heads) if head in heads), None):
             return head
         has, wanted = ", ".join(self.layout.heads) or "none", heads[0]

@@ -52,9 +52,8 @@ class Kind(ABC):
     best: ClassVar[str]  # the metric that chooses the best checkpoint
     units: ClassVar[str] = ""  # what is judged one by one, in the plural
     abstention_units: ClassVar[str] = ""  # what a model may abstain from
-    link: ClassVar[Link | None] = (
-        None  # by which a linear function of frozen features learns it; None: none does
-    )
+    # By which a linear function of frozen features learns it; None: none does.
+    link: ClassVar[Link | None] = None
     one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
