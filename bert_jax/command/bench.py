@@ -227,6 +227,26 @@ def size(args):
 
 
 @verb(
+    "what is learnt from a few labels, beside scikit-learn, SetFit and transformers",
+    "bert-jax bench labels --model DIR --data DIR --output runs/labels",
+    flag("--model", required=True, metavar="DIR", help="sentence-transformers directory; all begin from it"),
+    flag("--data", required=True, metavar="DIR", help="directory with glue-sst2, goemotions, mrpc and conll2003, each "
+         "as published"),
+    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed, by an "
+         "installation with other libraries too"),
+    flag("--sets", nargs="+", default=[], metavar="NAME", help="data sets to draw from (default all)"),
+    flag("--learners", nargs="+", default=[], metavar="NAME",
+         help="of default, probe, regression, setfit and trainer (default all)"),
+    flag("--sizes", type=count, nargs="+", default=[], help="labels of each class (default all)"),
+    flag("--draws", type=count, default=5, help="draws of each size (default 5)"),
+)  # fmt: skip
+def labels(args):
+    from bert_jax.bench.few_labels import measure
+
+    print(measure(args.data, args.model, args.output, args.sets, args.learners, args.sizes, args.draws))
+
+
+@verb(
     "README's table: all comparisons in turn, as Markdown and as a picture",
     "bert-jax bench all --model DIR --data DIR --output runs/bench",
     flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),

@@ -19,6 +19,9 @@ from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.output import replacing
 from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.probe import Link
+from bert_jax.report.finished import OutOfFold
+from bert_jax.report.learning_curve import PARTS, LearningCurve, learning_curve
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune import Finetuning, Judge, pieces_of
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
@@ -29,6 +32,7 @@ from bert_jax.train.checkpoint import standing
 from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir
 
+FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
 OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds")  # of the run of a fold
 
 
@@ -41,8 +45,9 @@ class Folds:
         reading = Reading(task.layout.config.max_positions, config.data.long)  # as `predict` reads them
         windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
         self.judge, self.pieces = Judge(task.kind, examples, windows), pieces_of(task.kind, examples, windows)
-        of_example = folds(examples, config.data.folds)
-        self.of_piece = of_example[[piece.example for piece in self.pieces]]
+        self.example_of_piece = [piece.example for piece in self.pieces]
+        self.of_piece = folds(examples, config.data.folds)[self.example_of_piece]
+        self.curve: LearningCurve | None = None  # of probes
 
     def outcomes(self, logits: list) -> Outcomes:
         return Outcomes(self.task.kind, self.judge.examples, self.judge.raws(logits))
@@ -54,12 +59,38 @@ class Folds:
             raise BertJaxError(f"a probe cannot learn {task.kind.name}; set --config.method=finetune")
         params, _ = warm_start.read(self.config.init, task, self.config.seed)
         features = Features(task.layout, params, self.data.tokenizer, self.pieces)
+        every = np.ones(len(self.pieces), bool)
+        whole, penalties = self.by_probe(features, link, every)
+        if len(self.judge.examples) >= FEWEST_OF_CURVE:
+            self.curve = self.curve_of(features, link, whole, penalties)
+        return whole
+
+    def curve_of(self, features: Features, link: Link, whole: Outcomes, penalties: int) -> LearningCurve:
+        part = folds(self.judge.examples, PARTS)[self.example_of_piece]
+        quarters = [part == n for n in range(PARTS)]
+        halves = [part < PARTS // 2, part >= PARTS // 2]
+        fewer = [
+            [self.by_probe(features, link, learnt, penalties)[0].sums for learnt in parts]
+            for parts in (quarters, halves)
+        ]
+        count = len(self.judge.examples)
+        judged = {count // PARTS: fewer[0], count // 2: fewer[1], count: [whole.sums]}
+        return learning_curve(self.task.kind.best, judged)
+
+    def by_probe(
+        self, features: Features, link: Link, learnt: np.ndarray, strongest: int = 0
+    ) -> tuple[Outcomes, int]:
+        """Each fold predicted by a regression on those pieces of the others that are `learnt`, and how many of the
+        strongest penalties were tried at most."""
         logits: list = [None] * len(self.pieces)
+        most = 0
         for fold in range(self.config.data.folds):
-            probe = features.probe(link, task.class_weights, np.flatnonzero(self.of_piece != fold).tolist())
+            kept = np.flatnonzero((self.of_piece != fold) & learnt).tolist()
+            probe = features.probe(link, self.task.class_weights, kept, strongest)
+            most = max(most, probe.penalties)
             for i in np.flatnonzero(self.of_piece == fold):
                 logits[i] = probe(features.states[i])
-        return self.outcomes(logits)
+        return self.outcomes(logits), most
 
     def by_runs(
         self,
@@ -111,15 +142,17 @@ def read_logits(path: Path) -> list[np.ndarray]:
 
 def choose(
     parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
-) -> tuple[Method, Outcomes] | None:
+) -> OutOfFold | None:
     """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     given: dict[Method, Outcomes] = {}
     if config.method == "probe" or config.method == "auto" and config.head == "probe" and kind.link:
         given["probe"] = parts.by_probes()
         say_scores(config, "a probe of the frozen encoder", given["probe"])
+        if parts.curve:
+            say(f"learning curve of the probe: {parts.curve.in_words()}")
     if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:
-        return "probe", given["probe"]
+        return OutOfFold("probe", given["probe"], parts.curve)
     say(
         f"{config.data.folds} models are trained, one without each fold; --config.data.folds=0 trains one, and holds "
         "out a share"
@@ -130,7 +163,7 @@ def choose(
     given["finetune"] = fine_tuned
     say_scores(config, "fine-tuning", fine_tuned)
     best = max(given, key=lambda method: standing(kind.best, score(given[method])))
-    return best, given[best]
+    return OutOfFold(best, given[best], parts.curve)
 
 
 def score(outcomes: Outcomes) -> dict[str, float]:

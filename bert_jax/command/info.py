@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import asdict
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
@@ -10,6 +11,7 @@ from bert_jax.hub.oddities import check_tokenizer, lower_cases
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import origin as origins
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
@@ -55,6 +57,11 @@ def collect(directory) -> dict:
             calibration = calibrations.read(directory, layout.labels)
         except BertJaxError as error:
             odd.append(str(error))
+    origin = origins.UNKNOWN
+    try:
+        origin = origins.read(directory)
+    except BertJaxError as error:
+        odd.append(str(error))
     odd += [str(warning.message) for warning in ignored]
     return {
         "directory": str(directory),
@@ -64,6 +71,7 @@ def collect(directory) -> dict:
         "heads": list(layout.heads),
         "labels": list(layout.labels),
         "tokenizer": known,
+        "origin": asdict(origin) if origin.command else None,
         "calibration": {name: getattr(calibration, name) for name in ERRORS} if calibration.learnt else None,
         "unread": unread,
         "odd": odd,
@@ -95,6 +103,9 @@ def describe(directory, as_json: bool = False) -> str:
             f"of {known['examples']:,} examples; expected error {known['error_before']:.3f} before, "
             f"{known['error_after']:.3f} after"
         )
+    if origin := facts["origin"]:
+        lines["trained on"] = f"{origin['examples']:,} examples"
+        lines["trained by"] = origin["command"]
     rows = [
         *((name, value) for name, value in lines.items() if value),
         *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),

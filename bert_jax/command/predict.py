@@ -99,7 +99,7 @@ def answered(
 ) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
     """Each example with its row of the input and with what `read` makes of the outcome."""
     given = Input(source, live_input() if source == "-" else None)
-    first, examples = peeked(given.examples(columns, kind))
+    first, examples = peeked(given.examples(model.origin.remembered(columns), kind))
     if first is None:
         raise BertJaxError(
             f"{'standard input' if source == '-' else source} is empty: there is nothing to predict"
@@ -143,6 +143,7 @@ class Input:
         is_plain = source == "-" or suffix == ".txt"
         first, rows = peeked(self.line_rows() if is_plain else tables.read_rows(source, columns.numbered))
         where, row = first or ("", {})
+        columns = columns.of(where, row)
         if not columns.id:
             columns = replace(columns, id=usual(where, row, ["id"]))
         return kind.read_rows(self.without_labels(rows, columns), columns, row)

@@ -16,9 +16,10 @@ from bert_jax.hub import directory as hub
 from bert_jax.metrics import nothing_learnt
 from bert_jax.output import refuse_foreign
 from bert_jax.pod.chips import peak_of
-from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions import origin as origins
+from bert_jax.predictions.origin import Origin
 from bert_jax.report.curves import draw
-from bert_jax.report.finished import calibrate, write_run_report
+from bert_jax.report.finished import OutOfFold, calibrate, write_run_report
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune_config import FinetuneConfig
@@ -43,27 +44,27 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         task, data, config = module.open(config)
         cache, out_of_fold = None, None
         if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
-            cache = StepCache()
+            cache, parts = StepCache(), Folds(task, data, config)
             train_fold = partial(run_single, cache=cache)
-            better = choose(Folds(task, data, config), values, overrides, directory.path, train_fold)
-            if better is None:
+            out_of_fold = choose(parts, values, overrides, directory.path, train_fold)
+            if out_of_fold is None:
                 return False
-            method, out_of_fold = better
-            config = config.with_method(method)
+            config = config.with_method(out_of_fold.method)
         finished = run_single(task, data, config, directory.path, cache)
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
             if finished:
-                measured = [out_of_fold.sums.scores] if out_of_fold else heldout(directory.metrics)
+                measured = [out_of_fold.outcomes.sums.scores] if out_of_fold else heldout(directory.metrics)
                 warn_nothing_learnt(measured)
-                conclude(directory, task, command, out_of_fold)
+                conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
         return finished
     runs = sweep.plan(values, overrides, config, directory.path)
     if not sweep.run_all(runs, partial(run_single, cache=StepCache())):
         return False
     if jax.process_index() == 0:
         chosen = sweep.settle(directory.path, runs)
-        conclude(directory, chosen.module.open(chosen.config)[0], command)
+        task, data, config = chosen.module.open(chosen.config)
+        conclude(directory, task, origin_of(task, data, config, command))
     return True
 
 
@@ -78,7 +79,7 @@ def run_single(
                 f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule",
                 flush=True,
             )
-        return task.begun(params, data)
+        return task.begun(params, data, config.steps)
 
     begin = params if config.init and not config.scratch else None
     return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)
@@ -90,11 +91,23 @@ def warn_nothing_learnt(measured: Sequence[dict]) -> None:
         print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
 
 
-def conclude(workdir: Workdir, task: Task, command: str, out_of_fold: Outcomes | None = None) -> None:
+def conclude(
+    workdir: Workdir,
+    task: Task,
+    origin: Origin,
+    out_of_fold: OutOfFold | None = None,
+) -> None:
     if task.results:
+        origins.save(workdir.model, origin)
         calibrate(workdir.model, task.results, out_of_fold)
         if task.results.report:
-            write_run_report(workdir, task.results, command, out_of_fold)
+            write_run_report(workdir, task.results, origin.command, out_of_fold)
+
+
+def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:
+    if not (isinstance(config, FinetuneConfig) and task.results):
+        return origins.UNKNOWN
+    return Origin(command, len(task.results.train), data.identity(), config.data.columns)
 
 
 def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:

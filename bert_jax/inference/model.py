@@ -23,6 +23,7 @@ from bert_jax.inference.tag import tag, tag_words
 from bert_jax.models.config import COMPUTED
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import origin as origins
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Text
 from bert_jax.text.truncation import Truncated
@@ -62,8 +63,8 @@ def load(
     if head is not None:
         params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
     existing = hub.existing(path)
-    calibration = calibrations.read(existing, layout.labels) if head is None else calibrations.NONE
-    return Model(layout, params, opened, sentence_transformers.read(existing), calibration)
+    beside = (calibrations.read(existing, layout.labels), origins.read(existing)) if head is None else ()
+    return Model(layout, params, opened, sentence_transformers.read(existing), *beside)
 
 
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
@@ -123,6 +124,7 @@ class Model(Runner):
                 sentence_transformers.write(new, self.embedder, self.config.hidden_size)
             hub.save(new, self.layout, self.params, self._tokenizer)
             calibrations.save(new, self.calibration)
+            origins.save(new, self.origin)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
         """Token ids, at most `config.max_positions` a text, with a warning where one is truncated.

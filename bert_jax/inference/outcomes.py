@@ -11,6 +11,7 @@ from bert_jax.text.truncation import Truncated
 
 def read(model: Model, data: str, columns: Columns = EVIDENT) -> tuple[list[Example], Sequence[str]]:
     """The examples of a file for this model, and the order of labels that the file knows of."""
+    columns = model.origin.remembered(columns)
     return model.kind.read(data, columns), known_labels(data, columns)
 
 

@@ -18,6 +18,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.kind import Kind, kind_of
+from bert_jax.predictions.origin import UNKNOWN, Origin
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
 
@@ -30,6 +31,7 @@ class Runner:
         tokenizer: Tokenizer | None,
         embedder: Embedder | None = None,
         calibration: Calibration = NONE,
+        origin: Origin = UNKNOWN,
     ):
         self.layout = layout
         self.placed = place(params)
@@ -37,7 +39,7 @@ class Runner:
         self._tokenizer = tokenizer
         self.is_embedder = embedder is not None
         self.embedder = embedder or Embedder()
-        self.calibration = calibration
+        self.calibration, self.origin = calibration, origin
 
     @property
     def params(self) -> dict:

@@ -19,7 +19,7 @@ PENALTIES = 10.0 ** np.arange(
 )  # the strongest first: each solution begins the search for the next
 FOLDS = 5
 SPREAD = 10.0  # of scaled features, see `fit`
-MOST = 10_000  # units that are fitted to; more would make the fit better by little, and slower by much
+MOST = 50_000  # units that are fitted to; more would make the fit better by little, and slower by much
 MOST_TRIED = 4_000  # of these, that choose the penalty
 
 
@@ -27,6 +27,7 @@ MOST_TRIED = 4_000  # of these, that choose the penalty
 class Linear:
     kernel: np.ndarray  # [D, outputs]
     bias: np.ndarray  # [outputs]
+    penalties: int = 0  # the last of so many of the strongest was its own
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         return features @ self.kernel + self.bias
@@ -46,7 +47,8 @@ class Units:
         return Units(self.x[kept], self.y[kept], self.weight[kept], self.group[kept])
 
 
-def fit(units: Units, link: Link) -> Linear:
+def fit(units: Units, link: Link, strongest: int = 0) -> Linear:
+    """By the best penalty, or by the last of so many of the `strongest`."""
     units = units[sampled(units.group, MOST)]
     # Numbers are learnt as distances from their mean, in units of their spread.
     level, size = (units.y.mean(0), units.y.std(0) or 1.0) if link == "identity" else (0.0, 1.0)
@@ -54,11 +56,12 @@ def fit(units: Units, link: Link) -> Linear:
     # The mean squared distance from the centre becomes SPREAD, so that penalties mean the same for all features.
     scale = np.sqrt(((units.x - centre) ** 2).sum(1).mean() / SPREAD) or 1.0
     units = replace(units, x=(units.x - centre) / scale, y=(units.y - level) / size)
-    tried = units[sampled(units.group, MOST_TRIED)]
-    best = int(np.argmin(out_of_fold(tried, link)))
-    model = along(units, link, PENALTIES[: best + 1])[-1]
+    if not strongest:
+        tried = units[sampled(units.group, MOST_TRIED)]
+        strongest = 1 + int(np.argmin(out_of_fold(tried, link)))
+    model = along(units, link, PENALTIES[:strongest])[-1]
     kernel = model.kernel * size / scale
-    return Linear(kernel, model.bias * size + level - centre @ kernel)
+    return Linear(kernel, model.bias * size + level - centre @ kernel, strongest)
 
 
 def out_of_fold(units: Units, link: Link) -> np.ndarray:

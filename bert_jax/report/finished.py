@@ -1,6 +1,6 @@
 """What a finished run leaves for people: its model's calibration and its report."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
@@ -10,18 +10,33 @@ from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.predictions.promise import highest_precision
-from bert_jax.report.page import FILES, write
+from bert_jax.report.learning_curve import LearningCurve
+from bert_jax.report.page import FILES, About, write
+from bert_jax.tasks.finetune_config import Method
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
 
-def calibrate(directory, results: Results, out_of_fold: Outcomes | None = None) -> None:
+@dataclass(frozen=True)
+class OutOfFold:
+    """What is known of the training examples from models that did not learn from them."""
+
+    method: Method  # of the models, and of the final one
+    outcomes: Outcomes
+    curve: LearningCurve | None = None
+
+
+def calibrate(directory, results: Results, out_of_fold: OutOfFold | None = None) -> None:
     """Learn how far the model in the directory can be trusted, from the predictions for examples kept for it, or for
     all examples out of fold."""
     calibrations.save(directory, calibrations.NONE)
     if not (results.calibration or out_of_fold):
         return
-    given = out_of_fold or outcomes(load(directory), results.calibration, long=results.long)
+    given = (
+        out_of_fold.outcomes
+        if out_of_fold
+        else outcomes(load(directory), results.calibration, long=results.long)
+    )
     try:
         calibration = given.kind.calibrate(given)
     except BertJaxError as error:
@@ -47,7 +62,7 @@ def summary(kind: Kind, calibration: Calibration) -> str:
 
 
 def write_run_report(
-    workdir: Workdir, results: Results, command: str, out_of_fold: Outcomes | None = None
+    workdir: Workdir, results: Results, command: str, out_of_fold: OutOfFold | None = None
 ) -> None:
     """Write the report of the model on the validation set, or where there is none of the predictions out of fold."""
     model = load(workdir.model)
@@ -55,12 +70,16 @@ def write_run_report(
     if results.heldout or out_of_fold is None:
         given = outcomes(model, results.heldout, long=results.long)
     else:
-        given = replace(out_of_fold, calibration=model.calibration)
+        given = replace(out_of_fold.outcomes, calibration=model.calibration)
         scored = "results on the training set, each example predicted by a model that did not learn from it"
     parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
+    about = About(
+        f"{workdir.path}: {scored}",
+        command,
+        {name: examples for name, examples in parts.items() if examples},
+        workdir.curves,
+        out_of_fold.curve if out_of_fold else None,
+    )
     with building(workdir.report, FILES) as new:
-        write(
-            new, given, model, title=f"{workdir.path}: {scored}", command=command,
-            parts={name: examples for name, examples in parts.items() if examples}, curves=workdir.curves,
-        )  # fmt: skip
+        write(new, given, model, about)
     print(f"the report is {workdir.report / 'report.md'}", flush=True)

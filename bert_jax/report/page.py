@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -24,13 +25,15 @@ from bert_jax.report.confusions import Confusions
 from bert_jax.report.evaluate import in_lines, score
 from bert_jax.report.facts import Facts, contradictions, facts, label
 from bert_jax.report.intervals import RESAMPLES, intervals, wilson
+from bert_jax.report.learning_curve import LearningCurve
+from bert_jax.report.learning_curve import picture as draw_learning_curve
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
 ERRORS = 12  # shown of each sort
 FILES = {"report.md"} | {
     f"{name}.png"
     for name in ("scores", "numbers", "confusion", "reliability", "precision_recall", "coverage", "balance", "lengths",
-                 "curves")
+                 "learning_curve", "curves")
 }  # fmt: skip
 LETTERS = 240  # of a text that are shown
 
@@ -44,23 +47,24 @@ def describe_with_report(
         model = load(directory)
         examples, known = read(model, data, columns)
         given = outcomes(model, examples, known, long)
-        write(new, given, model, title=f"{directory} on {data}", command=command, parts={"scored": examples})
+        write(new, given, model, About(f"{directory} on {data}", command, {"scored": examples}))
     return in_lines(score(given), directory, data, as_json)
 
 
-def write(
-    directory: Path,
-    given: Outcomes,
-    model: Model,
-    *,
-    title: str,
-    command: str,
-    parts: Mapping[str, Sequence[Example]],
-    curves: Path | None = None,
-) -> None:
-    """`parts` are all examples that are known of by name, the scored ones first."""
+@dataclass(frozen=True)
+class About:
+    """What a report tells beside the predictions."""
+
+    title: str
+    command: str
+    parts: Mapping[str, Sequence[Example]]  # all examples that are known of by name, the scored ones first
+    curves: Path | None = None  # picture of the training
+    learning_curve: LearningCurve | None = None
+
+
+def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
     scored, view, longest = score(given), given.view, model.config.max_positions
-    lines = [f"# {title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
+    lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
     lines += ["", "## Scores", "", *score_lines(directory, given), ""]
     if view.numbers:
@@ -71,16 +75,25 @@ def write(
     if view.shown:
         lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
         lines += ["## Errors", "", *error_lines(view.shown), ""]
+    if learning_curve := about.learning_curve:
+        drawn = draw_learning_curve(directory / "learning_curve.png", learning_curve)
+        lines += [
+            "## Would more labels help?",
+            "",
+            f"A probe of the frozen encoder: {learning_curve.in_words()}.",
+            "",
+        ]
+        lines += [picture("scores by the number of labels", drawn), ""]
     if errors := given.label_errors:
         lines += ["## Probable label errors", "", *label_error_lines(errors, given.kind), ""]
-    known = facts(parts, model.tokenizer, longest, given.kind)
+    known = facts(about.parts, model.tokenizer, longest, given.kind)
     lines += ["## Data", "", *data_lines(directory, known, longest)]
-    every = contradictions((example for examples in parts.values() for example in examples), given.kind)
+    every = contradictions((example for examples in about.parts.values() for example in examples), given.kind)
     lines += contradiction_lines(every, given.kind)
-    if curves is not None and curves.exists():
-        shutil.copyfile(curves, directory / "curves.png")
+    if about.curves is not None and about.curves.exists():
+        shutil.copyfile(about.curves, directory / "curves.png")
         lines += ["", "## Training", "", picture("losses and scores by step", "curves.png")]
-    lines += ["", "## Again", "", f"    {command}", ""]
+    lines += ["", "## Again", "", f"    {about.command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
 
 

@@ -20,13 +20,16 @@ from bert_jax.losses import Loss
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind, Windows, kind_of
+from bert_jax.predictions.probe import MOST
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.tasks.parts import say, split_parts
-from bert_jax.tasks.probe import with_probe
+from bert_jax.tasks.probe import sampled, with_probe
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
 from bert_jax.train.task import Data, Results, Task
+
+MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if it only begins a fine-tuning
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ class Finetuning(Task):
     def head(self) -> str:
         return self.layout.heads[-1]
 
-    def begun(self, params: dict, data: Data) -> dict:
+    def begun(self, params: dict, data: Data, steps: int) -> dict:
         link = self.kind.link
         if not self.probe or link is None:
             return params
-        pieces = cast(Epochs, data).train
+        pieces = sampled(cast(Epochs, data).train, MOST_BEFORE_STEPS if steps else MOST)
         return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:

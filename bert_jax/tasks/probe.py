@@ -10,7 +10,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.inference.programs import head_logits
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.probe import MOST, Linear, Link, Units, fit
+from bert_jax.predictions.probe import Linear, Link, Units, fit
 from bert_jax.text.tokenizer import Tokenizer
 
 
@@ -26,9 +26,11 @@ class Features:
         program = head_logits(layout.config, self.head, width)
         self.states = runner.run([piece.encoding for piece in pieces], program)
 
-    def probe(self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = ()) -> Linear:
-        """What predicts all pieces best, or those that are `kept`."""
-        return fit(self.units(link, class_weights, kept or range(len(self.pieces))), link)
+    def probe(
+        self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0
+    ) -> Linear:
+        """What predicts all pieces best, or those that are `kept`; `strongest` as in `fit`."""
+        return fit(self.units(link, class_weights, kept or range(len(self.pieces))), link, strongest)
 
     def units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
         parts = []
@@ -59,12 +61,12 @@ def with_probe(
     class_weights: Sequence[float] = (),
 ) -> dict:
     """The parameters with the head that predicts the pieces best."""
-    probe = Features(layout, params, tokenizer, sampled(pieces)).probe(link, class_weights)
+    probe = Features(layout, params, tokenizer, pieces).probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
     return params | {layout.heads[-1]: {"dense": dense}}
 
 
-def sampled(pieces: Sequence[Piece]) -> list[Piece]:
-    """As many of the pieces as a probe is fitted to, drawn at random."""
-    drawn = np.argsort(bits(key_of("pieces of a probe"), np.arange(len(pieces))), kind="stable")[:MOST]
+def sampled(pieces: Sequence[Piece], most: int) -> list[Piece]:
+    """At most so many of the pieces, drawn at random."""
+    drawn = np.argsort(bits(key_of("pieces of a probe"), np.arange(len(pieces))), kind="stable")[:most]
     return [pieces[i] for i in np.sort(drawn)]

@@ -60,8 +60,9 @@ class Task:
         """Initial values of everything that is trained."""
         return self.layout.init(key)
 
-    def begun(self, params: dict, data: "Data") -> dict:
-        """The parameters to begin with, of those of a model directory and initial values of what it lacks."""
+    def begun(self, params: dict, data: "Data", steps: int) -> dict:
+        """The parameters that the steps begin with, of those of a model directory and initial values of what it
+        lacks."""
         return params
 
     def models(self, params: dict) -> dict[str, dict]:

@@ -21,6 +21,7 @@ LABELS = ("label", "labels", "score")
 WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels")
 ANSWERS = ("answers", "answer")
+NAMES = ("text", "pair", "label", "id", "document")  # fields of Columns that name one
 
 Located = tuple[str, tables.Row]  # where the row is, and the row
 
@@ -51,14 +52,37 @@ class Columns:
 
     @property
     def named(self) -> list[str]:
-        return [name for name in (self.text, self.pair, self.label, self.id, self.document) if name]
+        return [name for name in (getattr(self, key) for key in NAMES) if name]
 
     @property
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
+    def of(self, where: str, row: Mapping) -> "Columns":
+        """Of a table with this first row."""
+        return self
+
 
 EVIDENT = Columns()
+
+
+@dataclass(frozen=True)
+class Remembered(Columns):
+    """Those of a model's training data fill in for what is not named, in a table that has them."""
+
+    before: Columns = EVIDENT
+
+    @property
+    def numbered(self) -> bool:
+        return super().numbered if self.named else self.before.numbered
+
+    def of(self, where: str, row: Mapping) -> Columns:
+        names = [getattr(self, key) for key in NAMES]
+        before = [getattr(self.before, key) for key in NAMES]
+        there = [name and columns_like(where, row, [name])[0] for name in before]
+        filled = {key: ours or theirs for key, ours, theirs in zip(NAMES, names, there, strict=True)}
+        separator = self.before.separator if self.separator == EVIDENT.separator else self.separator
+        return Columns(**filled, separator=separator, skip_bad=self.skip_bad)
 
 
 def usual(where: str, row: Mapping, names: Iterable[str]) -> str:

@@ -64,6 +64,7 @@ def questions_in_rows(
     first, rows = peeked(rows)
     if first is None:
         return
+    columns = columns.of(*first)
     names = question_and_passage(*first, columns, need_label)
 
     def example_in(where: str, row: Row) -> Example:

@@ -37,6 +37,7 @@ def tags_in_rows(
     first, rows = peeked(rows)
     if first is None:
         return
+    columns = columns.of(*first)
     class_of, (words_column, tags_column) = Classes(), words_and_tags(*first, columns, need_label)
 
     def example_in(where: str, row: Row) -> Example:

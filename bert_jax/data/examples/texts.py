@@ -41,6 +41,7 @@ def texts_in_rows(
     first, rows = peeked(rows)
     if first is None:
         return
+    columns = columns.of(*first)
     texts, label_column = text_and_label(*first, columns, need_label, pairs)
     read_label = cells.reader(columns.separator)
 

@@ -79,7 +79,7 @@ class Tags(Kind):
 
     @classmethod
     def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
-        words = columns.text or usual("the first row", first, WORDS)
+        words = columns.of("the first row", first).text or usual("the first row", first, WORDS)
         if plain(words) in WORDS or isinstance(first.get(words), list):
             return tags_in_rows(rows, columns, need_label=False)
         return texts_in_rows(rows, columns, need_label=False, pairs=False)

@@ -1,0 +1,330 @@
+"""`bert-jax bench labels`: what is learnt from a few labels, beside what people do with them elsewhere.
+
+Examples are drawn from published data sets, so many of each class, several times; every learner begins from the same
+directory, learns from the same examples, and is judged by the same other ones.
+
+OUTPUT/SET-SIZE-DRAW/      the examples of a draw
+OUTPUT/results.jsonl       a line for each learner and draw; what is there is not measured again
+OUTPUT/labels.md, .png     the table and the picture
+"""
+
+import csv
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.bench import learners
+from bert_jax.bench.sources import rows
+from bert_jax.bench.table import append, lines_of
+from bert_jax.data.examples.columns import EVIDENT
+from bert_jax.data.examples.example import labels_of
+from bert_jax.data.examples.tags import read_tags
+from bert_jax.errors import BertJaxError, check_name
+from bert_jax.output import replacing
+from bert_jax.predictions.fitting import error
+from bert_jax.predictions.kind import KINDS, Outcomes
+from bert_jax.report.pictures import STROKES
+from bert_jax.text.lines import read_lines
+
+TESTED = 1000  # examples that judge
+CLASSES = 10  # of GoEmotions
+TOLERANCE = 0.02  # of calibration errors that count as equal
+OURS = "default"
+
+Row = tuple[tuple[str, ...], str]  # a text or a pair, and its label; words, and their tags
+
+
+@dataclass(frozen=True)
+class DataSet:
+    task: str  # the config file
+    read: Callable[[Path], tuple[list[Row], list[Row]]]  # examples to draw from, examples to judge by
+    sizes: tuple[int, ...]  # examples of each class, or sentences
+
+
+def sst2(data: Path) -> tuple[list[Row], list[Row]]:
+    def read(name: str) -> list[Row]:
+        return [((text.strip(),), label) for text, label in rows(data / "glue-sst2" / name)[1:]]
+
+    return read("train.tsv"), read("dev.tsv")
+
+
+def goemotions(data: Path) -> tuple[list[Row], list[Row]]:
+    """Texts with one of the most frequent labels, and no other."""
+    names = [name.strip() for name in read_lines(str(data / "goemotions" / "labels.txt"))]
+    train, test = (rows(data / "goemotions" / name) for name in ("train.tsv", "test.tsv"))
+    counts = Counter(label for _, label, *_ in train if label.isdecimal())
+    kept = [label for label, _ in counts.most_common(CLASSES)]
+
+    def chosen(table) -> list[Row]:
+        return [((text.strip(),), names[int(label)]) for text, label, *_ in table if label in kept]
+
+    return chosen(train), chosen(test)
+
+
+def mrpc(data: Path) -> tuple[list[Row], list[Row]]:
+    def read(name: str) -> list[Row]:
+        table = rows(data / "mrpc" / f"msr_paraphrase_{name}.txt")
+        cells = ((row[0].lstrip("\ufeff"), row[3], row[4]) for row in table)
+        return [
+            ((first, second), "same" if label == "1" else "other")
+            for label, first, second in cells
+            if label.isdecimal()
+        ]
+
+    return read("train"), read("test")
+
+
+def conll2003(data: Path) -> tuple[list[Row], list[Row]]:
+    def read(name: str) -> list[Row]:
+        examples = read_tags(str(data / "conll2003" / name), EVIDENT)
+        return [(tuple(example.text), " ".join(labels_of(example))) for example in examples]
+
+    return read("eng.train"), read("eng.testb")
+
+
+SETS = {
+    "sst2": DataSet("classify", sst2, (8, 16, 64, 256)),
+    "goemotions": DataSet("classify", goemotions, (8, 16, 64, 256)),
+    "mrpc": DataSet("classify", mrpc, (8, 16, 64, 256)),
+    "conll2003": DataSet("tag", conll2003, (8, 64, 512)),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    name: str
+    size: int
+    draw: int
+
+    def place(self, output: Path) -> Path:
+        return output / f"{self.name}-{self.size}-{self.draw}"
+
+    @property
+    def facts(self) -> dict:
+        return {"set": self.name, "size": self.size, "draw": self.draw}
+
+
+def measure(
+    data: str,
+    init: str,
+    output: str,
+    sets: Sequence[str],
+    names: Sequence[str],
+    sizes: Sequence[int],
+    draws: int,
+) -> str:
+    for name in sets:
+        check_name(name, tuple(SETS), "data set")
+    for name in names:
+        check_name(name, tuple(learners.LEARNERS), "learner")
+    place = Path(output)
+    results = place / "results.jsonl"
+    cells = [
+        Cell(name, size, draw)
+        for draw, name in product(range(draws), sets or SETS)
+        for size in SETS[name].sizes
+        if not sizes or size in sizes
+    ]
+    for cell in cells:
+        for name in names or learners.LEARNERS:
+            learner = learners.LEARNERS[name]
+            facts = cell.facts | {"learner": name}
+            if any(facts.items() <= line.items() for line in lines_of(results)):
+                continue
+            if cell.size > learner.most or SETS[cell.name].task not in learner.tasks:
+                continue
+            directory = written(cell, Path(data), place)
+            begun = time.perf_counter()
+            scores = judged(learner.learn(examples_of(cell, directory), init))
+            line = facts | scores | {"seconds": round(time.perf_counter() - begun, 1)}
+            append(results, line)
+            print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
+    lines = lines_of(results)
+    if not lines:
+        raise BertJaxError("nothing was measured: no learner takes these data sets and sizes")
+    with replacing(place / "labels.md") as new:
+        new.write_text(table(lines), encoding="utf-8")
+    draw_picture(lines, place / "labels.png")
+    return table(lines) + f"the picture is {place / 'labels.png'}"
+
+
+def written(cell: Cell, data: Path, output: Path) -> Path:
+    """The directory of a draw, with its examples as a user would have them."""
+    directory = cell.place(output)
+    if not directory.exists():
+        known, others = SETS[cell.name].read(data)
+        random = np.random.default_rng([cell.size, cell.draw])
+        train = drawn(known, cell, random)
+        test = [others[i] for i in random.permutation(len(others))[:TESTED]]
+        partial = directory.with_name(directory.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name, examples in (("train", train), ("test", test)):
+            write(partial / name, examples, SETS[cell.name].task)
+        partial.rename(directory)
+    return directory
+
+
+def drawn(known: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[Row]:
+    """`size` of each class, in a random order; of sentences, `size` in all."""
+    shuffled = [known[i] for i in random.permutation(len(known))]
+    if SETS[cell.name].task == "tag":
+        return shuffled[: cell.size]
+    taken, chosen = Counter[str](), []
+    for row in shuffled:
+        if taken[row[1]] < cell.size:
+            taken[row[1]] += 1
+            chosen.append(row)
+    return chosen
+
+
+def write(path: Path, examples: Sequence[Row], task: str) -> None:
+    if task == "tag":
+        sentences = (
+            "".join(f"{w} {t}\n" for w, t in zip(words, tags.split(), strict=True))
+            for words, tags in examples
+        )
+        path.with_suffix(".txt").write_text("\n".join(sentences), encoding="utf-8")
+        return
+    with open(path.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*("text", "text2")[: len(examples[0][0])], "label"])
+        writer.writerows([*texts, label] for texts, label in examples)
+
+
+def examples_of(cell: Cell, directory: Path) -> learners.Lesson:
+    task = SETS[cell.name].task
+    train, test = (
+        str(directory / f"{name}{'.txt' if task == 'tag' else '.csv'}") for name in ("train", "test")
+    )
+    kind = KINDS["tags" if task == "tag" else "classes"]
+    known, others = kind.read(train), kind.read(test)
+    return learners.Lesson(task, train, kind.learn([*known, *others]), known, others, directory)
+
+
+def judged(outcomes: Outcomes) -> dict[str, float]:
+    view = outcomes.view
+    return {
+        "score": round(outcomes.sums.scores[outcomes.kind.best], 4),
+        "calibration_error": round(error(view.after, view.right), 4),
+    }
+
+
+def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[int, dict]]]]:
+    """(data set, size, {learner: {draw: line}})."""
+    for name in SETS:
+        for size in SETS[name].sizes:
+            found: dict[str, dict[int, dict]] = {}
+            for line in lines:
+                if (line["set"], line["size"]) == (name, size):
+                    found.setdefault(line["learner"], {})[line["draw"]] = line
+            if found:
+                yield name, size, found
+
+
+def table(lines: Sequence[dict]) -> str:
+    """Means over the draws; then how the default stands to the best of the others in each cell."""
+    names = [name for name in learners.LEARNERS if any(line["learner"] == name for line in lines)]
+    text = [
+        "| data set | labels | draws | " + " | ".join(names) + " |",
+        "|---|---|---|" + "---|" * len(names),
+    ]
+    standing = []
+    for name, size, found in cells_of(lines):
+        cells = []
+        for learner in names:
+            runs = list(found.get(learner, {}).values())
+            means = (
+                [np.mean([run[key] for run in runs]) for key in ("score", "calibration_error")]
+                if runs
+                else []
+            )
+            cells.append(f"{means[0]:.3f} ({means[1]:.3f})" if runs else "")
+        text.append(f"| {name} | {size} | {max(map(len, found.values()))} | " + " | ".join(cells) + " |")
+        if OURS in found and len(found) > 1:
+            standing.append((name, size, *beside(found)))
+    lines_of_standing = [
+        f"{name} {size}: {difference:+.3f} (standard error {spread:.3f}) beside {best}; calibration error "
+        f"{calibration:+.3f} beside the lowest"
+        for name, size, best, difference, spread, calibration in standing
+    ]
+    within = [sum(d >= -n * s for *_, d, s, _ in standing) for n in (1, 2)]
+    calibrated = sum(c <= TOLERANCE for *_, c in standing)
+    text += [
+        "",
+        "Score, and in brackets the expected calibration error; means over the draws.",
+        "",
+        *lines_of_standing,
+    ]
+    if standing:
+        text.append(
+            f"\nThe default is within one standard error of the best other in {within[0]} of {len(standing)} cells, "
+            f"within two in {within[1]}; its calibration error is the lowest or within {TOLERANCE} in {calibrated}."
+        )
+    return "\n".join(text) + "\n"
+
+
+def beside(found: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
+    """(best other learner, our paired difference to it, its standard error, our calibration error over the lowest)."""
+    others = {name: runs for name, runs in found.items() if name not in learners.OURS}
+    best = max(others, key=lambda name: np.mean([run["score"] for run in others[name].values()]))
+    shared = sorted(set(found[OURS]) & set(others[best]))
+    differences = np.array([found[OURS][n]["score"] - others[best][n]["score"] for n in shared])
+    spread = differences.std(ddof=1) / len(shared) ** 0.5 if len(shared) > 1 else np.nan
+    errors = {
+        name: np.mean([run["calibration_error"] for run in runs.values()]) for name, runs in found.items()
+    }
+    lowest = min(errors[name] for name in others)
+    return best, float(differences.mean()), float(spread), float(errors[OURS] - lowest)
+
+
+def draw_picture(lines: Sequence[dict], path: Path) -> None:
+    """Scores and calibration errors against the number of labels, a column for each data set."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    sets = [name for name in SETS if any(line["set"] == name for line in lines)]
+    figure = Figure(figsize=(3.6 * len(sets), 6), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(2, len(sets), squeeze=False, sharex="col")
+    for column, name in enumerate(sets):
+        for row, (key, title) in enumerate(
+            (("score", "score"), ("calibration_error", "expected calibration error"))
+        ):
+            axes = panels[row, column]
+            for learner, (colour, stroke) in zip(learners.LEARNERS, STROKES, strict=False):
+                points = [
+                    (size, [run[key] for run in found[learner].values()])
+                    for found_name, size, found in cells_of(lines)
+                    if found_name == name and learner in found
+                ]
+                if points:
+                    sizes, runs = zip(*points, strict=True)
+                    spread = [
+                        np.std(of_size, ddof=1) / len(of_size) ** 0.5 if len(of_size) > 1 else 0
+                        for of_size in runs
+                    ]
+                    axes.errorbar(sizes, list(map(np.mean, runs)), spread, color=colour, ls=stroke, marker="o", ms=3,
+                                  lw=1.3, capsize=2, label=learner)  # fmt: skip
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(SETS[name].sizes, [str(size) for size in SETS[name].sizes])
+            axes.grid(color="0.9")
+            axes.tick_params(labelsize=8)
+            if not column:
+                axes.set_ylabel(title, fontsize=9)
+            if not row:
+                axes.set_title(name, fontsize=10)
+            else:
+                axes.set_xlabel(
+                    "labelled sentences" if SETS[name].task == "tag" else "labels of each class", fontsize=9
+                )
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=9, frameon=False)
+    with replacing(path) as new:
+        figure.savefig(new, format="png", dpi=110)

@@ -1,0 +1,206 @@
+"""What learns from a few labels: ours, and what people use elsewhere, each with its defaults."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_jax.bench.libraries import libraries
+from bert_jax.bench.torch_training import quiet_transformers
+from bert_jax.data.examples.example import Example
+from bert_jax.inference import outcomes
+from bert_jax.inference.model import load
+from bert_jax.predictions.kind import Kind, Outcomes
+
+ALL = 1 << 30
+SMALLEST = 1e-9  # probability whose logarithm is taken
+IGNORED = -100  # label that torch's cross entropy leaves out
+LONGEST = 128  # tokens
+PAIRS_STEPS = 500  # of SetFit: its pairs are capped at 16 times as many
+BOTH = ("classify", "tag")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What one draw gives to every learner."""
+
+    task: str  # the config file
+    file: str  # of the examples to learn from
+    kind: Kind
+    train: Sequence[Example]
+    test: Sequence[Example]
+    directory: Path
+
+    @property
+    def numbers(self) -> np.ndarray:
+        return np.array([self.kind.labels.index(self.kind.truth(example)) for example in self.train])
+
+    def outcomes(self, probabilities: Sequence[np.ndarray]) -> Outcomes:
+        raws = [np.log(np.maximum(p, SMALLEST)) for p in probabilities]
+        return Outcomes(self.kind, self.test, raws)
+
+    def every_label(self, columns: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+        """[N, columns] -> [N, labels]: a learner knows only the labels that it met."""
+        every = np.zeros((len(probabilities), len(self.kind.labels)))
+        every[:, columns] = probabilities
+        return every
+
+
+@dataclass(frozen=True)
+class Learner:
+    learn: Callable[[Lesson, str], Outcomes]
+    tasks: tuple[str, ...] = BOTH
+    most: int = ALL  # examples of each class
+
+
+def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
+    """By `bert-jax train`."""
+
+    def learn(lesson: Lesson, init: str) -> Outcomes:
+        from bert_jax.command.train import start
+
+        workdir = lesson.directory / "workdir"
+        shutil.rmtree(workdir, ignore_errors=True)
+        given = [f"init={init}", f"data.train={lesson.file}", "report=False", *overrides]
+        start(f"configs/{lesson.task}.py", given, str(workdir))
+        result = outcomes.outcomes(load(workdir / "model"), lesson.test)
+        shutil.rmtree(workdir)
+        return result
+
+    return learn
+
+
+def regression(lesson: Lesson, init: str) -> Outcomes:
+    """scikit-learn's logistic regression on the vectors of sentence-transformers."""
+    sentence_transformers, linear_model = libraries("sentence_transformers", "sklearn.linear_model")
+    model = sentence_transformers.SentenceTransformer(init, device="cpu")
+    classifier = linear_model.LogisticRegression(max_iter=1000)
+    if lesson.task == "tag":
+        return of_words(lesson, model, classifier)
+
+    def vectors(examples: Sequence[Example]) -> np.ndarray:
+        texts = [example.text for example in examples]
+        if isinstance(texts[0], str):
+            return model.encode(texts)
+        first, second = (model.encode(list(part)) for part in zip(*texts, strict=True))
+        return np.concatenate([abs(first - second), first * second], 1)
+
+    classifier.fit(vectors(lesson.train), lesson.numbers)
+    probabilities = classifier.predict_proba(vectors(lesson.test))
+    return lesson.outcomes(list(lesson.every_label(classifier.classes_, probabilities)))
+
+
+def of_words(lesson: Lesson, model, classifier) -> Outcomes:
+    """On the state of each word's first token."""
+    (torch,) = libraries("torch")
+
+    def states(examples: Sequence[Example]) -> list[np.ndarray]:
+        found = []
+        for example in examples:
+            settings = {"is_split_into_words": True, "truncation": True, "max_length": model.max_seq_length}
+            texts = model.tokenizer([list(example.text)], return_tensors="pt", **settings)
+            words = texts.word_ids(0)
+            with torch.no_grad():
+                tokens = model[0].auto_model(**texts).last_hidden_state[0].numpy()
+            first = {word: tokens[i] for i, word in reversed(list(enumerate(words))) if word is not None}
+            found.append(np.stack([first.get(n, tokens[0]) for n in range(len(example.text))]))
+        return found
+
+    numbers = [
+        lesson.kind.labels.index(tag) for example in lesson.train for tag in lesson.kind.truth(example)
+    ]
+    classifier.fit(np.concatenate(states(lesson.train)), numbers)
+    probabilities = (classifier.predict_proba(of_text) for of_text in states(lesson.test))
+    return lesson.outcomes([lesson.every_label(classifier.classes_, p) for p in probabilities])
+
+
+def setfit(lesson: Lesson, init: str) -> Outcomes:
+    """SetFit's package, by its defaults; its pairs are capped."""
+    package, datasets = libraries("setfit", "datasets")
+
+    def texts(examples: Sequence[Example]) -> list[str]:
+        return [e.text if isinstance(e.text, str) else " [SEP] ".join(e.text) for e in examples]
+
+    model = package.SetFitModel.from_pretrained(init)
+    settings = package.TrainingArguments(
+        output_dir=str(lesson.directory / "setfit"),
+        max_steps=PAIRS_STEPS,
+        save_strategy="no",
+        report_to="none",
+    )
+    data = datasets.Dataset.from_dict({"text": texts(lesson.train), "label": lesson.numbers.tolist()})
+    package.Trainer(model=model, args=settings, train_dataset=data).train()
+    probabilities = np.asarray(model.predict_proba(texts(lesson.test), as_numpy=True))
+    shutil.rmtree(lesson.directory / "setfit", ignore_errors=True)
+    return lesson.outcomes(list(lesson.every_label(np.unique(lesson.numbers), probabilities)))
+
+
+def trainer(lesson: Lesson, init: str) -> Outcomes:
+    """transformers' Trainer, by its defaults: three epochs, batches of 8, 5e-5."""
+    torch, transformers = quiet_transformers(0)
+    opener = (
+        "AutoModelForTokenClassification" if lesson.task == "tag" else "AutoModelForSequenceClassification"
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(init)
+    model = getattr(transformers, opener).from_pretrained(init, num_labels=len(lesson.kind.labels))
+    tagging = lesson.task == "tag"
+
+    def features(examples: Sequence[Example]) -> list[dict[str, Any]]:
+        found = []
+        for example in examples:
+            parts = (example.text,) if isinstance(example.text, str) else example.text
+            texts = (list(parts),) if tagging else parts
+            encoded = dict(
+                tokenizer(*texts, truncation=True, max_length=LONGEST, is_split_into_words=tagging)
+            )
+            if tagging:
+                words = tokenizer(
+                    *texts, truncation=True, max_length=LONGEST, is_split_into_words=True
+                ).word_ids()
+                tags = lesson.kind.truth(example)
+                encoded["labels"] = [
+                    lesson.kind.labels.index(tags[word]) if word is not None and word != before else IGNORED
+                    for before, word in zip([None, *words], words, strict=False)
+                ]
+            else:
+                encoded["label"] = lesson.kind.labels.index(lesson.kind.truth(example))
+            found.append(encoded)
+        return found
+
+    collator = (
+        transformers.DataCollatorForTokenClassification if tagging else transformers.DataCollatorWithPadding
+    )
+    settings = transformers.TrainingArguments(
+        output_dir=str(lesson.directory / "trainer"), save_strategy="no", report_to="none", use_cpu=True, seed=0,
+        disable_tqdm=True, logging_strategy="no",
+    )  # fmt: skip
+    run = transformers.Trainer(model, settings, collator(tokenizer), features(lesson.train))
+    run.train()
+    given = run.predict(features(lesson.test))
+    shutil.rmtree(lesson.directory / "trainer", ignore_errors=True)
+    probabilities = torch.softmax(torch.tensor(given.predictions), -1).numpy()
+    if not tagging:
+        return lesson.outcomes(list(probabilities))
+    words = (p[labels != IGNORED] for p, labels in zip(probabilities, given.label_ids, strict=True))
+    return lesson.outcomes(
+        [whole(p, len(example.text)) for p, example in zip(words, lesson.test, strict=True)]
+    )
+
+
+def whole(probabilities: np.ndarray, words: int) -> np.ndarray:
+    """Words that were cut off are as uncertain as can be."""
+    rest = np.full((words - len(probabilities), probabilities.shape[1]), 1 / probabilities.shape[1])
+    return np.concatenate([probabilities, rest])
+
+
+OURS = ("default", "probe")
+LEARNERS = {
+    "default": Learner(trained()),
+    "probe": Learner(trained("method=probe")),
+    "regression": Learner(regression),
+    "setfit": Learner(setfit, ("classify",), most=64),
+    "trainer": Learner(trainer),
+}

@@ -1,0 +1,98 @@
+"""Would more labels help? Scores with a quarter, half and all of the labels, and what as many again would bring.
+
+An error falls as a power of the number of labels, over so short a range: each doubling multiplies it alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.metrics import Sums
+from bert_jax.report.intervals import bootstrapped
+from bert_jax.report.pictures import ACCENT, INK, drawn
+
+PARTS = 4  # the smallest is a quarter
+NINETY, NINETY_FIVE = 1.645, 1.96  # standard deviations to each side of the middle of an interval
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    metric: str
+    labels: list[int]
+    scores: list[float]
+    gain: float  # by as many labels again
+    low: float  # of its 90% interval
+    high: float
+
+    def in_words(self) -> str:
+        sizes = ", ".join(
+            f"{score:.4f} with {n:,}" for n, score in zip(self.labels, self.scores, strict=True)
+        )
+        return (
+            f"{self.metric} {sizes} examples; {self.labels[-1]:,} more would change it by about {self.gain:+.4f} "
+            f"(90 % interval {self.low:+.4f} to {self.high:+.4f})"
+        )
+
+
+def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> LearningCurve:
+    """From the scores of the same examples by models of each of the PARTS, of halves, and of everything: lists of four,
+    two and one, by the number of examples."""
+    labels, together = sorted(judged), [sums for n in sorted(judged) for sums in judged[n]]
+    width = together[0].rows.shape[1]
+    counts = [len(judged[n]) for n in labels]
+    firsts = np.cumsum([0, *counts])
+
+    def means(sums) -> list[np.ndarray]:
+        scores = [
+            each.scores_of(sums[..., i * width : (i + 1) * width])[metric] for i, each in enumerate(together)
+        ]
+        return [np.mean(scores[a:b], axis=0) for a, b in zip(firsts, firsts[1:], strict=False)]
+
+    def gains(sums) -> dict[str, np.ndarray]:
+        smallest, *_, largest = means(sums)
+        return {metric: forecast(smallest, largest)}
+
+    rows = np.concatenate([each.rows for each in together], 1)
+    chance = bootstrapped(rows, gains, seed=0)[metric]
+    # Which examples were labelled is chance, too: the parts tell how much that moves the score of so few, and all of
+    # them move it less.
+    of_parts = [each.scores[metric] for each in judged[labels[0]]]
+    by_examples = np.var(of_parts, ddof=1) / PARTS
+    deviation = (((chance.high - chance.low) / (2 * NINETY_FIVE)) ** 2 + by_examples) ** 0.5
+    gain = chance.value
+    return LearningCurve(
+        metric, labels, [float(mean) for mean in means(rows.sum(0))], gain,
+        gain - NINETY * deviation, gain + NINETY * deviation,
+    )  # fmt: skip
+
+
+def forecast(smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """The gain by a doubling, from the scores with a quarter of the labels and with all, which are two doublings.
+
+    >>> round(float(forecast(np.array(0.64), np.array(0.91))), 3)
+    0.045
+    """
+    error = np.maximum(1 - largest, 0)
+    factor = (error / np.maximum(1 - smallest, 1e-9)) ** 0.5
+    return error * (1 - np.minimum(factor, 1))
+
+
+def picture(path: Path, curve: LearningCurve) -> str:
+    def draw(axes):
+        axes.plot(curve.labels, curve.scores, "o-", color=ACCENT, label="measured out of fold")
+        n, score = curve.labels[-1], curve.scores[-1]
+        below, above = curve.gain - curve.low, curve.high - curve.gain
+        axes.errorbar([2 * n], [score + curve.gain], [[below], [above]], fmt="s", color=INK, capsize=4,
+                      label="forecast, 90 % interval")  # fmt: skip
+        axes.plot([n, 2 * n], [score, score + curve.gain], "--", color=INK, lw=1)
+        axes.set_xscale("log", base=2)
+        sizes = [*curve.labels, 2 * n]
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.set_xlabel("labelled examples", fontsize=9)
+        axes.set_ylabel(curve.metric.replace("_", " "), fontsize=9)
+        axes.grid(color="0.9")
+        axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+
+    return drawn(path, (5, 3), draw)
