@@ -38,6 +38,20 @@ def binary_cross_entropy(logits, labels, weight) -> Loss:
     return weigh(losses.mean(-1), weight)
 
 
+def pair_error(vectors, labels, weight) -> Loss:
+    """The squared error of the cosine of every two vectors [..., D] against 1, where their class numbers [...] are the
+    same, or 0; all pairs of a sort weigh as much as all of the other. A vector without weight is nobody's."""
+    vectors = vectors.astype(jnp.float32).reshape(-1, vectors.shape[-1])
+    labels, known = labels.reshape(-1), weight.reshape(-1) > 0
+    # Not jnp.linalg.norm: its slope at a vector of zeros is not finite.
+    vectors *= jax.lax.rsqrt((vectors**2).sum(-1, keepdims=True) + 1e-12)
+    pairs = known[:, None] & known & ~jnp.eye(len(known), dtype=bool)
+    same = labels[:, None] == labels
+    errors = (vectors @ vectors.T - same) ** 2
+    means = [weigh(errors, pairs & sort).mean for sort in (same, ~same)]
+    return Loss(sum(means) / 2, jnp.float32(1))
+
+
 def squared_error(predictions, labels, weight) -> Loss:
     """Predictions [...] against numbers [...]."""
     return weigh((predictions.astype(jnp.float32) - labels) ** 2, weight)

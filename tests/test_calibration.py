@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.command.predict import predictions
+from bert_jax.command.predict import Asked, predictions
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import outcomes
@@ -267,7 +267,11 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     model = bert_jax.load(classifier)
     assert model.calibration == given
     found = list(
-        predictions(model, write_lines(tmp_path / "in.jsonl", [{"text": t} for t in TEXTS]), precision=0.95)
+        predictions(
+            model,
+            write_lines(tmp_path / "in.jsonl", [{"text": t} for t in TEXTS]),
+            asked=Asked(precision=0.95),
+        )
     )
     assert [one["label"] for one in found] == [one.label for one in plain]
     for one, more in zip(found, odds, strict=True):

@@ -5,10 +5,12 @@ import importlib.util
 import pkgutil
 import re
 
+import numpy as np
 import pytest
 
 import bert_jax
 from bert_jax.inference import model as api
+from bert_jax.predictions.scope import Scope
 from test_hub import write
 
 MODULES = [
@@ -30,6 +32,7 @@ SHOWN_WITH = {
     "bert_jax.inference.model": (("mlm", "nsp"), ()),
     "bert_jax.inference.fill_mask": (("mlm", "nsp"), ()),
     "bert_jax.inference.embed": (("mlm", "nsp"), ()),
+    "bert_jax.inference.in_scope": (("classify",), ("bad", "good")),
     "bert_jax.inference.classify": (("classify",), ("bad", "good")),
     "bert_jax.inference.tag": (("tag",), ("B-CAT", "O")),
     "bert_jax.inference.answer": (("answer",), ()),
@@ -42,7 +45,10 @@ def test_examples_of(name, tmp_path):
     if name in SHOWN_WITH:
         heads, labels = SHOWN_WITH[name]
         write(tmp_path, heads=heads, labels=labels)
-        given["model"] = api.load(tmp_path)
+        given["model"] = model = api.load(tmp_path)
+        if name == "bert_jax.inference.in_scope":
+            known = np.linspace(0.9, 1, 99)
+            model.scope = Scope.of(model.pooled(["the cat sat on the mat .", "cats"]), known)
     tried = doctest.testmod(importlib.import_module(name), extraglobs=given, optionflags=doctest.ELLIPSIS)
     assert tried.attempted and not tried.failed
 

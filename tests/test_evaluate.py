@@ -12,7 +12,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import kind_of
 from bert_jax.predictions.matching import match
-from bert_jax.report.evaluate import describe, evaluate
+from bert_jax.report.evaluate import Trial, describe, evaluate
 from bert_jax.text.wordpiece import WordPiece
 from test_hub import WORDS, edit_config, write
 
@@ -112,7 +112,7 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
     scored = evaluate(bert_jax.load(directory), str(tmp_path / "dev.conll"))
     assert scored.metrics == {"f1": 1, "precision": 1, "recall": 1, "accuracy": 1}
     assert list(scored.by_kind) == ["X"] and scored.by_kind["X"]["spans"] > 3
-    shown = describe(directory, str(tmp_path / "dev.conll"))
+    shown = describe(directory, Trial(str(tmp_path / "dev.conll")))
     assert f"8 examples of {tmp_path}/dev.conll: tag" in shown and "\n  X" in shown
 
 
@@ -178,7 +178,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
         "review,stars\n" + "".join(f'"{t}",{label.upper()}\n' for t, label in zip(texts, truth, strict=True))
     )
     columns = Columns(text="review", label="stars")
-    found = json.loads(describe(tmp_path / "model", str(data), columns, as_json=True))
+    found = json.loads(describe(tmp_path / "model", Trial(str(data), columns), as_json=True))
     right = sum(a == b for a, b in zip(said, truth, strict=True))
     both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))
     assert found["metrics"]["accuracy"] == pytest.approx(right / 9)

@@ -36,8 +36,9 @@ from bert_jax.predictions.kinds.answers import span_in
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.classify import Config
-from bert_jax.tasks.finetune import Finetuning, class_weights, pieces_of
+from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import ExamplesConfig
+from bert_jax.tasks.finetune_data import class_weights, pieces_of
 from bert_jax.tasks.parts import FEWEST, split_parts
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import Reading

@@ -67,20 +67,22 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(opened, tmp_path):
         begun.append(path.name)
         return len(begun) != 3 and run.run_single(task, data, config, path)
 
-    whole = parts.by_runs(values(), overrides, tmp_path / "whole", run.run_single)
-    assert parts.by_runs(values(), overrides, tmp_path / "cut", until_the_third) is None
-    again = parts.by_runs(values(), overrides, tmp_path / "cut", until_the_third)
+    whole = parts.by_runs("finetune", values(), overrides, tmp_path / "whole", run.run_single)
+    assert parts.by_runs("finetune", values(), overrides, tmp_path / "cut", until_the_third) is None
+    again = parts.by_runs("finetune", values(), overrides, tmp_path / "cut", until_the_third)
     assert begun == ["0", "1", "2", "2"], "what was predicted is not trained again"
     assert all(np.array_equal(a, b) for a, b in zip(whole.raws, again.raws, strict=True))
-    assert not list(tmp_path.glob("*/folds/*/model")), "what is not needed any more is removed"
-    damaged = tmp_path / "cut/folds/2/logits.npz"
+    assert not list(tmp_path.glob("*/folds/*/*/model")), "what is not needed any more is removed"
+    damaged = tmp_path / "cut/folds/finetune/2/logits.npz"
     damaged.write_bytes(damaged.read_bytes()[:-100])
     with pytest.raises(
-        BertJaxError, match="logits.npz is damaged; delete .*folds/2, and run the same command"
+        BertJaxError, match="logits.npz is damaged; delete .*folds/finetune/2, and run the same command"
     ):
-        parts.by_runs(values(), overrides, tmp_path / "cut", until_the_third)
+        parts.by_runs("finetune", values(), overrides, tmp_path / "cut", until_the_third)
     with pytest.raises(BertJaxError, match="begun with other settings: optimizer.rate"):
-        parts.by_runs(values(), [*overrides, "optimizer.rate=1e-4"], tmp_path / "cut", run.run_single)
+        parts.by_runs(
+            "finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path / "cut", run.run_single
+        )
 
 
 @pytest.mark.slow
@@ -102,7 +104,7 @@ def test_a_fold_is_predicted_by_the_model_that_left_it_out(opened, tmp_path, mon
         return run.run_single(task, data, config, path)
 
     monkeypatch.setattr(Folds, "predict", noted)
-    outcomes = parts.by_runs(values(), overrides, tmp_path, without_the_fold)
+    outcomes = parts.by_runs("finetune", values(), overrides, tmp_path, without_the_fold)
     of_logits = [1 / (1 + np.exp(bad - good)) for bad, good in outcomes.raws]
     np.testing.assert_allclose(of_logits, [likely[i] for i in range(40)], atol=1e-5)
 
@@ -135,11 +137,18 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         right = np.eye(2)[truth]
         return parts.outcomes([row[::-1] if i < wrong else row for i, row in enumerate(right)])
 
-    for of_probe, of_runs, method in ((0, 0, "probe"), (5, 4, "finetune"), (4, 5, "probe")):
-        monkeypatch.setattr(Folds, "by_probes", lambda self, wrong=of_probe: outcomes(wrong))
-        monkeypatch.setattr(Folds, "by_runs", lambda *_, wrong=of_runs: outcomes(wrong))
-        chosen, given = choose(parts, values(), overrides, tmp_path, run.run_single)
-        assert (chosen, given.sums.scores["accuracy"]) == (method, 1 - min(of_probe, of_runs) / 40)
+    def chosen(*wrong: int):
+        of = dict(zip(("probe", "contrast", "finetune"), wrong, strict=True))
+        monkeypatch.setattr(Folds, "by_probes", lambda self: outcomes(of["probe"]))
+        monkeypatch.setattr(Folds, "by_runs", lambda self, method, *_: outcomes(of[method]))
+        found = choose(parts, values(), overrides, tmp_path, run.run_single)
+        return found.method, found.outcomes.sums.scores["accuracy"]
+
+    assert chosen(0, 0, 0) == ("probe", 1)
+    assert chosen(5, 4, 0) == ("contrast", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
+    assert chosen(4, 5, 0) == ("probe", 1 - 4 / 40)
+    monkeypatch.setattr("bert_jax.command.folds.FEW", 20)
+    assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 
 @pytest.mark.parametrize(

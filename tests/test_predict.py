@@ -14,7 +14,7 @@ import pytest
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.command.arrivals import arriving
-from bert_jax.command.predict import predictions, write
+from bert_jax.command.predict import Asked, predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS
@@ -122,7 +122,7 @@ def test_answers(directory, tmp_path):
     ]
     missing = model.answer("the ?", texts, may_be_missing=True)
     assert None in missing
-    found = predictions(model, data, may_be_missing=True)
+    found = predictions(model, data, asked=Asked(may_be_missing=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
 
 
@@ -251,7 +251,9 @@ def test_predictions_of_every_kind_are_cells(directory, tmp_path):
     finder = bert_jax.load(directory("answer"))
     asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(TEXTS[:6])]
     (tmp_path / "q.json").write_text(json.dumps(asked))
-    answers = list(predictions(finder, str(tmp_path / "q.json"), may_be_missing=True, in_table=True))
+    answers = list(
+        predictions(finder, str(tmp_path / "q.json"), asked=Asked(may_be_missing=True), in_table=True)
+    )
     assert {row["predicted_answer"] is None for row in answers} == {True, False}
     assert {tuple(row) for row in answers} == {
         ("id", "question", "context", *(f"predicted_{name}" for name in ("answer", "start", "end", "score")))

@@ -19,11 +19,11 @@ from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.predictions.view import Curve, worst
 from bert_jax.report.compare import compare
 from bert_jax.report.confusions import Confusions
-from bert_jax.report.evaluate import evaluate
+from bert_jax.report.evaluate import Trial, evaluate
 from bert_jax.report.facts import contradictions, facts
 from bert_jax.report.finished import calibrate
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
-from bert_jax.report.page import contradiction_lines, describe_with_report, write
+from bert_jax.report.page import About, contradiction_lines, describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.task import Results
 from test_evaluate import TEXTS, write_lines
@@ -271,7 +271,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
         given.raws[3] = 9 * np.eye(3)[1]
         levels = (Level(0.5, 900, 890),)
         given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
-    write(tmp_path, given, model, title="T", command="bert-jax again", parts={"scored": given.examples})
+    write(tmp_path, given, model, About("T", "bert-jax again", {"scored": given.examples}))
     text = (tmp_path / "report.md").read_text()
     named = re.findall(r"!\[.+\]\((.+)\)", text)
     assert sorted(named) == sorted(path.name for path in tmp_path.glob("*.png"))
@@ -366,10 +366,10 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
 @pytest.mark.slow
 def test_evaluate_writes_a_report(two, tmp_path):
     a, _, data = two
-    said = describe_with_report(tmp_path / "r", a, data, command="bert-jax evaluate")
+    said = describe_with_report(tmp_path / "r", a, Trial(data), command="bert-jax evaluate")
     assert f"8 examples of {data}: classify" in said
     text = (tmp_path / "r" / "report.md").read_text()
     assert "This model was not calibrated." in text and "| scored | 8 |" in text
     (tmp_path / "file").write_text("")
     with pytest.raises(BertJaxError, match="file: Not a directory; name another one"):
-        describe_with_report(tmp_path / "file", a, data)
+        describe_with_report(tmp_path / "file", a, Trial(data))

@@ -220,12 +220,12 @@ def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[i
     """(data set, size, {learner: {draw: line}})."""
     for name in SETS:
         for size in SETS[name].sizes:
-            found: dict[str, dict[int, dict]] = {}
+            by_learner: dict[str, dict[int, dict]] = {}
             for line in lines:
                 if (line["set"], line["size"]) == (name, size):
-                    found.setdefault(line["learner"], {})[line["draw"]] = line
-            if found:
-                yield name, size, found
+                    by_learner.setdefault(line["learner"], {})[line["draw"]] = line
+            if by_learner:
+                yield name, size, by_learner
 
 
 def table(lines: Sequence[dict]) -> str:
@@ -236,19 +236,19 @@ def table(lines: Sequence[dict]) -> str:
         "|---|---|---|" + "---|" * len(names),
     ]
     standing = []
-    for name, size, found in cells_of(lines):
+    for name, size, by_learner in cells_of(lines):
         cells = []
         for learner in names:
-            runs = list(found.get(learner, {}).values())
+            runs = list(by_learner.get(learner, {}).values())
             means = (
                 [np.mean([run[key] for run in runs]) for key in ("score", "calibration_error")]
                 if runs
                 else []
             )
             cells.append(f"{means[0]:.3f} ({means[1]:.3f})" if runs else "")
-        text.append(f"| {name} | {size} | {max(map(len, found.values()))} | " + " | ".join(cells) + " |")
-        if OURS in found and len(found) > 1:
-            standing.append((name, size, *beside(found)))
+        text.append(f"| {name} | {size} | {max(map(len, by_learner.values()))} | " + " | ".join(cells) + " |")
+        if OURS in by_learner and len(by_learner) > 1:
+            standing.append((name, size, *beside(by_learner)))
     lines_of_standing = [
         f"{name} {size}: {difference:+.3f} (standard error {spread:.3f}) beside {best}; calibration error "
         f"{calibration:+.3f} beside the lowest"
@@ -270,15 +270,16 @@ def table(lines: Sequence[dict]) -> str:
     return "\n".join(text) + "\n"
 
 
-def beside(found: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
+def beside(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
     """(best other learner, our paired difference to it, its standard error, our calibration error over the lowest)."""
-    others = {name: runs for name, runs in found.items() if name not in learners.OURS}
+    others = {name: runs for name, runs in by_learner.items() if name not in learners.OURS}
     best = max(others, key=lambda name: np.mean([run["score"] for run in others[name].values()]))
-    shared = sorted(set(found[OURS]) & set(others[best]))
-    differences = np.array([found[OURS][n]["score"] - others[best][n]["score"] for n in shared])
+    shared = sorted(set(by_learner[OURS]) & set(others[best]))
+    differences = np.array([by_learner[OURS][n]["score"] - others[best][n]["score"] for n in shared])
     spread = differences.std(ddof=1) / len(shared) ** 0.5 if len(shared) > 1 else np.nan
     errors = {
-        name: np.mean([run["calibration_error"] for run in runs.values()]) for name, runs in found.items()
+        name: np.mean([run["calibration_error"] for run in runs.values()])
+        for name, runs in by_learner.items()
     }
     lowest = min(errors[name] for name in others)
     return best, float(differences.mean()), float(spread), float(errors[OURS] - lowest)
@@ -300,9 +301,9 @@ def draw_picture(lines: Sequence[dict], path: Path) -> None:
             axes = panels[row, column]
             for learner, (colour, stroke) in zip(learners.LEARNERS, STROKES, strict=False):
                 points = [
-                    (size, [run[key] for run in found[learner].values()])
-                    for found_name, size, found in cells_of(lines)
-                    if found_name == name and learner in found
+                    (size, [run[key] for run in by_learner[learner].values()])
+                    for of_set, size, by_learner in cells_of(lines)
+                    if of_set == name and learner in by_learner
                 ]
                 if points:
                     sizes, runs = zip(*points, strict=True)

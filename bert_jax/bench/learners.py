@@ -1,6 +1,8 @@
 """What learns from a few labels: ours, and what people use elsewhere, each with its defaults."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+import bert_jax
 from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import quiet_transformers
 from bert_jax.data.examples.example import Example
+from bert_jax.errors import BertJaxError
 from bert_jax.inference import outcomes
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import Kind, Outcomes
 
+CONFIGS = Path(bert_jax.__file__).parents[1] / "configs"
 ALL = 1 << 30
 SMALLEST = 1e-9  # probability whose logarithm is taken
 IGNORED = -100  # label that torch's cross entropy leaves out
@@ -60,12 +65,18 @@ def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
     """By `bert-jax train`."""
 
     def learn(lesson: Lesson, init: str) -> Outcomes:
-        from bert_jax.command.train import start
-
         workdir = lesson.directory / "workdir"
         shutil.rmtree(workdir, ignore_errors=True)
         given = [f"init={init}", f"data.train={lesson.file}", "report=False", *overrides]
-        start(f"configs/{lesson.task}.py", given, str(workdir))
+        words = [
+            "--config",
+            str(CONFIGS / f"{lesson.task}.py"),
+            *(f"--config.{setting}" for setting in given),
+        ]
+        train = [sys.executable, "-m", "bert_jax", "train", *words, "--workdir", str(workdir)]
+        run = subprocess.run(train, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise BertJaxError(f"`bert-jax train` failed: {run.stderr.strip().splitlines()[-1]}")
         result = outcomes.outcomes(load(workdir / "model"), lesson.test)
         shutil.rmtree(workdir)
         return result
@@ -98,7 +109,7 @@ def of_words(lesson: Lesson, model, classifier) -> Outcomes:
     (torch,) = libraries("torch")
 
     def states(examples: Sequence[Example]) -> list[np.ndarray]:
-        found = []
+        of_texts = []
         for example in examples:
             settings = {"is_split_into_words": True, "truncation": True, "max_length": model.max_seq_length}
             texts = model.tokenizer([list(example.text)], return_tensors="pt", **settings)
@@ -106,8 +117,8 @@ def of_words(lesson: Lesson, model, classifier) -> Outcomes:
             with torch.no_grad():
                 tokens = model[0].auto_model(**texts).last_hidden_state[0].numpy()
             first = {word: tokens[i] for i, word in reversed(list(enumerate(words))) if word is not None}
-            found.append(np.stack([first.get(n, tokens[0]) for n in range(len(example.text))]))
-        return found
+            of_texts.append(np.stack([first.get(n, tokens[0]) for n in range(len(example.text))]))
+        return of_texts
 
     numbers = [
         lesson.kind.labels.index(tag) for example in lesson.train for tag in lesson.kind.truth(example)
@@ -149,7 +160,7 @@ def trainer(lesson: Lesson, init: str) -> Outcomes:
     tagging = lesson.task == "tag"
 
     def features(examples: Sequence[Example]) -> list[dict[str, Any]]:
-        found = []
+        inputs = []
         for example in examples:
             parts = (example.text,) if isinstance(example.text, str) else example.text
             texts = (list(parts),) if tagging else parts
@@ -167,8 +178,8 @@ def trainer(lesson: Lesson, init: str) -> Outcomes:
                 ]
             else:
                 encoded["label"] = lesson.kind.labels.index(lesson.kind.truth(example))
-            found.append(encoded)
-        return found
+            inputs.append(encoded)
+        return inputs
 
     collator = (
         transformers.DataCollatorForTokenClassification if tagging else transformers.DataCollatorWithPadding

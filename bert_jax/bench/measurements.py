@@ -135,7 +135,8 @@ EMBEDDERS = ("sentence-transformers", "onnxruntime")
 FINE_TUNING = {  # title -> config, files, how much of them, and how little
     "fine-tune on SST-2": (
         "classify", "{data}/glue-sst2/train.tsv", "{data}/glue-sst2/dev.tsv",
-        "--config.data.most=6400 --config.epochs=1", "--config.data.most=64 --config.data.max_length=32",
+        "--config.data.most=6400 --config.epochs=1 --config.optimizer.rate=3e-5",
+        "--config.data.most=64 --config.data.max_length=32",
     ),
     "fine-tune on MRPC": (
         "classify", "{inputs}/mrpc-train.tsv", "{inputs}/mrpc-test.tsv",

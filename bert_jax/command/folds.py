@@ -1,12 +1,15 @@
 """Small data: every example is predicted by a model that did not learn from it, and the method that predicts better
 trains the final model on all of them.
 
-WORKDIR/folds/K/              the run that leaves fold K out
-WORKDIR/folds/K/logits.npz    what its model gives for fold K; the model and its checkpoints are removed then
+WORKDIR/folds/METHOD/K/              the run that leaves fold K out
+WORKDIR/folds/METHOD/K/logits.npz    what its model gives for fold K; the model and its checkpoints are removed then
+WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to those that its model learnt from
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -16,15 +19,17 @@ from bert_jax import tasks
 from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.inference.programs import head_logits
+from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.output import replacing
-from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.predictions.probe import Link
+from bert_jax.predictions.scope import Scope, drawn
 from bert_jax.report.finished import OutOfFold
 from bert_jax.report.learning_curve import PARTS, LearningCurve, learning_curve
 from bert_jax.tasks import warm_start
-from bert_jax.tasks.finetune import Finetuning, Judge, pieces_of
+from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
+from bert_jax.tasks.finetune_data import pieces_of
 from bert_jax.tasks.parts import say
 from bert_jax.tasks.probe import Features
 from bert_jax.text.truncation import Reading
@@ -32,8 +37,15 @@ from bert_jax.train.checkpoint import standing
 from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir
 
+SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
-OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds")  # of the run of a fold
+FEW = 256  # examples of each class: with fewer, contrast was never behind fine-tuning
+IN_WORDS: dict[Method, str] = {
+    "probe": "a probe of the frozen encoder",
+    "contrast": "contrast and a probe",
+    "finetune": "fine-tuning",
+}
+OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")  # of the run of a fold
 
 
 class Folds:
@@ -46,7 +58,9 @@ class Folds:
         windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
         self.judge, self.pieces = Judge(task.kind, examples, windows), pieces_of(task.kind, examples, windows)
         self.example_of_piece = [piece.example for piece in self.pieces]
-        self.of_piece = folds(examples, config.data.folds)[self.example_of_piece]
+        self.of_example = folds(examples, config.data.folds)
+        self.of_piece = self.of_example[self.example_of_piece]
+        self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
         self.curve: LearningCurve | None = None  # of probes
 
     def outcomes(self, logits: list) -> Outcomes:
@@ -63,7 +77,12 @@ class Folds:
         whole, penalties = self.by_probe(features, link, every)
         if len(self.judge.examples) >= FEWEST_OF_CURVE:
             self.curve = self.curve_of(features, link, whole, penalties)
-        return whole
+        vectors = np.stack(features.vectors)[self.is_first]
+        near = np.zeros(len(vectors), np.float32)
+        for fold in range(self.config.data.folds):
+            inside = self.of_example == fold
+            near[inside] = Scope.of(vectors[self.learnt(fold)]).similarity(vectors[inside])
+        return replace(whole, similarities=near)
 
     def curve_of(self, features: Features, link: Link, whole: Outcomes, penalties: int) -> LearningCurve:
         part = folds(self.judge.examples, PARTS)[self.example_of_piece]
@@ -94,6 +113,7 @@ class Folds:
 
     def by_runs(
         self,
+        method: Method,
         values: dict,
         overrides: Sequence[str],
         workdir: Path,
@@ -104,10 +124,10 @@ class Folds:
         count = self.config.data.folds
         logits: list = [None] * len(self.pieces)
         for fold in range(count):
-            own = [f"steps={self.config.steps}", "method=finetune", "report=False", f"data.folds={count}"]
+            own = [f"steps={self.config.steps}", f"method={method}", "report=False", f"data.folds={count}"]
             module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
             task, data, config = module.open(config)
-            directory = Workdir(workdir / "folds" / str(fold))
+            directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
             if path.exists():
                 directory.begin(config, data, task)  # or it is of another config
@@ -119,21 +139,51 @@ class Folds:
                 shutil.rmtree(done, ignore_errors=True)
             for i, saved in zip(np.flatnonzero(self.of_piece == fold), read_logits(path), strict=True):
                 logits[i] = saved
-        return self.outcomes(logits)
+        return replace(self.outcomes(logits), similarities=self.similarities(workdir / "folds" / method))
 
     def predict(self, directory: Workdir, fold: int, path: Path) -> None:
         """Write what the model of a fold gives for it."""
         model = load(directory.model)
-        encodings = [self.pieces[i].encoding for i in np.flatnonzero(self.of_piece == fold)]
-        program = head_logits(model.config, self.task.head, len(model.labels))
+        pieces = np.flatnonzero(self.of_piece == fold)
+        program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
+        outputs = model.run([self.pieces[i].encoding for i in pieces], program)
+        logits, vectors = zip(*outputs, strict=True)
+        if model.kind.scoped:
+            learnt = np.flatnonzero(self.is_first)[self.learnt(fold)]
+            program = pooled_states(model.config, "mean", True)
+            scope = Scope.of(np.stack(model.run([self.pieces[i].encoding for i in learnt], program)))
+            near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
+            with replacing(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
+                np.save(file, near)
         with replacing(path) as new, open(new, "wb") as file:
-            np.savez(file, *model.run(encodings, program))
+            np.savez(file, *logits)
+
+    def learnt(self, fold: int) -> np.ndarray:
+        """Of the examples that the model of a fold learnt from, those that others are compared with."""
+        others = np.flatnonzero(self.of_example != fold)
+        return others[drawn(len(others))]
+
+    def similarities(self, directory: Path) -> np.ndarray | None:
+        """Of each example to those that its model learnt from; None where an earlier version saved none."""
+        near = np.zeros(len(self.of_example), np.float32)
+        for fold in range(self.config.data.folds):
+            path = directory / str(fold) / SIMILARITIES
+            if not path.exists():
+                return None
+            with undamaged(path):
+                near[self.of_example == fold] = np.load(path)
+        return near
 
 
 def read_logits(path: Path) -> list[np.ndarray]:
+    with undamaged(path), np.load(path) as saved:
+        return [saved[name] for name in saved]
+
+
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
     try:
-        with np.load(path) as saved:
-            return [saved[name] for name in saved]
+        yield
     except (BadZipFile, EOFError, OSError, ValueError) as error:
         raise BertJaxError(
             f"{path} is damaged; delete {path.parent}, and run the same command again"
@@ -146,30 +196,48 @@ def choose(
     """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     given: dict[Method, Outcomes] = {}
-    if config.method == "probe" or config.method == "auto" and config.head == "probe" and kind.link:
-        given["probe"] = parts.by_probes()
-        say_scores(config, "a probe of the frozen encoder", given["probe"])
-        if parts.curve:
+    told = False
+    for method in methods(config, kind, len(parts.judge.examples)):
+        if method == "probe":
+            given[method] = parts.by_probes()
+        else:
+            if not told:
+                say(
+                    f"{config.data.folds} models are trained, one without each fold; --config.data.folds=0 trains "
+                    "one, and holds out a share"
+                )
+            told = True
+            outcomes = parts.by_runs(method, values, overrides, workdir, run)
+            if outcomes is None:
+                return None
+            given[method] = outcomes
+        scores = score(given[method])
+        say(f"{config.data.folds} folds, {IN_WORDS[method]}: {in_words(scores)}")
+        if method == "probe" and parts.curve:
             say(f"learning curve of the probe: {parts.curve.in_words()}")
-    if config.method == "probe" or given and score(given["probe"])[kind.best] == 1:
-        return OutOfFold("probe", given["probe"], parts.curve)
-    say(
-        f"{config.data.folds} models are trained, one without each fold; --config.data.folds=0 trains one, and holds "
-        "out a share"
-    )
-    fine_tuned = parts.by_runs(values, overrides, workdir, run)
-    if fine_tuned is None:
-        return None
-    given["finetune"] = fine_tuned
-    say_scores(config, "fine-tuning", fine_tuned)
+        if scores[kind.best] == 1:  # none is better
+            break
     best = max(given, key=lambda method: standing(kind.best, score(given[method])))
+    if len(given) > 1:
+        say(f"the final model is trained on everything by {IN_WORDS[best]}, which predicts best")
     return OutOfFold(best, given[best], parts.curve)
+
+
+def methods(config: FinetuneConfig, kind: Kind, examples: int) -> list[Method]:
+    """Those that are compared."""
+    if config.method != "auto":
+        return [config.method]
+    if config.head == "kept" or not kind.link:
+        return ["finetune"]
+    if not kind.contrasts:
+        return ["probe", "finetune"]
+    few = examples < FEW * len(kind.labels)
+    return ["probe", "contrast"] if few else ["probe", "contrast", "finetune"]
 
 
 def score(outcomes: Outcomes) -> dict[str, float]:
     return outcomes.sums.scores
 
 
-def say_scores(config: FinetuneConfig, method: str, outcomes: Outcomes) -> None:
-    shown = ", ".join(f"{name} {value:.4f}" for name, value in score(outcomes).items())
-    say(f"{config.data.folds} folds, {method}: {shown}")
+def in_words(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())

@@ -12,6 +12,7 @@ from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
+from bert_jax.predictions import scope as scopes
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
@@ -62,6 +63,11 @@ def collect(directory) -> dict:
         origin = origins.read(directory)
     except BertJaxError as error:
         odd.append(str(error))
+    scope = scopes.NONE
+    try:
+        scope = scopes.read(directory, layout.config.hidden_size)
+    except BertJaxError as error:
+        odd.append(str(error))
     odd += [str(warning.message) for warning in ignored]
     return {
         "directory": str(directory),
@@ -73,6 +79,7 @@ def collect(directory) -> dict:
         "tokenizer": known,
         "origin": asdict(origin) if origin.command else None,
         "calibration": {name: getattr(calibration, name) for name in ERRORS} if calibration.learnt else None,
+        "scope": {"vectors": len(scope.vectors), "known": len(scope.known)} if scope.learnt else None,
         "unread": unread,
         "odd": odd,
     }
@@ -103,6 +110,8 @@ def describe(directory, as_json: bool = False) -> str:
             f"of {known['examples']:,} examples; expected error {known['error_before']:.3f} before, "
             f"{known['error_after']:.3f} after"
         )
+    if known := facts["scope"]:
+        lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
     if origin := facts["origin"]:
         lines["trained on"] = f"{origin['examples']:,} examples"
         lines["trained by"] = origin["command"]

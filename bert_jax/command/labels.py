@@ -32,32 +32,42 @@ SKIP_BAD = flag(
     TEXT,
     PAIR,
     flag("--label", default="", metavar="COLUMN", help="column of labels, tags or answers"),
-    flag("--separator", default=",", help='separator of several labels in one cell (default ",")'),
+    flag("--separator", help='separator of several labels in one cell (default: as in training, or ",")'),
     SKIP_BAD,
     LONG,
     JSON,
+    flag(
+        "--foreign", metavar="FILE",
+        help="texts that the model should refuse, in any file that `predict` reads: measure how well it tells them "
+        "from the test set",
+    ),
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
 )  # fmt: skip
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
 
-    columns = Columns(args.text, args.pair, args.label, separator=args.separator, skip_bad=args.skip_bad)
-    given = args.data, columns, args.long, args.json
+    columns = Columns(
+        args.text, args.pair, args.label, separator=args.separator or "", skip_bad=args.skip_bad
+    )
     if args.compare:
         from bert_jax.report.compare import compare
 
         if args.report:
             raise BertJaxError("--report needs --model; a comparison is printed as lines, or with --json")
-        print(compare(*args.compare, *given))
-    elif args.report:
+        if args.foreign:
+            raise BertJaxError("--foreign needs --model; evaluate each of the two models with it")
+        print(compare(*args.compare, args.data, columns, args.long, args.json))
+        return
+    from bert_jax.report.evaluate import Trial, describe
+
+    trial = Trial(args.data, columns, args.long, args.foreign or "")
+    if args.report:
         from bert_jax.report.page import describe_with_report
 
         command = shlex.join(["bert-jax", *sys.argv[1:]])
-        print(describe_with_report(args.report, args.model, *given, command=command))
+        print(describe_with_report(args.report, args.model, trial, args.json, command))
     else:
-        from bert_jax.report.evaluate import describe
-
-        print(describe(args.model, *given))
+        print(describe(args.model, trial, args.json))
 
 
 @verb(
@@ -86,10 +96,23 @@ def evaluate(args):
         "--precision", type=number(0, 1, above=True, below=True), metavar="P",
         help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
     ),
+    flag(
+        "--foreign", type=number(0, 1, above=True, below=True), metavar="SHARE",
+        help="call texts foreign that are less like the training texts than all but this share of known ones (0.01: "
+        "about one known text in a hundred is called foreign too)",
+    ),
+    flag(
+        "--rank-for-labelling", action="store_true",
+        help="write the texts that are most useful to label first, each with its rank: those that stand for most of "
+        "what the model is unsure of",
+    ),
 )  # fmt: skip
 def predict(args):
-    from bert_jax.command.predict import write
+    from bert_jax.command.predict import Asked, predictions, write
+    from bert_jax.command.rank import ranked
     from bert_jax.data.examples.columns import Columns
 
     columns = Columns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
-    write(args.model, args.input, args.output, columns, args.long, args.may_be_missing, args.precision)
+    asked = Asked(args.long, args.may_be_missing, args.precision, args.foreign)
+    rows_of = ranked if args.rank_for_labelling else predictions
+    write(args.model, args.input, args.output, columns, asked, rows_of)

@@ -19,7 +19,7 @@ from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
 from bert_jax.report.curves import draw
-from bert_jax.report.finished import OutOfFold, calibrate, write_run_report
+from bert_jax.report.finished import OutOfFold, calibrate, learn_scope, write_run_report
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune_config import FinetuneConfig
@@ -50,6 +50,8 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
             if out_of_fold is None:
                 return False
             config = config.with_method(out_of_fold.method)
+            if config.method == "contrast":
+                task, data, config = module.open(config)
         finished = run_single(task, data, config, directory.path, cache)
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
@@ -100,6 +102,7 @@ def conclude(
     if task.results:
         origins.save(workdir.model, origin)
         calibrate(workdir.model, task.results, out_of_fold)
+        learn_scope(workdir.model, task.results, out_of_fold)
         if task.results.report:
             write_run_report(workdir, task.results, origin.command, out_of_fold)
 
@@ -124,6 +127,10 @@ def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
 def export(path: str, directory: str, step: int | None = None) -> int:
     """`bert-jax export`: write the models of a checkpoint, by default the newest, and return its step."""
     workdir = Workdir(path)
+    if workdir.read()["config"].get("method") == "contrast":
+        raise BertJaxError(
+            f"{path} has no head before its end (method=contrast); run its command again to the end"
+        )
     task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     if step is None:

@@ -34,9 +34,10 @@ MOST_LABELS = 1 << 20
 CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
 # All that is ever written into a model directory, by name.
 FILES = {
-    "config.json", "model.safetensors", "calibration.json", "origin.json", "hashes.json", "tokenizer.json", "vocab.txt",
-    "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+    "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
+    "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json",
 }  # fmt: skip
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 

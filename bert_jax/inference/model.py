@@ -17,6 +17,7 @@ from bert_jax.inference.answer import answer
 from bert_jax.inference.classify import classify
 from bert_jax.inference.embed import embed
 from bert_jax.inference.fill_mask import fill_mask
+from bert_jax.inference.in_scope import in_scope
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import check_order
 from bert_jax.inference.tag import tag, tag_words
@@ -24,6 +25,7 @@ from bert_jax.models.config import COMPUTED
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
+from bert_jax.predictions import scope as scopes
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Text
 from bert_jax.text.truncation import Truncated
@@ -63,8 +65,11 @@ def load(
     if head is not None:
         params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
     existing = hub.existing(path)
-    beside = (calibrations.read(existing, layout.labels), origins.read(existing)) if head is None else ()
-    return Model(layout, params, opened, sentence_transformers.read(existing), *beside)
+    model = Model(layout, params, opened, sentence_transformers.read(existing))
+    if head is None:
+        model.calibration, model.origin = calibrations.read(existing, layout.labels), origins.read(existing)
+        model.scope = scopes.read(existing, layout.config.hidden_size)
+    return model
 
 
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
@@ -86,6 +91,7 @@ class Model(Runner):
     tag = tag
     tag_words = tag_words
     answer = answer
+    in_scope = in_scope
 
     def __repr__(self) -> str:
         c, heads = self.config, ", ".join(self.layout.heads) or "none"
@@ -125,6 +131,7 @@ class Model(Runner):
             hub.save(new, self.layout, self.params, self._tokenizer)
             calibrations.save(new, self.calibration)
             origins.save(new, self.origin)
+            scopes.save(new, self.scope)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoding]:
         """Token ids, at most `config.max_positions` a text, with a warning where one is truncated.

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model
@@ -16,11 +18,24 @@ def read(model: Model, data: str, columns: Columns = EVIDENT) -> tuple[list[Exam
 
 
 def outcomes(
-    model: Model, examples: Sequence[Example], known: Sequence[str] = (), long: str = "cut"
+    model: Model,
+    examples: Sequence[Example],
+    known: Sequence[str] = (),
+    long: str = "cut",
+    scoped: bool = False,
 ) -> Outcomes:
+    """With their similarities to the training texts, if `scoped`."""
     kind, notes = model.kind.matched(examples, known)
     truncated = Truncated(model.config.max_positions)
     texts = [example.text for example in examples]
-    raws = model.outcomes(kind, texts, long=long, truncated=truncated)
+    similarities: list[float] = []
+
+    def read(raw, *similarity: float):
+        similarities.extend(similarity)
+        return raw
+
+    raws = model.outcomes(kind, texts, read, long, truncated, scoped)
     notice = truncated.notice("--long windows reads all of them")
-    return Outcomes(kind, examples, raws, model.calibration, notes + [notice] * bool(notice))
+    notes = [*notes, notice] if notice else notes
+    near = np.array(similarities, np.float32) if scoped else None
+    return Outcomes(kind, examples, raws, model.calibration, notes, near)

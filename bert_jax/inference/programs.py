@@ -36,6 +36,18 @@ def head_logits(config: EncoderConfig, head: str, labels: int):
 
 
 @program
+def head_logits_and_vectors(config: EncoderConfig, head: str, labels: int):
+    """Beside the logits the mean of the hidden states, of length 1."""
+    module = Bert(config, (head,), labels, HEADS[head].pooler, unrolled())
+
+    def run(params, batch):
+        outputs = module.apply({"params": params}, batch)
+        return outputs[head], pool(outputs["hidden"], batch["mask"])
+
+    return run
+
+
+@program
 def hidden_states(config: EncoderConfig):
     encoder = Encoder(config, unrolled())
 

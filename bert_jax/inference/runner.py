@@ -12,13 +12,15 @@ from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import batches
 from bert_jax.inference.parameters import as_saved, place, round_kernels
-from bert_jax.inference.programs import head_logits
+from bert_jax.inference.programs import head_logits, head_logits_and_vectors
 from bert_jax.inference.streaming import results
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.kind import Kind, kind_of
 from bert_jax.predictions.origin import UNKNOWN, Origin
+from bert_jax.predictions.scope import NONE as NO_SCOPE
+from bert_jax.predictions.scope import Scope
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
 
@@ -32,6 +34,7 @@ class Runner:
         embedder: Embedder | None = None,
         calibration: Calibration = NONE,
         origin: Origin = UNKNOWN,
+        scope: Scope = NO_SCOPE,
     ):
         self.layout = layout
         self.placed = place(params)
@@ -39,7 +42,7 @@ class Runner:
         self._tokenizer = tokenizer
         self.is_embedder = embedder is not None
         self.embedder = embedder or Embedder()
-        self.calibration, self.origin = calibration, origin
+        self.calibration, self.origin, self.scope = calibration, origin, scope
 
     @property
     def params(self) -> dict:
@@ -118,10 +121,13 @@ class Runner:
         read: Callable = lambda raw: raw,
         long: str = "cut",
         truncated: Truncated | None = None,
+        scoped: bool = False,
     ) -> Any:
-        """`read` of the kind's raw outcome of each text. What is truncated is warned of, or counted in `truncated`."""
+        """`read` of the kind's raw outcome of each text, and where it is `scoped` of its similarity to the training
+        texts, which the text's first window tells. What is truncated is warned of, or counted in `truncated`."""
         reading = Reading(self.config.max_positions, long)
-        program = head_logits(self.config, self.need(kind.heads, kind.name), len(self.labels))
+        program_of = head_logits_and_vectors if scoped else head_logits
+        program = program_of(self.config, self.need(kind.heads, kind.name), len(self.labels))
         warned = Truncated(reading.max_length)
 
         def of_chunk(chunk):
@@ -131,8 +137,16 @@ class Runner:
                 truncated.count(first)
             else:
                 warned.warn(first, 'long="windows" reads all of them')
-            logits = iter(self.run([encoding for text in windows for encoding in text.encodings], program))
-            for text, parts in zip(chunk, windows, strict=True):
-                yield read(kind.raw(text, parts, [next(logits) for _ in parts.encodings]))
+            outputs = self.run([encoding for text in windows for encoding in text.encodings], program)
+            similarities: list[tuple[float, ...]] = [()] * len(chunk)
+            if scoped:
+                counts = [len(text.encodings) for text in windows]
+                firsts = np.cumsum([0, *counts[:-1]])
+                vectors = np.stack([outputs[i][1] for i in firsts])
+                similarities = [(value,) for value in self.scope.similarity(vectors).tolist()]
+                outputs = [logits for logits, _ in outputs]
+            logits = iter(outputs)
+            for text, parts, similarity in zip(chunk, windows, similarities, strict=True):
+                yield read(kind.raw(text, parts, [next(logits) for _ in parts.encodings]), *similarity)
 
         return results(texts, of_chunk)

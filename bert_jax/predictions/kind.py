@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
@@ -54,7 +56,9 @@ class Kind(ABC):
     abstention_units: ClassVar[str] = ""  # what a model may abstain from
     # By which a linear function of frozen features learns it; None: none does.
     link: ClassVar[Link | None] = None
+    contrasts: ClassVar[bool] = False  # a text has one of several classes, so that pairs have the same or not
     one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
+    scoped: ClassVar[bool] = True  # the beginning of a text tells whether it is like the training texts
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
     names: Mapping[str, str] = field(default_factory=dict)  # the data's labels -> the model's
@@ -213,6 +217,14 @@ class Kind(ABC):
     def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
         """The value that the Python API returns, and the probability that it is right as a whole."""
 
+    def confidence(self, raw, calibration: Calibration) -> float:
+        """The probability alone."""
+        return self.result(raw, calibration)[1]
+
+    def doubt(self, raw, calibration: Calibration) -> float:
+        """How unsure the model is of an outcome, 0 where it is sure: by it texts are ranked for labelling."""
+        return 1 - self.confidence(raw, calibration)
+
     def probabilities(self, raw, calibration: Calibration) -> Any:
         """Of every label."""
         raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
@@ -248,6 +260,8 @@ class Outcomes:
     raws: list  # one for each example
     calibration: Calibration = NONE
     notes: list[str] = field(default_factory=list)
+    # Of each example to the texts that the model learnt from, see scope.py; None where they were not asked for.
+    similarities: np.ndarray | None = None
 
     @cached_property
     def truth(self) -> list:

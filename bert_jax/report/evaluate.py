@@ -10,6 +10,18 @@ from bert_jax.files import to_json
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.kind import Outcomes
+from bert_jax.report import foreign
+from bert_jax.report.foreign import Foreign, OutOfScope
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a model is measured on, and how it is read."""
+
+    data: str
+    columns: Columns = EVIDENT
+    long: str = "cut"
+    foreign: str = ""  # a file of texts that it should refuse
 
 
 @dataclass
@@ -21,11 +33,15 @@ class Scored:
     metrics: dict[str, float] = field(default_factory=dict)
     by_kind: dict[str, dict[str, float]] = field(default_factory=dict)  # of tagged spans
     notes: list[str] = field(default_factory=list)
+    out_of_scope: OutOfScope | None = None
 
 
 def in_lines(scored: Scored, directory, data: str, as_json: bool = False) -> str:
     if as_json:
-        return to_json({"model": str(directory), "data": data} | asdict(scored))
+        facts = asdict(scored)
+        if scored.out_of_scope is None:
+            del facts["out_of_scope"]
+        return to_json({"model": str(directory), "data": data} | facts)
     lines = [f"{directory} on {scored.examples:,} examples of {data}: {scored.task}", *scored.notes]
     width = max(map(len, scored.metrics))
     lines += [f"  {name:<{width}}  {value:.4f}" for name, value in scored.metrics.items()]
@@ -36,6 +52,8 @@ def in_lines(scored: Scored, directory, data: str, as_json: bool = False) -> str
         for name, scores in scored.by_kind.items():
             values = (f"{x:11.4f}" if isinstance(x, float) else f"{x:>11,}" for x in scores.values())
             lines.append(f"  {name:<{width}}  {''.join(values)}")
+    if scored.out_of_scope:
+        lines += foreign.in_lines(scored.out_of_scope)
     return "\n".join(lines)
 
 
@@ -43,12 +61,21 @@ def evaluate(model: Model, data: str, columns: Columns = EVIDENT, long: str = "c
     return score(outcomes(model, *read(model, data, columns), long))
 
 
-def score(given: Outcomes) -> Scored:
+def score(given: Outcomes, compared: Foreign | None = None) -> Scored:
     parts = given.kind.by_name(given.predicted, given.truth)
-    return Scored(given.kind.title, len(given.examples), given.sums.scores, parts, list(given.notes))
+    out_of_scope = compared.scores if compared else None
+    return Scored(
+        given.kind.title, len(given.examples), given.sums.scores, parts, list(given.notes), out_of_scope
+    )
 
 
-def describe(
-    directory, data: str, columns: Columns = EVIDENT, long: str = "cut", as_json: bool = False
-) -> str:
-    return in_lines(evaluate(load(directory), data, columns, long), directory, data, as_json)
+def measure(model: Model, trial: Trial) -> tuple[Outcomes, Foreign | None]:
+    examples, known = read(model, trial.data, trial.columns)
+    unknown = foreign.read(model, trial.foreign, trial.columns) if trial.foreign else []
+    given = outcomes(model, examples, known, trial.long, bool(unknown))
+    return given, foreign.compared(model, given, unknown, trial.long) if unknown else None
+
+
+def describe(directory, trial: Trial, as_json: bool = False) -> str:
+    given, compared = measure(load(directory), trial)
+    return in_lines(score(given, compared), directory, trial.data, as_json)

@@ -2,14 +2,20 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from bert_jax.errors import BertJaxError
+from bert_jax.inference.in_scope import vectors_of
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.output import building
 from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import scope as scopes
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.predictions.promise import highest_precision
+from bert_jax.predictions.scope import Scope
+from bert_jax.report.foreign import compared
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.page import FILES, About, write
 from bert_jax.tasks.finetune_config import Method
@@ -24,6 +30,11 @@ class OutOfFold:
     method: Method  # of the models, and of the final one
     outcomes: Outcomes
     curve: LearningCurve | None = None
+
+    @property
+    def similarities(self) -> np.ndarray | None:
+        """Of each example to those that its model learnt from."""
+        return self.outcomes.similarities
 
 
 def calibrate(directory, results: Results, out_of_fold: OutOfFold | None = None) -> None:
@@ -48,6 +59,36 @@ def calibrate(directory, results: Results, out_of_fold: OutOfFold | None = None)
     print(summary(given.kind, calibration), flush=True)
 
 
+def learn_scope(directory, results: Results, out_of_fold: OutOfFold | None = None) -> None:
+    """Learn which texts the model in the directory should not judge: those less like the training texts than texts are
+    that it did not learn from, which were kept for that or are out of fold."""
+    scopes.save(directory, scopes.NONE)
+    model = load(directory)
+    if not model.kind.scoped:
+        return
+
+    def vectors(examples) -> np.ndarray:
+        texts = [examples[i].text for i in scopes.drawn(len(examples))]
+        return vectors_of(model, texts, results.long)
+
+    kept = [*results.heldout, *results.calibration]
+    count, why_not = len(results.train) if out_of_fold else len(kept), ""
+    if count < scopes.FEWEST:
+        why_not = f"it takes {scopes.FEWEST} texts that the model did not learn from, not {count}; label more"
+    elif out_of_fold and out_of_fold.similarities is None:
+        why_not = "its folds are of an earlier version, which compared no texts; train in a new --workdir"
+    if why_not:
+        print(f"the model cannot tell foreign texts: {why_not}", flush=True)
+        return
+    scope = Scope.of(vectors(results.train))
+    known = out_of_fold.similarities if out_of_fold else scope.similarity(vectors(kept))
+    scopes.save(directory, Scope.of(scope.vectors, known))
+    print(
+        f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones",
+        flush=True,
+    )
+
+
 def summary(kind: Kind, calibration: Calibration) -> str:
     """What a calibration is, in a line."""
     error = f"expected calibration error {calibration.error_before:.4f}"
@@ -67,8 +108,9 @@ def write_run_report(
     """Write the report of the model on the validation set, or where there is none of the predictions out of fold."""
     model = load(workdir.model)
     scored = "results on the validation set"
+    scoped = bool(results.foreign) and model.scope.learnt
     if results.heldout or out_of_fold is None:
-        given = outcomes(model, results.heldout, long=results.long)
+        given = outcomes(model, results.heldout, long=results.long, scoped=scoped)
     else:
         given = replace(out_of_fold.outcomes, calibration=model.calibration)
         scored = "results on the training set, each example predicted by a model that did not learn from it"
@@ -79,6 +121,7 @@ def write_run_report(
         {name: examples for name, examples in parts.items() if examples},
         workdir.curves,
         out_of_fold.curve if out_of_fold else None,
+        replace(compared(model, given, results.foreign, results.long), learnt=True) if scoped else None,
     )
     with building(workdir.report, FILES) as new:
         write(new, given, model, about)

@@ -1,6 +1,9 @@
 """Would more labels help? Scores with a quarter, half and all of the labels, and what as many again would bring.
 
-An error falls as a power of the number of labels, over so short a range: each doubling multiplies it alike.
+What a score lacks of the best that could be reached falls as 1 / sqrt(labels): each doubling gains NEXT of what the
+doubling before it gained. On SST-2 this forecasts a probe's gain without a bias, from 200, 2,000 and 20,000 labels;
+that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too much. Where a score is
+still about that of the most frequent class (ten classes, 200 labels), it forecasts too little.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +18,9 @@ from bert_jax.report.pictures import ACCENT, INK, drawn
 
 PARTS = 4  # the smallest is a quarter
 NINETY, NINETY_FIVE = 1.645, 1.96  # standard deviations to each side of the middle of an interval
+NEXT = 0.5**0.5
+# By how much, as a share of the gain, it differs from data to data: the standard deviation.
+UNLIKE = 0.3
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> Learnin
 
     def means(sums) -> list[np.ndarray]:
         scores = [
-            each.scores_of(sums[..., i * width : (i + 1) * width])[metric] for i, each in enumerate(together)
+            model.scores_of(sums[..., i * width : (i + 1) * width])[metric]
+            for i, model in enumerate(together)
         ]
         return [np.mean(scores[a:b], axis=0) for a, b in zip(firsts, firsts[1:], strict=False)]
 
@@ -54,29 +61,33 @@ def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> Learnin
         smallest, *_, largest = means(sums)
         return {metric: forecast(smallest, largest)}
 
-    rows = np.concatenate([each.rows for each in together], 1)
+    rows = np.concatenate([model.rows for model in together], 1)
     chance = bootstrapped(rows, gains, seed=0)[metric]
-    # Which examples were labelled is chance, too: the parts tell how much that moves the score of so few, and all of
-    # them move it less.
-    of_parts = [each.scores[metric] for each in judged[labels[0]]]
-    by_examples = np.var(of_parts, ddof=1) / PARTS
-    deviation = (((chance.high - chance.low) / (2 * NINETY_FIVE)) ** 2 + by_examples) ** 0.5
+    measured = (chance.high - chance.low) / (2 * NINETY_FIVE)
+    by_draw = chance_of_draw([[model.scores[metric] for model in judged[n]] for n in labels])
     gain = chance.value
+    deviation = (measured**2 + by_draw + (UNLIKE * gain) ** 2) ** 0.5
     return LearningCurve(
         metric, labels, [float(mean) for mean in means(rows.sum(0))], gain,
         gain - NINETY * deviation, gain + NINETY * deviation,
     )  # fmt: skip
 
 
+def chance_of_draw(scores: Sequence[Sequence[float]]) -> float:
+    """The variance of the score with all labels by which examples were labelled, from lists of scores of equal parts:
+    it is so much smaller than that of a part as the part is. Lists with more parts tell more of it."""
+    several = [part for part in scores if len(part) > 1]
+    known = [np.var(part, ddof=1) / len(part) for part in several]
+    return float(np.average(known, weights=[len(part) - 1 for part in several]))
+
+
 def forecast(smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
     """The gain by a doubling, from the scores with a quarter of the labels and with all, which are two doublings.
 
     >>> round(float(forecast(np.array(0.64), np.array(0.91))), 3)
-    0.045
+    0.079
     """
-    error = np.maximum(1 - largest, 0)
-    factor = (error / np.maximum(1 - smallest, 1e-9)) ** 0.5
-    return error * (1 - np.minimum(factor, 1))
+    return np.maximum(largest - smallest, 0) * NEXT**2 / (1 + NEXT)
 
 
 def picture(path: Path, curve: LearningCurve) -> str:

@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax import metrics
-from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_atomically
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.output import building
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import Kind, Outcomes
@@ -22,8 +20,10 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import CURVES, ENOUGH, Shown, View
 from bert_jax.report import pictures
 from bert_jax.report.confusions import Confusions
-from bert_jax.report.evaluate import in_lines, score
+from bert_jax.report.evaluate import Trial, in_lines, measure, score
 from bert_jax.report.facts import Facts, contradictions, facts, label
+from bert_jax.report.foreign import Foreign, areas
+from bert_jax.report.foreign import picture as draw_scope
 from bert_jax.report.intervals import RESAMPLES, intervals, wilson
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.learning_curve import picture as draw_learning_curve
@@ -33,22 +33,19 @@ ERRORS = 12  # shown of each sort
 FILES = {"report.md"} | {
     f"{name}.png"
     for name in ("scores", "numbers", "confusion", "reliability", "precision_recall", "coverage", "balance", "lengths",
-                 "learning_curve", "curves")
+                 "learning_curve", "scope", "curves")
 }  # fmt: skip
 LETTERS = 240  # of a text that are shown
 
 
-def describe_with_report(
-    report, directory, data: str, columns: Columns = EVIDENT, long: str = "cut", as_json: bool = False,
-    command: str = "",
-) -> str:  # fmt: skip
+def describe_with_report(report, directory, trial: Trial, as_json: bool = False, command: str = "") -> str:
     """The lines of `evaluate`; the report of the model on the file goes to the directory `report`."""
     with building(Path(report), FILES) as new:
         model = load(directory)
-        examples, known = read(model, data, columns)
-        given = outcomes(model, examples, known, long)
-        write(new, given, model, About(f"{directory} on {data}", command, {"scored": examples}))
-    return in_lines(score(given), directory, data, as_json)
+        given, compared = measure(model, trial)
+        about = About(f"{directory} on {trial.data}", command, {"scored": given.examples}, foreign=compared)
+        write(new, given, model, about)
+    return in_lines(score(given, compared), directory, trial.data, as_json)
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,7 @@ class About:
     parts: Mapping[str, Sequence[Example]]  # all examples that are known of by name, the scored ones first
     curves: Path | None = None  # picture of the training
     learning_curve: LearningCurve | None = None
+    foreign: Foreign | None = None  # beside the scored examples
 
 
 def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
@@ -75,6 +73,8 @@ def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
     if view.shown:
         lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
         lines += ["## Errors", "", *error_lines(view.shown), ""]
+    if about.foreign:
+        lines += ["## Out of scope", "", *foreign_lines(directory, about.foreign), ""]
     if learning_curve := about.learning_curve:
         drawn = draw_learning_curve(directory / "learning_curve.png", learning_curve)
         lines += [
@@ -222,6 +222,28 @@ def promise_lines(given: Outcomes, view: View) -> list[str]:
         "95 % interval",
     )
     return ["", note, "", *table(header, rows)]
+
+
+def foreign_lines(directory: Path, given: Foreign) -> list[str]:
+    scores = given.scores
+    lines = [
+        f"Texts that the model should refuse: {scores.foreign:,}. Scored ones beside them: {scores.known:,}. "
+        "`in_scope` is the share of known texts that are as unlike the training texts as a text is, or more."
+        + " It is counted by the scored texts, so of these as many are called foreign as was asked for; `evaluate "
+        "--foreign` measures it on others." * given.learnt,
+        "",
+        *table(("area under the curve", "value"), [(name, value) for name, value in areas(scores).items()]),
+        "",
+    ]
+    rows = [(f"{row.at:g}", row.known, row.foreign) for row in scores.called]
+    lines += table(
+        ("foreign if in_scope is below", "scored texts called foreign", "foreign texts called so"), rows
+    )
+    return [
+        *lines,
+        "",
+        picture("similarity to the training texts", draw_scope(directory / "scope.png", given)),
+    ]
 
 
 def error_lines(shown: Sequence[Shown]) -> list[str]:

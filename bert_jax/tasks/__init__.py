@@ -19,7 +19,16 @@ from bert_jax.train.task import Task
 TASKS = Registry(
     "bert_jax.tasks",
     "task",
-    helpers=("finetune", "finetune_config", "inspect", "parts", "probe", "warm_start"),
+    helpers=(
+        "contrast",
+        "finetune",
+        "finetune_config",
+        "finetune_data",
+        "inspect",
+        "parts",
+        "probe",
+        "warm_start",
+    ),
 )
 
 

@@ -10,8 +10,9 @@ from typing import Literal
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.answers import OVERLAP, Answers
-from bert_jax.tasks.finetune import Finetuning, open_data
+from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
+from bert_jax.tasks.finetune_data import open_data
 from bert_jax.tasks.inspect import show
 
 

@@ -7,8 +7,9 @@ from bert_jax.config import Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS, Kind
-from bert_jax.tasks.finetune import Finetuning, open_data
+from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.finetune_data import open_data
 from bert_jax.tasks.inspect import show
 
 

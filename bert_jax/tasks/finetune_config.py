@@ -16,7 +16,8 @@ from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, 
 EPOCHS = 3.0
 LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
-Method = Literal["finetune", "probe"]
+RATE, BASE_WIDTH, HIGHEST_RATE = 3e-5, 768, 3e-4
+Method = Literal["finetune", "contrast", "probe"]
 # A rate of dropout, or -1.
 Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
@@ -34,6 +35,8 @@ class ExamplesConfig:
     folds: Annotated[int, Range(-1, 100)] = -1
     # The one that this run leaves out; -1: it learns from all of them.
     fold: Annotated[int, Range(-1, 99)] = -1
+    # A file of texts that the model should refuse: the report tells how well it knows them from the others.
+    foreign: str = ""
     columns: Columns = field(default_factory=Columns)
     most: NotNegative = 0  # examples of train that are used, drawn at random whatever the seed; 0: all
     batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
@@ -78,10 +81,10 @@ class ComputeConfig:
         check_ranges(self, "model.")
 
 
-# The published grid: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs.
+# The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
 @dataclass(frozen=True)
 class GentleOptimizer(OptimizerConfig):
-    rate: Rate = 3e-5
+    rate: Rate = 0.0  # at its peak; 0: 3e-5 for a model as wide as base, higher for narrower ones
     warmup: NotNegative = 0
     warmup_share: Share = 0.1
 
@@ -110,8 +113,9 @@ class FinetuneConfig(RunConfig, ABC):
     checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
     model: ComputeConfig = field(default_factory=ComputeConfig)
     # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
+    # contrast: the encoder learns to bring texts of a class together, then the head is a probe; for few labels.
     # auto: the one that predicts better out of fold; where there are no folds, finetune.
-    method: Literal["auto", "finetune", "probe"] = "auto"
+    method: Literal["auto", "finetune", "contrast", "probe"] = "auto"
     # What the head begins as: the probe, or what `init` has for these labels, else random values.
     head: Literal["probe", "kept"] = "probe"
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
@@ -120,8 +124,16 @@ class FinetuneConfig(RunConfig, ABC):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
         check_ranges(self)
-        if self.method == "probe" and self.head == "kept":
-            raise BertJaxError("method=probe makes a new head; leave --config.head=kept out")
+        if self.method in ("probe", "contrast") and self.head == "kept":
+            raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
+        asked = self.sweep or self.patience or self.checkpoints.best or self.seeds > 1
+        if self.method == "contrast" and asked:
+            raise BertJaxError(
+                "method=contrast fits its head when the run has ended, so nothing is measured before; leave sweep, "
+                "seeds, patience and checkpoints.best out"
+            )
+        if self.method == "contrast" and not self.predicts.contrasts:
+            raise BertJaxError(f"method=contrast is for one class a text, not for {self.predicts.name}")
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
             super().__post_init__()
 
@@ -133,8 +145,8 @@ class FinetuneConfig(RunConfig, ABC):
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
 
-    def resolved(self, examples: int, best: str) -> Self:
-        """With what is left to the data."""
+    def resolved(self, examples: int, best: str, width: int) -> Self:
+        """With what is left to the data, and to the width of the model's states."""
         epoch = math.ceil(examples / self.data.batch)
         steps = self.steps or math.ceil(examples * (self.epochs or EPOCHS) / self.data.batch)
         if not (self.steps or self.epochs):
@@ -146,6 +158,7 @@ class FinetuneConfig(RunConfig, ABC):
                 f"{steps:,} steps of data.batch={self.data.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
                 "--config.epochs, or fewer --config.steps"
             )
+        rate = self.optimizer.rate or min(RATE * (BASE_WIDTH / width) ** 2, HIGHEST_RATE)
         evaluate_every = self.log.evaluate_every or epoch
         checkpoints = dataclasses.replace(
             self.checkpoints,
@@ -155,6 +168,7 @@ class FinetuneConfig(RunConfig, ABC):
         return dataclasses.replace(
             self,
             steps=steps,
+            optimizer=dataclasses.replace(self.optimizer, rate=rate),
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )

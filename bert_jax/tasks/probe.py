@@ -7,7 +7,7 @@ import numpy as np
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.randomness import bits, key_of
 from bert_jax.hub.layout import Layout
-from bert_jax.inference.programs import head_logits
+from bert_jax.inference.programs import head_logits_and_vectors
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.probe import Linear, Link, Units, fit
@@ -15,7 +15,8 @@ from bert_jax.text.tokenizer import Tokenizer
 
 
 class Features:
-    """What the head of a model reads of each piece: [D], or [L, D] where it reads each token."""
+    """What the head of a model reads of each piece: [D], or [L, D] where it reads each token. Beside it the `vectors`
+    by which texts are compared."""
 
     def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[Piece]):
         self.layout, self.pieces = layout, pieces
@@ -23,8 +24,9 @@ class Features:
         # A head whose logits are what it reads.
         identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
         runner = Runner(layout, params | {self.head: identity}, tokenizer)
-        program = head_logits(layout.config, self.head, width)
-        self.states = runner.run([piece.encoding for piece in pieces], program)
+        program = head_logits_and_vectors(layout.config, self.head, width)
+        outputs = runner.run([piece.encoding for piece in pieces], program)
+        self.states, self.vectors = map(list, zip(*outputs, strict=True))
 
     def probe(
         self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0

@@ -324,6 +324,7 @@ class Run:
         if jax.process_index() > 0:
             return
         if finished:
+            params = self.task.ended(params, self.data)
             with hub.saving(self.workdir.model) as new:
                 save_models(new, self.task, params, self.data.tokenizer)
             self.say(f"the model is in {self.workdir.model}")

@@ -31,6 +31,7 @@ class Results:
     calibration: Sequence[Example]  # () where none were kept
     long: Literal["cut", "windows"] = "cut"  # how texts longer than the model are read
     report: bool = True  # whether to write a report
+    foreign: Sequence[Example] = ()  # without labels: what the model should refuse
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,10 @@ class Task:
     def begun(self, params: dict, data: "Data", steps: int) -> dict:
         """The parameters that the steps begin with, of those of a model directory and initial values of what it
         lacks."""
+        return params
+
+    def ended(self, params: dict, data: "Data") -> dict:
+        """The parameters that a finished run leaves, of those after its last step."""
         return params
 
     def models(self, params: dict) -> dict[str, dict]:

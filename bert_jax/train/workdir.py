@@ -31,7 +31,7 @@ from bert_jax.train.task import Data, Task
 # Keys that may change when a run goes on: they decide where and how it is computed and seen, not what it learns. The
 # corpora may lie elsewhere; that they are the same ones is checked by what is in them.
 FREE = re.compile(
-    r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.corpora|model\.(attention|remat|unroll))$"
+    r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
 )
 BACK = "put it back from a copy"
 

@@ -290,9 +290,9 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "data.shares": ("[[1]]",),
     "data.short": ZERO, "data.rate": ZERO, "data.cap": ZERO, "data.masked": ZERO, "data.replaced": ZERO,
     "epochs": HALF, "data.folds": MINUS, "data.fold": ("-1",),
-    "data.heldout": NONE, "data.calibration_share": ZERO, "data.columns.text": NONE,
+    "data.heldout": NONE, "data.foreign": NONE, "data.calibration_share": ZERO, "data.columns.text": NONE,
     "data.columns.pair": NONE, "data.columns.label": NONE, "data.columns.id": NONE, "data.columns.document": NONE,
-    "data.columns.separator": GIVEN, "data.most": ZERO, "data.overlap": ZERO, "labels": ("", " "),
+    "data.columns.separator": TEXTS, "data.most": ZERO, "data.overlap": ZERO, "labels": ("", " "),
     "label_smoothing": ZERO,
 }  # fmt: skip
 PACKED = (".gz", ".xz", ".bz2", ".zst", ".parquet")

@@ -24,12 +24,13 @@ import tiny_training
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.plan import load_or_build
 from bert_jax.data.corpus.rows import Rows
+from bert_jax.data.examples.columns import Columns
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
-from bert_jax.predictions import calibration
+from bert_jax.predictions import calibration, origin, scope
 from bert_jax.text import tables
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
@@ -111,6 +112,16 @@ def with_few_tensors(folder: Path) -> None:
 def with_calibration(folder: Path) -> None:
     levels = tuple(calibration.Level(0.5 + i / 40, 100 - i, 90 - i) for i in range(3))
     calibration.save(folder, calibration.Calibration("classes", LABELS, (1.5,), levels=levels, examples=200))
+
+
+def with_origin(folder: Path) -> None:
+    columns = Columns("review", label="stars", separator=";")
+    origin.save(folder, origin.Origin("bert-jax train", 200, {"train": "1f"}, columns))
+
+
+def with_scope(folder: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float16)
+    scope.save(folder, scope.Scope.of(vectors, np.linspace(0.1, 0.5, 5)))
 
 
 def with_modules(folder: Path) -> None:
@@ -211,6 +222,11 @@ def entries_of(folder: Path) -> list[str]:
 
 def calibration_of(folder: Path) -> calibration.Calibration:
     return calibration.read(folder, LABELS)
+
+
+def scope_of(folder: Path) -> dict[str, np.ndarray]:
+    found = scope.read(folder, 4)
+    return {"vectors": found.vectors, "known": found.known}
 
 
 def checked(folder: Path) -> str:
@@ -349,6 +365,12 @@ def calibration_says(original: bytes, content: bytes, value) -> bool:
         said = {}  # of another model's labels, and left out
     sound = all(temperature > 0 for temperature in said.get("temperatures", []))
     return sound and json.loads(json.dumps(asdict(value))) == default | said
+
+
+def origin_says(original: bytes, content: bytes, value) -> bool:
+    default, said = asdict(origin.UNKNOWN), json.loads(content)
+    columns = default["columns"] | said.get("columns", {})
+    return asdict(value) == default | said | {"columns": columns}
 
 
 def run_says(original: bytes, content: bytes, value) -> bool:
@@ -524,6 +546,8 @@ ALL = (
     vocabulary("special_tokens_map.json", settings_say),
     Subject("calibration.json", "calibration.json", copied("classifier", with_calibration), calibration_of,
             calibration_says, 4),
+    Subject("origin.json", "origin.json", copied("classifier", with_origin), origin.read, origin_says, 2),
+    Subject("scope.safetensors", "scope.safetensors", copied("classifier", with_scope), scope_of, safetensors_say, 2),
     embedder("modules.json", "modules.json", modules_say),
     embedder("prompts", "config_sentence_transformers.json", prompts_say),
     embedder("pooling", "1_Pooling/config.json", pooling_says),

@@ -1,7 +1,7 @@
 """Which columns of a table hold what: those that are named, or else those that are evident."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
@@ -22,6 +22,7 @@ WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels")
 ANSWERS = ("answers", "answer")
 NAMES = ("text", "pair", "label", "id", "document")  # fields of Columns that name one
+SEPARATOR = ","
 
 Located = tuple[str, tables.Row]  # where the row is, and the row
 
@@ -39,16 +40,10 @@ class Columns:
     label: str = ""  # or the tags, or the answers
     id: str = ""
     document: str = ""
-    separator: str = ","  # between several labels in one cell
+    separator: str = ""  # between several labels in one cell; "": SEPARATOR, or as in the training data
     skip_bad: bool = (
         False  # whether bad rows, such as those with an empty cell, are skipped and counted, not refused
     )
-
-    def __post_init__(self):
-        if not self.separator:
-            raise BertJaxError(
-                "the separator of labels is empty; give a character that stands in none of them"
-            )
 
     @property
     def named(self) -> list[str]:
@@ -77,11 +72,12 @@ class Remembered(Columns):
         return super().numbered if self.named else self.before.numbered
 
     def of(self, where: str, row: Mapping) -> Columns:
-        names = [getattr(self, key) for key in NAMES]
-        before = [getattr(self.before, key) for key in NAMES]
-        there = [name and columns_like(where, row, [name])[0] for name in before]
-        filled = {key: ours or theirs for key, ours, theirs in zip(NAMES, names, there, strict=True)}
-        separator = self.before.separator if self.separator == EVIDENT.separator else self.separator
+        # Who names the text alone reads it alone.
+        before = replace(self.before, pair="") if self.text else self.before
+        names = {key: getattr(before, key) for key in NAMES}
+        there = {key: name and columns_like(where, row, [name])[0] for key, name in names.items()}
+        filled = {key: getattr(self, key) or there[key] for key in NAMES}
+        separator = self.separator or before.separator
         return Columns(**filled, separator=separator, skip_bad=self.skip_bad)
 
 
@@ -191,6 +187,8 @@ def known_labels(spec: str, columns: Columns = EVIDENT) -> tuple[str, ...]:
     task = glue.task_of(spec)
     if task:
         return task.labels
-    names = {plain(column): labels for column, labels in tables.class_names(spec).items()}
+    given = tables.class_names(spec)
+    columns = columns.of(spec, given)
+    names = {plain(column): labels for column, labels in given.items()}
     of_labels = (plain(column) for column in (columns.label, *LABELS, *TAGS))
     return next((names[column] for column in of_labels if column in names), ())

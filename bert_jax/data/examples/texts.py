@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bert_jax.data.examples import glue
 from bert_jax.data.examples.cells import CLASSES, LabelCells, blank, label_in, name_in
-from bert_jax.data.examples.columns import EVIDENT, Columns, Located, text_and_label
+from bert_jax.data.examples.columns import EVIDENT, SEPARATOR, Columns, Located, text_and_label
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.rows import examples_in_rows, peeked
 from bert_jax.errors import BertJaxError
@@ -43,7 +43,7 @@ def texts_in_rows(
         return
     columns = columns.of(*first)
     texts, label_column = text_and_label(*first, columns, need_label, pairs)
-    read_label = cells.reader(columns.separator)
+    read_label = cells.reader(columns.separator or SEPARATOR)
 
     def example_in(where: str, row: Row) -> Example:
         parts = tuple(text_in(where, row, column) for column in texts)

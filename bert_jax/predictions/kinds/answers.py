@@ -45,6 +45,7 @@ class Answers(Kind):
     name = "answers"
     heads, title = ("answer",), "answer"
     best = "f1"
+    scoped = False  # a passage may hold the answer anywhere
     units = abstention_units = "answers"
     targets: ClassVar = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
 
@@ -200,6 +201,10 @@ class Answers(Kind):
         answer, gap = raw
         score = float(probability(np.array(answer.score), calibration))
         return None if gap > calibration.missing else replace(answer, score=score), score
+
+    def doubt(self, raw: tuple[Answer, float], calibration: Calibration) -> float:
+        answer, score = self.result(raw, calibration)
+        return score if answer is None else 1 - score
 
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         answer, score = self.result(raw, calibration)

@@ -25,7 +25,7 @@ class Classes(WholeTexts):
     name = "classes"
     best = "accuracy"
     link = "softmax"
-    one_label = True
+    contrasts = one_label = True
     problem = "single_label_classification"
 
     @classmethod

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import metrics
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import Classes, LabelCells, several_in, split_label
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import SEPARATOR, Columns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, binary_cross_entropy
@@ -48,9 +48,10 @@ class Labels(WholeTexts):
         joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
         if joined is None:
             return ""
+        now = columns.separator or SEPARATOR
         return (
-            f'the label "{joined}" may be several; set --config.data.columns.separator, now {columns.separator!r}, to '
-            "what stands between labels"
+            f'the label "{joined}" may be several; set --config.data.columns.separator, now {now!r}, to what stands '
+            "between labels"
         )
 
     def truth(self, example: Example) -> set[str]:

@@ -89,6 +89,12 @@ class Number(WholeTexts):
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
         return float(raw[0]), 1.0
 
+    def doubt(self, raw: np.ndarray, calibration: Calibration) -> float:
+        raise BertJaxError(
+            "this model gives a number and no probability, so it cannot tell which texts to label next; leave out "
+            "--rank-for-labelling"
+        )
+
     def probabilities(self, raw: np.ndarray, calibration: Calibration):
         return float(raw[0])
 

@@ -226,6 +226,19 @@ class Tags(Kind):
         spans = joined(raw.text, words_of(raw, calibration.likely(raw.logits)), self.labels)
         return spans, min((span.score for span in spans), default=1.0)
 
+    def confidence(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
+        """Of the most doubtful word."""
+        return float(self.of_words(raw, calibration).min(initial=1))
+
+    def doubt(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
+        """The mean of the words'."""
+        confidence = self.of_words(raw, calibration)
+        return float(1 - confidence.mean()) if len(confidence) else 0.0
+
+    def of_words(self, raw: np.ndarray | Pieces, calibration: Calibration) -> np.ndarray:
+        logits = raw.logits if isinstance(raw, Pieces) else raw
+        return calibration.likely(logits).max(-1)
+
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         if isinstance(raw, Pieces):
             spans, _ = self.result(raw, calibration)

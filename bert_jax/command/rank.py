@@ -1,0 +1,56 @@
+"""`predict --rank-for-labelling`: the texts of a file that nobody labelled, those first that are most useful to label.
+
+All of them are read before the first is written, and held in memory with a vector each.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from bert_jax.command.arrivals import live_input
+from bert_jax.command.predict import Asked, beside, empty, reader_of, with_text
+from bert_jax.data.examples.columns import Columns
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.batching import tokens_in_batch
+from bert_jax.inference.in_scope import vectors_of
+from bert_jax.inference.model import Model
+from bert_jax.predictions.labelling import by_usefulness
+from bert_jax.predictions.unlabelled import Input
+
+MOST = 100_000  # texts: with their vectors some hundred MB
+RANK = "rank"
+
+
+def ranked(model: Model, source: str, columns: Columns, asked: Asked, in_table: bool) -> Iterator[dict]:
+    """As `predictions`, but in another order, and each with its text and its rank."""
+    kind = model.kind.with_options(may_be_missing=asked.may_be_missing)
+    read = reader_of(model, kind, asked, in_table)
+
+    def judged(raw, *similarity) -> tuple[dict, float]:
+        return read(raw, *similarity), kind.doubt(raw, model.calibration)
+
+    given = Input(source, live_input() if source == "-" else None)
+    examples = list(islice(given.examples(model.origin.remembered(columns), kind), MOST + 1))
+    if not examples:
+        raise empty(source)
+    if len(examples) > MOST:
+        raise BertJaxError(
+            f"{source} has more than {MOST:,} texts, which is all that are ranked at once; draw some of them at random"
+        )
+    rows = [given.row_of(example) for example in examples]
+    texts = [example.text for example in examples]
+    outcomes = model.outcomes(kind, texts, judged, asked.long, None, asked.foreign is not None)
+    predictions, doubts = zip(*outcomes, strict=True)
+    size = tokens_in_batch()
+    vectors = [vectors_of(model, texts[first : first + size]) for first in range(0, len(texts), size)]
+    for rank, i in enumerate(by_usefulness(np.concatenate(vectors), np.array(doubts)).tolist(), 1):
+        if in_table:
+            row = beside(rows[i] or with_text(kind, examples[i]), predictions[i], examples[i].where)
+            if RANK in row:
+                raise BertJaxError(
+                    f'{examples[i].where} has a column "{RANK}" already; rename it, or leave it out'
+                )
+        else:
+            row = with_text(kind, examples[i]) | predictions[i]
+        yield row | {RANK: rank}

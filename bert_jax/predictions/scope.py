@@ -1,0 +1,140 @@
+"""Whether a text is like those that a model learnt from, as `scope.safetensors` of its directory tells: the vectors of
+training texts, and how similar to them texts were that the model did not learn from.
+
+Probabilities say little about it: a classifier is sure of many a text that belongs to none of its classes.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from bert_jax import hashes
+from bert_jax.data.randomness import bits, key_of
+from bert_jax.errors import BertJaxError, first_line, of_rust
+from bert_jax.output import replacing
+
+FILE = "scope.safetensors"
+REMEDY = "delete it, or train again"
+MOST = 2_000  # training texts whose vectors are kept
+NEAREST = 10  # of them, that a text is compared with
+FEWEST = 25  # known texts that shares are counted by
+KEPT = 1_000  # similarities of known texts
+AT_ONCE = 1_000  # texts that are compared
+FORMS = {"vectors": ("F16", 2), "known": ("F32", 1)}  # type and axes of each tensor of the file
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """Vectors have the length 1."""
+
+    vectors: np.ndarray  # [M, D] of training texts
+    known: np.ndarray  # the similarities of texts that the model did not learn from, the lowest first
+
+    @classmethod
+    def of(cls, vectors: np.ndarray, similarities: np.ndarray | None = None) -> "Scope":
+        known = np.sort(np.zeros(0) if similarities is None else similarities)
+        if len(known) > KEPT:  # their quantiles say the same
+            known = known[((np.arange(KEPT) + 0.5) * len(known) / KEPT).astype(int)]
+        return cls(vectors.astype(np.float16), known.astype(np.float32))
+
+    @property
+    def learnt(self) -> bool:
+        return len(self.known) > 0
+
+    def check(self, share: float = 1.0) -> None:
+        """Refuse where there is nothing to tell, or too little to call any text foreign at this share."""
+        if not self.learnt:
+            raise BertJaxError(
+                f"this model has no {FILE}, so it cannot tell which texts are foreign; `bert-jax train` writes one for "
+                f"labels, numbers and tags, from {FEWEST} texts or more that are held out or in folds"
+            )
+
+        if share <= (lowest := 1 / (1 + len(self.known))):
+            raise BertJaxError(
+                f"no text can be called foreign at {share:g}: the model has been compared with {len(self.known):,} "
+                f"known texts, so its shares begin at {ceil(1e4 * lowest) / 1e4:g}; ask for more than that, or train "
+                "with more texts"
+            )
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        return np.ascontiguousarray(self.vectors.T, np.float32)
+
+    def similarity(self, vectors: np.ndarray) -> np.ndarray:
+        """Of each vector [N, D] the mean cosine with the nearest training texts."""
+        nearest = min(NEAREST, len(self.vectors))
+        means = [
+            np.partition(vectors[i : i + AT_ONCE] @ self.columns, -nearest, axis=1)[:, -nearest:].mean(1)
+            for i in range(0, len(vectors), AT_ONCE)
+        ]
+        return np.concatenate([np.zeros(0, np.float32), *means])
+
+    def share(self, similarities):
+        """The share of known texts that are as unlike the training texts or more; the text itself counts as one, so it
+        is never 0. Of known texts at most a share of p has p or less.
+
+        >>> scope = Scope.of(np.eye(2), np.array([0.5, 0.6, 0.7]))
+        >>> scope.share(np.array([0.4, 0.6, 0.9])).tolist()
+        [0.25, 0.75, 1.0]
+        """
+        return (1 + np.searchsorted(self.known, np.float32(similarities), "right")) / (1 + len(self.known))
+
+
+NONE = Scope(np.zeros((0, 0), np.float16), np.zeros(0, np.float32))
+
+
+def drawn(count: int) -> np.ndarray:
+    """Indices of at most MOST of so many texts, always the same ones."""
+    return np.sort(np.argsort(bits(key_of("scope"), np.arange(count)), kind="stable")[:MOST])
+
+
+def save(directory, scope: Scope) -> None:
+    """Write the file, or remove an old one where there is nothing to write."""
+    path = Path(directory) / FILE
+    if scope.learnt:
+        with replacing(path) as new:
+            try:
+                save_file({name: getattr(scope, name) for name in FORMS}, new)
+            except SafetensorError as error:  # a full disk, in the words of its library
+                raise of_rust(error) from error
+    else:
+        path.unlink(missing_ok=True)
+    hashes.update(path.parent, FILE)
+
+
+def read(directory, width: int) -> Scope:
+    """The scope of a model whose vectors have so many numbers."""
+    path = Path(directory) / FILE
+    if not path.is_file():
+        return NONE
+    try:
+        with safe_open(path, framework="np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            forms = {name: (part.get_dtype(), len(part.get_shape())) for name, part in slices.items()}
+            tensors = {name: file.get_tensor(name) for name in FORMS} if forms == FORMS else {}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BertJaxError(
+            f"{path} is cut short or not a safetensors file ({first_line(error)}); {REMEDY}"
+        ) from error
+    if not tensors:
+        wanted = " and ".join(f"{name} ({kind}, {axes} axes)" for name, (kind, axes) in FORMS.items())
+        raise BertJaxError(f"{path} does not hold {wanted}; {REMEDY}")
+    scope = Scope(**tensors)
+    if complaint := what_is_wrong(scope, width):
+        raise BertJaxError(f"{path}: {complaint}; {REMEDY}")
+    return scope
+
+
+def what_is_wrong(scope: Scope, width: int) -> str:
+    if not scope.vectors.size or not scope.known.size:
+        return "it is empty"
+    if scope.vectors.shape[1] != width:
+        return f"its vectors have {scope.vectors.shape[1]:,} numbers and those of the model {width:,}"
+    if not (np.isfinite(scope.vectors).all() and np.isfinite(scope.known).all()):
+        return "it holds numbers that are not finite"
+    return "its similarities are not in order" if (np.diff(scope.known) < 0).any() else ""

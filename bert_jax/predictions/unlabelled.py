@@ -1,0 +1,75 @@
+"""Examples without labels: what a model predicts of, in the rows of a file or of standard input."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from bert_jax.data.examples.columns import LABELS, TAGS, Columns, Located, Remembered, usual
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.rows import peeked
+from bert_jax.errors import BertJaxError
+from bert_jax.predictions.kind import Kind
+from bert_jax.text import tables
+from bert_jax.text.inputs import ending
+from bert_jax.text.lines import LineReader
+from bert_jax.text.tables import plain
+
+NOT_ASKED = {*LABELS, *TAGS, "answers"}  # columns that may be there, right or wrong
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file or standard input, and the rows of it that were read and are not answered yet."""
+
+    source: str
+    live: BinaryIO | None = None  # standard input, where it is read as it is written
+    rows: deque[Located] = field(default_factory=deque)
+
+    def examples(self, columns: Columns, kind: Kind) -> Iterator[Example]:
+        """Without their labels, whether there are any or not."""
+        source = self.source
+        suffix = "" if source == "-" or source.startswith("tfds:") else ending(source)
+        if (examples := kind.read_file(source, columns, suffix)) is not None:
+            return examples
+        is_plain = source == "-" or suffix == ".txt"
+        first, rows = peeked(self.line_rows() if is_plain else tables.read_rows(source, columns.numbered))
+        where, row = first or ("", {})
+        columns = replace(columns.of(where, row), label="")  # a remembered one
+        if not columns.id:
+            columns = replace(columns, id=usual(where, row, ["id"]))
+        return kind.read_rows(self.without_labels(rows, columns), columns, row)
+
+    def line_rows(self) -> Iterator[Located]:
+        """Lines that are JSON objects, if the first one is, or else each a text."""
+        reader = LineReader(self.source, file=self.live)
+        first, lines = peeked(reader)
+        if first and first.lstrip().startswith("{"):
+            return tables.json_rows(reader.name, lines)
+        return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
+
+    def without_labels(self, rows: Iterator[Located], columns: Columns) -> Iterator[Located]:
+        not_asked = NOT_ASKED - set(map(plain, columns.named))
+        for where, row in rows:
+            self.rows.append((where, row))
+            yield where, {name: value for name, value in row.items() if plain(name) not in not_asked}
+
+    def row_of(self, example: Example) -> tables.Row:
+        """The row of the next example; {} where the input is no table."""
+        while self.rows:
+            where, row = self.rows.popleft()
+            if where == example.where:  # and not a bad row, which was skipped
+                return row
+        return {}
+
+
+def read_foreign(source: str, columns: Columns, kind: Kind) -> list[Example]:
+    """Texts that a model should refuse; the file need not have the columns of those that it should know."""
+    if not kind.scoped:
+        raise BertJaxError(
+            f"{source}: no model of {kind.name} tells which texts are foreign; leave the file out"
+        )
+    columns = Remembered(skip_bad=columns.skip_bad, before=columns)
+    if examples := list(Input(source).examples(columns, kind)):
+        return examples
+    raise BertJaxError(f"{source} is empty: there is no foreign text")

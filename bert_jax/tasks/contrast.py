@@ -1,0 +1,41 @@
+"""Fine-tuning by contrast: the encoder learns to bring texts of one class together and those of different classes
+apart; then the head is a probe. A batch of a few texts has many pairs, so it learns from few labels (SetFit)."""
+
+from typing import ClassVar, cast
+
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.losses import Loss, pair_error
+from bert_jax.models.heads import HEADS, first_tokens, means
+from bert_jax.predictions.probe import MOST
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.tasks.probe import sampled, with_probe
+from bert_jax.train.task import Data
+
+VECTORS = "vectors"
+
+
+class Contrasting(Finetuning):
+    whole_batch: ClassVar[bool] = True
+
+    def begun(self, params: dict, data: Data, steps: int) -> dict:
+        return params
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """What the head reads of each text: [B, D], or [B, P, D] where texts are packed."""
+        outputs = super().outputs(params, batch, constants, key)
+        read = {"pooler": lambda: outputs["pooled"], "mean": lambda: means(outputs["hidden"], batch),
+                "cls": lambda: first_tokens(outputs["hidden"], batch)}  # fmt: skip
+        return {VECTORS: read[HEADS[self.head].reads]()}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["weight"])}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return None
+
+    def ended(self, params: dict, data: Data) -> dict:
+        pieces = sampled(cast(Epochs, data).train, MOST)
+        return with_probe(params, self.layout, data.tokenizer, pieces, "softmax", self.class_weights)

@@ -1,0 +1,100 @@
+"""Fine-tuning by contrast: texts of one class are brought together, and the head is a probe."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.command import train as run
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.model import load
+from bert_jax.losses import pair_error
+from bert_jax.tasks import load as load_task
+from bert_jax.tasks import warm_start
+from bert_jax.tasks.contrast import VECTORS
+from bert_jax.tasks.finetune import Finetuning
+from test_finetune import marked, model, table  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "report=False")
+
+
+def open_task(overrides):
+    module, config = load_task("configs/classify.py", overrides)
+    return module.open(config)
+
+
+def test_pairs_are_judged_one_by_one():
+    rng = np.random.default_rng(0)
+    vectors, labels, weight = (
+        rng.normal(size=(7, 5)),
+        rng.integers(0, 3, 7),
+        np.array([1, 1, 0.5, 1, 0, 1, 1]),
+    )
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    same, other = [], []
+    for i in range(7):
+        for j in range(7):
+            if i != j and weight[i] and weight[j]:
+                pair = same if labels[i] == labels[j] else other
+                pair.append((unit[i] @ unit[j] - (labels[i] == labels[j])) ** 2)
+    expected = (np.mean(same) + np.mean(other)) / 2
+    np.testing.assert_allclose(
+        pair_error(*map(jnp.asarray, (vectors, labels, weight))).mean, expected, rtol=1e-5
+    )
+    packed = (x.reshape(1, 7, *x.shape[1:]) for x in (vectors, labels, weight))
+    np.testing.assert_allclose(pair_error(*map(jnp.asarray, packed)).mean, expected, rtol=1e-5)
+
+
+def test_nothing_to_compare_has_a_slope_of_nothing():
+    slope = jax.grad(lambda vectors: pair_error(vectors, jnp.zeros(3, int), jnp.array([1.0, 0, 0])).mean)
+    assert not slope(jnp.zeros((3, 4))).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "pooling"), [("packed", "mean"), ("padded", "cls"), ("packed", "published")]
+)
+def test_vectors_are_what_the_head_reads(model, tmp_path, rows, pooling):  # noqa: F811
+    train = table(tmp_path / "train.csv", marked(40, 0))
+    overrides = [f"init={model}", f"data.train={train}", "method=contrast", "data.folds=0", f"data.rows={rows}",
+                 f"model.pooling={pooling}", *SHORT]  # fmt: skip
+    task, data, config = open_task(overrides)
+    params, _ = warm_start.read(config.init, task, 0)
+    batch = next(data.batches(0, 1, 0, 1))
+    dense = params[task.head]["dense"]
+    of_vectors = task.outputs(params, batch)[VECTORS] @ dense["kernel"] + dense["bias"]
+    np.testing.assert_allclose(of_vectors, Finetuning.outputs(task, params, batch)[task.head], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_texts_of_a_class_come_together_and_the_head_fits_them(model, tmp_path):  # noqa: F811
+    train, others = marked(300, 0), marked(60, 1)
+    overrides = [f"init={model}", f"data.train={table(tmp_path / 'train.csv', train)}", "steps=80",
+                 "method=contrast", "data.folds=0", "model.pooling=mean", *SHORT]  # fmt: skip
+    assert run.start("configs/classify.py", overrides, str(tmp_path / "run"))
+    before, after = load(model), load(tmp_path / "run/model")
+
+    def apart(model) -> float:
+        """How much nearer two texts of a class are than two of different ones."""
+        vectors = model.pooled([text for text, _ in others])
+        labels = np.array([label for _, label in others])
+        cosines, same = vectors @ vectors.T, labels[:, None] == labels
+        return cosines[same & ~np.eye(60, dtype=bool)].mean() - cosines[~same].mean()
+
+    assert apart(after) > apart(before) + 0.2
+    found = after.classify([text for text, _ in others])
+    assert np.mean([a.label == label for a, (_, label) in zip(found, others, strict=True)]) > 0.8
+
+
+def test_what_cannot_be_contrasted_is_said(model):  # noqa: F811
+    given = [f"init={model}", "data.train=x.csv", "method=contrast"]
+    with pytest.raises(BertJaxError, match="method=contrast makes a new head"):
+        load_task("configs/classify.py", [*given, "head=kept"])
+    for asked in ("seeds=2", "patience=1", "checkpoints.best=accuracy"):
+        with pytest.raises(BertJaxError, match="nothing is measured before; leave sweep"):
+            load_task("configs/classify.py", [*given, asked])
+    with pytest.raises(BertJaxError, match="one class a text, not for number"):
+        load_task("configs/classify.py", [*given, "kind=number"])
+    with pytest.raises(BertJaxError, match="one class a text, not for tags"):
+        load_task("configs/tag.py", given)

@@ -1,0 +1,244 @@
+"""A fine-tuned model remembers the columns of its training data, and the command that trained it."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import bert_jax
+from bert_jax import hashes
+from bert_jax.command import info
+from bert_jax.command import main as cli
+from bert_jax.command.predict import predictions
+from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered, known_labels
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.outcomes import read
+from bert_jax.predictions import origin as origins
+from bert_jax.predictions.origin import Origin
+from test_evaluate import TEXTS, write_lines
+from test_finetune import marked, table
+from test_finetune import model as encoder  # noqa: F401
+from test_hub import edit_config, write
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+NAMED = Columns(text="review", pair="title", label="stars", id="key", document="film", separator=";")
+LABELS = ("no", "yes")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    write(path, heads=("classify",), labels=LABELS)
+    return path
+
+
+@pytest.fixture
+def trained(written, tmp_path):
+    """A model whose training data had these columns."""
+
+    def on(columns: Columns, **config):
+        path = shutil.copytree(written, tmp_path / "model")
+        edit_config(path, **config)
+        origins.save(path, Origin("bert-jax train", len(TEXTS), {"train": "1f"}, columns))
+        return bert_jax.load(path)
+
+    return on
+
+
+def csv_of(path, header, *columns):
+    return str(table(path, zip(*columns, strict=True), header))
+
+
+def cycled(*values):
+    return [values[i % len(values)] for i in range(len(TEXTS))]
+
+
+# What a table is read by
+
+
+def of(row: dict, columns: Columns = EVIDENT, before: Columns = NAMED) -> Columns:
+    return Origin(columns=before).remembered(columns).of("row 1", row)
+
+
+def test_columns_of_the_training_data_are_those_of_a_table_that_has_them():
+    row = dict.fromkeys(("REVIEW ", "title", "stars", "key", "film"), "")
+    assert of(row) == Columns("REVIEW ", "title", "stars", "key", "film", ";")
+    assert of(dict.fromkeys(("review", "label", "text"), "")) == Columns("review", separator=";")
+    assert of({"text": ""}) == Columns(separator=";"), "and others are evident"
+
+
+def test_what_is_named_now_comes_first():
+    row = dict.fromkeys(("review", "title", "stars", "other"), "")
+    assert of(row, Columns(label="other")) == Columns("review", "title", "other", separator=";")
+    assert of(row, Columns(text="other")) == Columns("other", label="stars", separator=";"), (
+        "it is read alone"
+    )
+    assert of(row, Columns(text="other", pair="review")).pair == "review"
+    assert of(row, Columns(pair="other")) == Columns("review", "other", "stars", separator=";")
+    assert of(row, Columns(separator=",")).separator == ","
+    assert of(row, Columns(skip_bad=True)).skip_bad and not of(row, before=Columns(skip_bad=True)).skip_bad
+
+
+def test_a_table_has_no_header_where_that_of_the_training_data_had_none():
+    numbered, named = Columns("1", label="0"), Columns("review", label="0")
+    assert Remembered(before=numbered).numbered and not Remembered(before=named).numbered
+    assert not Remembered(text="review", before=numbered).numbered and Remembered("0", before=named).numbered
+    assert not Remembered(before=EVIDENT).numbered
+
+
+def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):
+    names = {"info": {"features": {"stars": {"names": ["yes", "no"]}, "label": {"names": ["b", "a"]}}}}
+    rows = pa.table({"review": ["the cat"], "stars": [0], "label": [1]})
+    parquet.write_table(
+        rows.replace_schema_metadata({"huggingface": json.dumps(names)}), tmp_path / "a.parquet"
+    )
+    data = str(tmp_path / "a.parquet")
+    assert known_labels(data, Origin(columns=NAMED).remembered(EVIDENT)) == ("yes", "no")
+    assert known_labels(data, Origin(columns=NAMED).remembered(Columns(label="label"))) == ("b", "a")
+    assert known_labels(data, EVIDENT) == ("b", "a")
+
+
+# evaluate and predict
+
+
+def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
+    model, stars = trained(replace_pair(NAMED)), cycled("no", "yes")
+    header = ("film", "stars", "key", "review", "text")
+    data = csv_of(tmp_path / "a.csv", header, cycled("x"), stars, range(len(TEXTS)), TEXTS, cycled("w"))
+    examples, _ = read(model, data)
+    assert [(e.text, e.label, e.id, e.document) for e in examples] == [
+        (text, label, str(n), "x") for n, (text, label) in enumerate(zip(TEXTS, stars, strict=True))
+    ]
+    found = list(predictions(model, data))
+    expected = [label.label for label in model.classify(TEXTS)]
+    assert [(one["id"], one["label"]) for one in found] == [
+        (str(n), label) for n, label in enumerate(expected)
+    ]
+    assert [e.text for e in read(model, data, Columns(text="text"))[0]] == cycled("w")
+    with pytest.raises(BertJaxError, match='has no column "titel"'):
+        read(model, data, Columns(pair="titel"))
+
+
+def replace_pair(columns: Columns) -> Columns:
+    return Columns(columns.text, "", columns.label, columns.id, columns.document, columns.separator)
+
+
+def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
+    model = trained(NAMED)
+    data = csv_of(tmp_path / "a.csv", ("text", "label"), TEXTS, cycled("no", "yes"))
+    assert [e.text for e in read(model, data)[0]] == TEXTS
+    assert [e.label for e in read(model, data)[0]] == cycled("no", "yes")
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
+    lines = list(predictions(model, str(tmp_path / "a.txt")))
+    assert lines == list(predictions(model, data)) and len(lines) == len(TEXTS)
+
+
+def test_a_label_is_no_matter_where_labels_are_predicted(trained, tmp_path):
+    model = trained(Columns("review", label="label"))
+    rows = [{"review": text, "label": {"never": "asked"}} for text in TEXTS]
+    assert len(list(predictions(model, write_lines(tmp_path / "a.jsonl", rows)))) == len(TEXTS)
+
+
+def test_numbered_columns_are_remembered(trained, tmp_path):
+    model = trained(Columns("1", label="0"))
+    (tmp_path / "a.csv").write_text("".join(f"yes,{text},?\n" for text in TEXTS))
+    data = str(tmp_path / "a.csv")
+    assert [(e.text, e.label) for e in read(model, data)[0]] == [(text, "yes") for text in TEXTS]
+    assert len(list(predictions(model, data))) == len(TEXTS)
+    # A file of another shape.
+    rows = write_lines(tmp_path / "a.jsonl", [{"text": text, "label": "no"} for text in TEXTS])
+    assert [(e.text, e.label) for e in read(model, rows)[0]] == [(text, "no") for text in TEXTS]
+    headed = csv_of(tmp_path / "headed.csv", ("label", "text"), cycled("no", "yes"), TEXTS)
+    with pytest.raises(BertJaxError, match=r"row 1 is a header \(text, label\); name the columns by it"):
+        read(model, headed)
+    assert [e.text for e in read(model, headed, Columns(text="text"))[0]] == TEXTS
+
+
+def test_the_separator_is_remembered(trained, tmp_path):
+    model = trained(Columns(separator=";"), problem_type="multi_label_classification")
+    data = csv_of(tmp_path / "a.csv", ("text", "labels"), TEXTS, cycled("no;yes", "", "yes"))
+    assert [e.label for e in read(model, data)[0]] == cycled(("no", "yes"), (), ("yes",))
+    data = csv_of(tmp_path / "b.csv", ("text", "labels"), TEXTS, cycled("no,yes", "", "yes"))
+    assert [e.label for e in read(model, data, Columns(separator=","))[0]] == cycled(
+        ("no", "yes"), (), ("yes",)
+    )
+
+
+def test_two_models_are_compared_by_the_columns_of_the_first(trained, written, tmp_path, capsys):
+    trained(Columns("review", label="stars"))
+    data = csv_of(tmp_path / "a.csv", ("review", "stars", "text"), TEXTS, cycled("no", "yes"), cycled("cat"))
+    assert cli.main(["evaluate", "--compare", str(tmp_path / "model"), str(written), "--data", data]) == 0
+    assert "B - A" in capsys.readouterr().out
+
+
+# The file
+
+
+def test_a_model_that_is_saved_again_remembers_what_it_did(trained, tmp_path):
+    model = trained(NAMED)
+    model.save(tmp_path / "again")
+    assert bert_jax.load(tmp_path / "again").origin == model.origin == origins.read(tmp_path / "model")
+    assert model.origin.columns == NAMED and "origin.json" in hashes.read(tmp_path / "again")
+    assert bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin == origins.UNKNOWN
+
+
+def test_nothing_is_written_where_nothing_is_known(written, tmp_path):
+    origins.save(tmp_path, origins.UNKNOWN)
+    assert not list(tmp_path.iterdir()) and origins.read(written) == origins.UNKNOWN
+    assert "trained" not in info.describe(written)
+
+
+def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
+    trained(NAMED)
+    told = info.describe(tmp_path / "model").splitlines()
+    assert "trained on  8 examples" in told and "trained by  bert-jax train" in told
+    facts = json.loads(info.describe(tmp_path / "model", as_json=True))
+    assert facts["origin"]["columns"]["text"] == "review" and facts["origin"]["data"] == {"train": "1f"}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "is not valid JSON"),
+        ('{"columns": {"text": 3}}', '"columns.text" is a number, not a text'),
+        ('{"columns": {"colour": ""}}', '"columns.colour" is not a key of it'),
+        ('{"data": []}', '"data" is a list, not an object'),
+    ],
+)
+def test_a_damaged_file_is_told_of_in_a_line(trained, tmp_path, capsys, content, complaint):
+    trained(NAMED)
+    (tmp_path / "model/origin.json").write_text(content)
+    data = csv_of(tmp_path / "a.csv", ("text", "label"), TEXTS, cycled("no", "yes"))
+    assert cli.main(["evaluate", "--model", str(tmp_path / "model"), "--data", data]) == 1
+    told = capsys.readouterr().err
+    assert complaint in told and "origin.json" in told and "; delete it, or train again" in told
+    assert told.count("\n") == 1
+    assert any(complaint in line for line in info.describe(tmp_path / "model").splitlines()), "which goes on"
+
+
+@pytest.mark.slow
+def test_a_model_of_the_command_remembers(encoder, tmp_path, capsys):  # noqa: F811
+    rows = [(label, text) for text, label in marked(60, 0)]
+    data = table(tmp_path / "train.csv", rows[1:], rows[0])  # without a header
+    settings = {
+        "init": encoder, "data.train": data, "data.columns.text": 1, "data.columns.label": 0, "method": "probe",
+        "head": "probe", "data.max_length": 32, "data.folds": 2, "report": False,
+    }  # fmt: skip
+    flags = [f"--config.{name}={value}" for name, value in settings.items()]
+    command = ["train", "--config", "configs/classify.py", "--workdir", str(tmp_path / "run"), *flags]
+    assert cli.main(command) == 0
+    model = str(tmp_path / "run/model")
+    capsys.readouterr()
+    assert cli.main(["evaluate", "--model", model, "--data", str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 60
+    assert cli.main(["predict", "--model", model, "--input", str(data)]) == 0
+    assert capsys.readouterr().out.count("\n") == 60
+    found = origins.read(model)
+    assert found.columns == Columns("1", label="0") and found.examples == 60 and found.data
+    told = info.describe(model)
+    assert (
+        "trained on  60 examples" in told
+        and "trained by  bert-jax train --config configs/classify.py" in told
+    )

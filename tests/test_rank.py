@@ -1,0 +1,238 @@
+"""`predict --rank-for-labelling`: which texts are written first, and how."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.command import main as cli
+from bert_jax.command import rank
+from bert_jax.command.predict import Asked, predictions
+from bert_jax.command.rank import ranked
+from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.errors import BertJaxError
+from bert_jax.predictions import labelling
+from bert_jax.predictions.calibration import NONE
+from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.kinds.answers import Answer
+from bert_jax.predictions.kinds.tags import Pieces
+from bert_jax.predictions.labelling import by_usefulness
+from bert_jax.text.csv_lines import csv_lines
+from bert_jax.text.tables import read_rows
+from test_evaluate import TEXTS, write_lines
+from test_predict import classifier, directory, typed  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def groups(sizes, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(vectors, the group of each): groups of texts that are alike, around directions of their own."""
+    rng, group = np.random.default_rng(seed), np.repeat(np.arange(len(sizes)), sizes)
+    vectors = 5 * np.eye(32)[group] + 0.05 * rng.normal(size=(len(group), 32))
+    return vectors, group
+
+
+# The order
+
+
+def test_what_the_model_is_unsure_of_comes_first():
+    vectors, group = groups([20] * 6)
+    doubts = np.array([0.01, 0.5, 0.02, 0.3, 0.01, 0.4])[group]
+    assert group[by_usefulness(vectors, doubts)[:3]].tolist() == [1, 5, 3]
+
+
+def test_texts_that_are_alike_are_not_neighbours_at_the_top():
+    vectors, group = groups([30, 30, 30, 30, 5, 5])
+    doubts = 0.3 + 0.01 * group  # the model is most unsure of the smallest groups
+    order = by_usefulness(vectors, doubts)
+    assert sorted(group[order[:6]]) == list(range(6)), "one of each before a second of any"
+    assert set(group[order[:4]]) == {0, 1, 2, 3}, "and those first that stand for many"
+    by_doubt = np.argsort(-doubts, kind="stable")
+    assert len(set(group[by_doubt[:6]])) == 2, "which the order of doubt alone does not do"
+
+
+def test_a_copy_of_a_text_comes_after_all_that_differ():
+    vectors, _ = groups([1] * 8)
+    order = by_usefulness(np.concatenate([vectors, vectors]), np.full(16, 0.4))
+    assert sorted(i % 8 for i in order[:8]) == list(range(8))
+
+
+def test_an_odd_text_does_not_come_first():
+    vectors, group = groups([40, 40, 1])
+    assert group[by_usefulness(vectors, np.where(group == 2, 0.5, 0.4))[:2]].tolist() in ([0, 1], [1, 0])
+
+
+def test_every_text_has_one_place_and_always_the_same(monkeypatch):
+    rng = np.random.default_rng(1)
+    vectors, doubts = rng.normal(size=(300, 8)).astype(np.float32), rng.random(300)
+    order = by_usefulness(vectors, doubts)
+    assert sorted(order) == list(range(300)) and np.array_equal(order, by_usefulness(vectors, doubts))
+    # In any blocks, and though few are chosen: the others follow by doubt.
+    monkeypatch.setattr(labelling, "AT_ONCE", 7)
+    assert np.array_equal(order, by_usefulness(vectors, doubts))
+    monkeypatch.setattr(labelling, "CHOSEN", 20)
+    few = by_usefulness(vectors, doubts)
+    assert np.array_equal(few[:20], order[:20]) and (np.diff(doubts[few[20:]]) <= 0).all()
+    monkeypatch.setattr(labelling, "STOOD_FOR", 50)
+    assert sorted(by_usefulness(vectors, doubts)) == list(range(300))
+
+
+def test_the_choice_is_that_of_computing_every_gain_anew(monkeypatch):
+    rng = np.random.default_rng(2)
+    vectors, doubts = rng.normal(size=(120, 6)), rng.random(120)
+    monkeypatch.setattr(labelling, "TRIED", 3)
+    unit = labelling.directions(vectors)
+    alike, reached, expected = np.maximum(unit @ unit.T, 0) ** 2, np.zeros(120), []
+    for _ in range(40):
+        gains = np.maximum(alike - reached, 0) @ doubts
+        gains[expected] = -1
+        expected.append(int(gains.argmax()))
+        reached = np.maximum(reached, alike[expected[-1]])
+    assert by_usefulness(vectors, doubts)[:40].tolist() == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 17])
+def test_few_texts_and_a_model_that_is_sure_of_all(count):
+    vectors = np.ones((count, 4), np.float32)  # equal texts have no direction
+    assert sorted(by_usefulness(vectors, np.full(count, 0.2))) == list(range(count))
+    assert by_usefulness(np.eye(count), np.zeros(count)).tolist() == list(range(count))
+
+
+# How unsure a model is
+
+
+def doubt(kind: str, raw, labels=("a", "b"), **options) -> float:
+    return KINDS[kind](labels, **options).doubt(raw, NONE)
+
+
+def test_every_kind_but_numbers_tells_how_unsure_it_is():
+    sure, unsure = np.array([9.0, -9.0], np.float32), np.array([0.1, 0.0], np.float32)
+    for kind in ("classes", "labels"):
+        assert doubt(kind, sure) < 0.01 < 0.4 < doubt(kind, unsure)
+    words = np.stack([sure, unsure, sure, sure])
+    assert doubt("tags", words) == pytest.approx(doubt("classes", unsure) / 4, abs=1e-4), (
+        "the mean of its words"
+    )
+    assert doubt("tags", Pieces("a b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], words)) == doubt("tags", words)
+    assert doubt("tags", words[:0]) == 0
+    answer = Answer("the cat", 0, 7, 0.9)
+    assert doubt("answers", (answer, -np.inf)) == pytest.approx(0.1)
+    assert doubt("answers", (answer, 1.0), may_be_missing=True) == 0.9, "though it gives none"
+    with pytest.raises(
+        BertJaxError, match="gives a number and no probability.*; leave out --rank-for-labelling"
+    ):
+        doubt("number", sure[:1], ("LABEL_0",))
+
+
+# The verb
+
+
+PLAIN = Asked()
+
+
+def rank_of(model, source, asked=PLAIN, in_table=False, columns=EVIDENT):
+    return list(ranked(model, str(source), columns, asked, in_table))
+
+
+@pytest.mark.slow
+def test_every_row_comes_once_with_its_prediction(classifier, tmp_path):  # noqa: F811
+    rows = [{"id": f"t{i}", "text": text} for i, text in enumerate(TEXTS)]
+    data = write_lines(tmp_path / "in.jsonl", rows)
+    found = rank_of(classifier, data)
+    assert [one["rank"] for one in found] == list(range(1, len(TEXTS) + 1))
+    assert {one["id"]: one["text"] for one in found} == {row["id"]: row["text"] for row in rows}
+    plain = {one["id"]: one for one in predictions(classifier, data)}
+    assert all(one == plain[one["id"]] | {"text": one["text"], "rank": one["rank"]} for one in found)
+    assert [one["id"] for one in found] != list(plain), "in another order"
+    vectors = classifier.pooled(TEXTS)
+    doubts = np.array([1 - plain[f"t{i}"]["score"] for i in range(len(TEXTS))])
+    assert [one["id"] for one in found] == [f"t{i}" for i in by_usefulness(vectors, doubts)]
+    assert rank_of(classifier, data) == found
+
+
+@pytest.mark.slow
+def test_a_table_keeps_the_columns_of_the_input(directory, tmp_path, capsys):  # noqa: F811
+    path = str(directory("classify", ("no", "yes")))
+    rows = [{"key": str(i), "text": text, "label": ""} for i, text in enumerate(TEXTS)]
+    (tmp_path / "in.csv").write_text("\n".join(csv_lines(rows)) + "\n")
+    command = ["predict", "--model", path, "--input", str(tmp_path / "in.csv"), "--rank-for-labelling"]
+    assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 0
+    assert capsys.readouterr().err.startswith("8 predictions in ")
+    found = [row for _, row in read_rows(str(tmp_path / "out.csv"))]
+    assert [row["rank"] for row in found] == [str(n) for n in range(1, 9)]
+    assert [*found[0]] == [
+        "key",
+        "text",
+        "label",
+        "predicted_label",
+        "predicted_score",
+        "predicted_margin",
+        "rank",
+    ]
+    assert sorted((row["key"], row["text"]) for row in found) == sorted(
+        (row["key"], row["text"]) for row in rows
+    )
+    assert cli.main(command) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["text"] for line in lines] == [row["text"] for row in found]
+    assert (
+        cli.main([*command[:4], str(tmp_path / "out.csv"), *command[5:], "--output", str(tmp_path / "b.csv")])
+        == 1
+    )
+    assert 'has a column "predicted_label" already; rename it' in capsys.readouterr().err
+    (tmp_path / "in.csv").write_text("\n".join(csv_lines(row | {"rank": 3} for row in rows)) + "\n")
+    assert cli.main([*command, "--output", str(tmp_path / "c.csv")]) == 1
+    assert (
+        "in.csv row" in (told := capsys.readouterr().err) and 'has a column "rank" already; rename it' in told
+    )
+    assert not (tmp_path / "c.csv").exists()
+
+
+@pytest.mark.slow
+def test_standard_input_pairs_and_rows_that_are_skipped(classifier, monkeypatch, tmp_path):  # noqa: F811
+    typed(monkeypatch, "\n".join(TEXTS))
+    assert sorted(one["text"] for one in rank_of(classifier, "-")) == sorted(TEXTS)
+    rows = [{"text1": text, "text2": "" if i == 3 else "the mat"} for i, text in enumerate(TEXTS)]
+    data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
+    with pytest.warns(match="skipped 1 of 8 rows"):
+        found = rank_of(classifier, data, in_table=True, columns=columns)
+    assert sorted(row["text1"] for row in found) == sorted(TEXTS[:3] + TEXTS[4:])
+    expected = classifier.classify([(row["text1"], row["text2"]) for row in found])
+    assert [row["predicted_label"] for row in found] == [label.label for label in expected]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "labels", "config"),
+    [("tag", ("O", "B-X", "I-X"), {}), ("classify", ("a", "b"), {"problem_type": "multi_label_classification"}),
+     ("answer", (), {})],
+)  # fmt: skip
+def test_models_of_other_kinds(directory, tmp_path, head, labels, config):  # noqa: F811
+    model = bert_jax.load(directory(head, labels, **config))
+    asked = [{"question": "the ?", "context": text, "text": text} for text in TEXTS if text != "cats"]
+    data = write_lines(tmp_path / "in.jsonl", asked)
+    found = rank_of(model, data)
+    assert [one["rank"] for one in found] == list(range(1, len(asked) + 1))
+    assert len({one["text"] for one in found}) == len(asked)
+
+
+def test_what_cannot_be_ranked_is_said(classifier, directory, tmp_path, monkeypatch, capsys):  # noqa: F811
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(BertJaxError, match="empty.txt is empty: there is nothing to predict"):
+        rank_of(classifier, tmp_path / "empty.txt")
+    with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
+        rank_of(classifier, tmp_path / "in.txt", Asked(precision=0.9))
+    monkeypatch.setattr(rank, "MOST", 7)
+    with pytest.raises(
+        BertJaxError, match="in.txt has more than 7 texts, which is all .*; draw some of them at random"
+    ):
+        rank_of(classifier, tmp_path / "in.txt")
+    number = str(directory("classify", ("LABEL_0",)))
+    (tmp_path / "few.txt").write_text("\n".join(TEXTS[:7]))
+    few = ["--input", str(tmp_path / "few.txt"), "--output", str(tmp_path / "out.jsonl")]
+    assert cli.main(["predict", "--model", number, *few, "--rank-for-labelling"]) == 1
+    told = capsys.readouterr().err
+    assert "this model gives a number and no probability" in told and told.count("\n") == 1
+    assert not (tmp_path / "out.jsonl").exists()

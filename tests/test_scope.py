@@ -1,0 +1,490 @@
+"""Texts of no known class: the score by which they are refused, how it is learnt, and what tells how well it works."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import bert_jax
+from bert_jax import hashes
+from bert_jax.command import main as cli
+from bert_jax.command import train as run
+from bert_jax.command.folds import SIMILARITIES, Folds
+from bert_jax.command.predict import Asked, predictions
+from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.example import Example
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.in_scope import vectors_of
+from bert_jax.inference.outcomes import outcomes
+from bert_jax.inference.programs import hidden_states
+from bert_jax.predictions import scope as scopes
+from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.scope import FILE, KEPT, Scope, drawn
+from bert_jax.predictions.unlabelled import read_foreign
+from bert_jax.report.evaluate import Trial, describe, measure
+from bert_jax.report.finished import OutOfFold, learn_scope, write_run_report
+from bert_jax.report.foreign import area_under_curve, compared, in_lines
+from bert_jax.report.page import describe_with_report
+from bert_jax.tasks import load as load_task
+from bert_jax.text.tables import read_rows
+from bert_jax.text.truncation import Reading
+from bert_jax.train.task import Results
+from bert_jax.train.workdir import Workdir
+from test_evaluate import TEXTS, write_lines
+from test_finetune import marked, model, table  # noqa: F401
+from test_hub import write as write_model
+from test_predict import pipe, typed  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+RNG = np.random.default_rng(0)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def random_scope(texts: int = 30, known: int = 50) -> Scope:
+    scope = Scope.of(unit(RNG.normal(size=(texts, 8))))
+    return Scope.of(scope.vectors, scope.similarity(unit(RNG.normal(size=(known, 8)))))
+
+
+# The score
+
+
+def test_a_share_is_that_of_known_texts_that_are_as_unlike():
+    """Of texts that are drawn as the known ones are, a share of p has p or less, exactly."""
+    drawn_alike = RNG.normal(size=40)
+    shares = [float(Scope.of(np.eye(2), np.delete(drawn_alike, i)).share(drawn_alike[i])) for i in range(40)]
+    np.testing.assert_allclose(np.sort(shares), np.arange(1, 41) / 40)
+    equal = Scope.of(np.eye(2), np.full(9, 0.5))
+    assert [equal.share(value) for value in (0.4, 0.5, 0.6)] == [0.1, 1, 1]
+
+
+def test_a_share_that_no_text_can_have_is_refused():
+    scope = Scope.of(np.eye(2), np.linspace(0, 1, 99))
+    with pytest.raises(
+        BertJaxError, match="compared with 99 known texts, so its shares begin at 0.01; ask for more"
+    ):
+        scope.check(0.01)
+    scope.check(0.0101)
+    assert scope.share(-1) < 0.0101
+
+
+def test_quantiles_stand_for_many_known_texts():
+    known, new = RNG.normal(size=30_000), RNG.normal(size=2000)
+    scope = Scope.of(np.eye(2), known)
+    assert len(scope.known) == KEPT
+    whole = (1 + (known <= new[:, None]).sum(1)) / (1 + len(known))
+    np.testing.assert_allclose(scope.share(new), whole, atol=0.002)
+
+
+@pytest.mark.parametrize("texts", [1, 4, 10, 60])
+def test_a_similarity_is_the_mean_of_the_nearest(texts, monkeypatch):
+    monkeypatch.setattr(scopes, "AT_ONCE", 7)  # of 16: in three parts
+    learnt, new = unit(RNG.normal(size=(texts, 5))), unit(RNG.normal(size=(16, 5)))
+    nearest = [sorted((float(a @ b) for b in learnt), reverse=True)[:10] for a in new]
+    np.testing.assert_allclose(Scope.of(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3)
+    assert Scope.of(learnt).similarity(new[:0]).shape == (0,)
+
+
+def test_a_sample_of_many_texts_is_always_the_same():
+    assert drawn(5).tolist() == [0, 1, 2, 3, 4]
+    many = drawn(10_000)
+    assert len(set(many.tolist())) == scopes.MOST and (np.diff(many) > 0).all() and many.max() > 9000
+
+
+def test_the_area_counts_pairs():
+    known, foreign = RNG.integers(0, 6, 40) / 5, RNG.integers(0, 4, 30) / 5
+    pairs = [1.0 if k > f else 0.5 if k == f else 0.0 for k in known for f in foreign]
+    assert area_under_curve(known, foreign) == pytest.approx(np.mean(pairs))
+    assert area_under_curve(known + 1, foreign) == 1 and area_under_curve(known - 2, foreign) == 0
+
+
+# The file
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A model that knows sentences with cats, and that most texts are about as near to them as its own are."""
+    path = tmp_path_factory.mktemp("model") / "m"
+    write_model(path, heads=("classify",), labels=("no", "yes"))
+    opened = bert_jax.load(path)
+    scope = Scope.of(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
+    known = np.quantile(scope.similarity(opened.pooled(TEXTS)), np.linspace(0, 1, 40))
+    opened.scope = Scope.of(scope.vectors, known)
+    opened.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def scoped(classifier):
+    return bert_jax.load(classifier)
+
+
+def same(a: Scope, b: Scope) -> bool:
+    return np.array_equal(a.vectors, b.vectors) and np.array_equal(a.known, b.known)
+
+
+@pytest.mark.slow
+def test_a_model_carries_its_scope(scoped, classifier, tmp_path):
+    scoped.save(tmp_path / "copy")
+    copy = bert_jax.load(tmp_path / "copy")
+    assert scoped.scope.learnt and len(scoped.scope.vectors) == 4
+    assert same(copy.scope, scoped.scope) and copy.scope.vectors.dtype == np.float16
+    assert not list(hashes.differing(tmp_path / "copy", hashes.read(tmp_path / "copy")))
+    assert not bert_jax.load(classifier, head="tag", labels=("O", "X")).scope.learnt
+    scopes.save(tmp_path / "copy", scopes.NONE)
+    assert not (tmp_path / "copy" / FILE).exists() and FILE not in hashes.read(tmp_path / "copy")
+    assert not bert_jax.load(tmp_path / "copy").scope.learnt
+
+
+def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
+    scope = random_scope()
+    path = tmp_path / FILE
+
+    def refusal() -> str:
+        with pytest.raises(BertJaxError, match=rf"{FILE}.*; delete it, or train again") as refused:
+            scopes.read(tmp_path, 8)
+        return str(refused.value)
+
+    scopes.save(tmp_path, scope)
+    assert same(scopes.read(tmp_path, 8), scope)
+    with pytest.raises(BertJaxError, match="its vectors have 8 numbers and those of the model 16; delete it"):
+        scopes.read(tmp_path, 16)
+    whole = path.read_bytes()
+    for content in (b"", b"{}", whole[:-20], whole[:10], b"\xff" * 100):
+        path.write_bytes(content)
+        assert "is cut short or not a safetensors file" in refusal()
+    sound = {"vectors": scope.vectors, "known": scope.known}
+    for change, said in (
+        ({"known": sound["known"].astype(np.float64)}, "does not hold vectors"),
+        ({"known": sound["known"][None]}, "does not hold vectors"),
+        ({"more": sound["known"]}, "does not hold vectors"),
+        ({"known": sound["known"][:0]}, "it is empty"),
+        ({"known": sound["known"][::-1].copy()}, "not in order"),
+        ({"known": np.where(np.arange(50) == 3, np.nan, sound["known"]).astype(np.float32)}, "not finite"),
+        ({"vectors": sound["vectors"] * np.float16(np.inf)}, "not finite"),
+    ):
+        save_file(sound | change, path)
+        assert said in refusal()
+    save_file({"vectors": sound["vectors"]}, path)
+    assert "does not hold vectors" in refusal()
+
+
+# Texts
+
+
+@pytest.mark.slow
+def test_one_text_a_list_and_a_stream_are_answered_alike(scoped):
+    shares = scoped.in_scope(TEXTS)
+    expected = scoped.scope.share(scoped.scope.similarity(scoped.pooled(TEXTS)))
+    np.testing.assert_allclose(shares, expected, atol=0.03)  # a place among 40
+    assert len(set(shares.tolist())) > 3
+    assert scoped.in_scope(TEXTS[0]) == shares[0]
+    stream = scoped.in_scope(iter(TEXTS))
+    assert not isinstance(stream, list | np.ndarray) and list(stream) == shares.tolist()
+    assert scoped.in_scope([]).shape == (0,)
+
+
+@pytest.mark.slow
+def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
+    write_model(tmp_path, heads=("tag",), labels=("O", "B-X"))
+    tagger = bert_jax.load(tmp_path)
+    words = [tuple(text.split()) for text in TEXTS] + [("the", "cat", "sat") * 9]
+    vectors = vectors_of(tagger, words)
+    tagger.scope = Scope.of(vectors[:3], np.array([0.5]))
+    given = outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
+    np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
+    (windows,) = tagger.kind.windows(tagger.tokenizer, words[-1:], Reading(tagger.config.max_positions))
+    (first, *others) = windows.encodings
+    assert others, "the last one is read in several windows"
+    states = tagger.run([first], hidden_states(tagger.config))[0][: len(first.ids)]
+    np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
+    confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raws]
+    likely = [tagger.calibration.likely(raw).max(-1).min() for raw in given.raws]
+    np.testing.assert_allclose(confidence, likely)
+
+
+# predict
+
+
+@pytest.mark.slow
+def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, capsys):
+    data = write_lines(tmp_path / "in.jsonl", [{"id": i, "text": text} for i, text in enumerate(TEXTS)])
+    plain = list(predictions(scoped, data))
+    shares = np.round(scoped.in_scope(TEXTS), 6).tolist()
+    middle = float(np.median(shares))
+    found = list(predictions(scoped, data, asked=Asked(foreign=middle)))
+    expected = [
+        row | {"in_scope": share, "foreign": share < middle} for row, share in zip(plain, shares, strict=True)
+    ]
+    assert found == expected and {row["foreign"] for row in found} == {True, False}
+    arguments = ["predict", "--model", str(classifier), "--input", data, "--foreign", str(middle)]
+    assert cli.main([*arguments, "--output", str(tmp_path / "out.csv")]) == 0
+    cells = [row for _, row in read_rows(str(tmp_path / "out.csv"))]
+    assert [row["predicted_in_scope"] for row in cells] == list(map(str, shares))
+    assert [row["predicted_foreign"] for row in cells] == [str(share < middle).lower() for share in shares]
+    capsys.readouterr()
+    for wrong in ("0", "1", "x"):
+        with pytest.raises(SystemExit):
+            cli.main([*arguments[:-1], wrong])
+        assert "--foreign: must be a number" in capsys.readouterr().err
+
+
+def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, pipe):  # noqa: F811
+    found = predictions(scoped, "-", asked=Asked(foreign=0.3))
+    for text in TEXTS[:3]:
+        pipe.write(text + "\n")
+        row, share = next(found), scoped.in_scope(text)
+        assert (row["in_scope"], row["foreign"]) == (round(share, 6), share < 0.3)
+        assert not pipe.closed
+    pipe.close()
+    assert list(found) == []
+
+
+@pytest.mark.slow
+def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
+    write_model(tmp_path / "m", heads=("classify",), labels=("no", "yes"))
+    bare = bert_jax.load(tmp_path / "m")
+    said = f"this model has no {FILE}, so it cannot tell which texts are foreign; `bert-jax train` writes one"
+    with pytest.raises(BertJaxError, match=said):
+        bare.in_scope("the cat")
+    (tmp_path / "in.txt").write_text("the cat\n")
+    rows = write_lines(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
+    files = ["--model", str(tmp_path / "m")], str(tmp_path / "in.txt")
+    predict = ["predict", *files[0], "--input", files[1], "--foreign", "0.1"]
+    evaluate = ["evaluate", *files[0], "--data", rows, "--foreign", files[1]]
+    for command in (predict, evaluate):
+        assert cli.main(command) == 1
+        told = capsys.readouterr().err
+        assert said in told and told.count("\n") == 1
+    compare = ["evaluate", "--compare", str(classifier), str(classifier), *evaluate[3:]]
+    assert cli.main(compare) == 1 and "--foreign needs --model" in capsys.readouterr().err
+
+
+# evaluate
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A test set, and a file of foreign texts that has another column."""
+    rows = [{"review": text, "label": "no"} for text in TEXTS]
+    data = write_lines(tmp_path / "dev.jsonl", rows)
+    return data, write_lines(tmp_path / "foreign.jsonl", [{"text": ". . on ."}, {"text": "on on . ."}])
+
+
+@pytest.mark.slow
+def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, files, tmp_path, capsys):
+    data, foreign = files
+    shares, others = scoped.in_scope(TEXTS), scoped.in_scope([". . on .", "on on . ."])
+    likely, other = (
+        np.array([max(row.values()) for row in scoped.classify(texts, scores=True)])
+        for texts in (TEXTS, [". . on .", "on on . ."])
+    )
+    arguments = ["evaluate", "--model", str(classifier), "--data", data, "--text", "review"]
+    assert cli.main([*arguments, "--foreign", foreign, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["out_of_scope"]
+    assert (found["known"], found["foreign"]) == (8, 2)
+    assert found["area"] == pytest.approx(area_under_curve(shares, others), abs=0.02)
+    assert found["area_of_probability"] == pytest.approx(area_under_curve(likely, other))
+    for row in found["called"]:
+        assert row["known"] == (shares < row["at"]).mean()
+        assert row["foreign"] == (others < row["at"]).mean()
+    assert [row["at"] for row in found["called"]] == [0.01, 0.05, 0.1]
+    assert cli.main([*arguments, "--foreign", foreign]) == 0
+    told = capsys.readouterr().out
+    assert "out of scope: 2 foreign texts beside 8 known ones" in told
+    for name, value in (("in_scope", found["area"]), ("the probability alone", found["area_of_probability"])):
+        assert re.search(rf"area under the curve of {name} +{value:.4f}\n", told)
+    assert re.search(r"--foreign +known called so +foreign called so\n +0.01 ", told)
+    assert cli.main([*arguments, "--json"]) == 0
+    assert "out_of_scope" not in json.loads(capsys.readouterr().out)
+    (tmp_path / "empty.txt").write_text("")
+    assert cli.main([*arguments, "--foreign", str(tmp_path / "empty.txt")]) == 1
+    assert "empty.txt is empty: there is no foreign text" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path):
+    trial = Trial(files[0], Columns(text="review"), foreign=files[1])
+    told = describe_with_report(tmp_path / "r", classifier, trial)
+    assert told == describe(classifier, trial) and "out of scope" in told
+    page = (tmp_path / "r" / "report.md").read_text()
+    section = page.split("## Out of scope")[1].split("\n## ")[0]
+    scores = measure(scoped, trial)[1].scores
+    assert f"| of in_scope | {scores.area:.4f} |" in section and "(scope.png)" in section
+    assert f"| 0.05 | {scores.called[1].known:.4f} | {scores.called[1].foreign:.4f} |" in section
+    assert (tmp_path / "r" / "scope.png").read_bytes().startswith(b"\x89PNG")
+    describe_with_report(tmp_path / "r", classifier, Trial(files[0], Columns(text="review")))
+    assert "Out of scope" not in (tmp_path / "r" / "report.md").read_text()
+    assert not (tmp_path / "r" / "scope.png").exists()
+
+
+@pytest.mark.slow
+def test_numbers_have_no_probability_to_compare_with(tmp_path):
+    write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
+    number = bert_jax.load(tmp_path)
+    number.scope = Scope.of(number.pooled(TEXTS[:4]), np.linspace(0.9, 1, 40))
+    known = outcomes(number, [Example(text, 1.0, "") for text in TEXTS], scoped=True)
+    scores = compared(number, known, [Example("on on", None, "")]).scores
+    assert scores.area_of_probability is None and "probability" not in " ".join(in_lines(scores))
+
+
+# Learning it
+
+
+def examples(count: int, seed: int = 0) -> list[Example]:
+    rng = np.random.default_rng(seed)
+    words = ["the", "cat", "sat", "mat", "on", "."]
+    return [Example(" ".join(rng.choice(words, rng.integers(3, 9))), "no", f"row {i}") for i in range(count)]
+
+
+@pytest.fixture
+def bare(tmp_path):
+    write_model(tmp_path / "run" / "model", heads=("classify",), labels=("no", "yes"))
+    return tmp_path / "run" / "model"
+
+
+@pytest.mark.slow
+def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
+    train, heldout, calibration = examples(60), examples(20, 1), examples(12, 2)
+    learn_scope(bare, Results(train, heldout, calibration))
+    assert "by 32 known ones" in capsys.readouterr().out
+    found = bert_jax.load(bare)
+    vectors = found.pooled([example.text for example in train])
+    np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
+    known = Scope.of(vectors).similarity(found.pooled([e.text for e in [*heldout, *calibration]]))
+    np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
+    monkeypatch.setattr(scopes, "MOST", 7)
+    learn_scope(bare, Results(train, heldout, calibration), None)
+    found = bert_jax.load(bare).scope
+    assert len(found.vectors) == len(found.known) == 7
+
+
+@pytest.mark.slow
+def test_few_texts_or_old_folds_leave_no_file(bare, capsys):
+    few = Results(examples(60), examples(20, 1), examples(4, 2))
+    old = OutOfFold("finetune", outcomes(bert_jax.load(bare), examples(60)))
+    for why, *given in (
+        ("it takes 25 texts that the model did not learn from, not 24; label more", few),
+        ("its folds are of an earlier version", Results(examples(60), [], []), old),
+    ):
+        learn_scope(bare, Results(examples(60), examples(30), []))
+        assert (bare / FILE).exists()
+        learn_scope(bare, *given)
+        assert not (bare / FILE).exists(), "nor is one of an earlier run left"
+        assert f"the model cannot tell foreign texts: {why}" in capsys.readouterr().out
+    write_model(bare, heads=("answer",))
+    learn_scope(bare, Results([Example(("cat ?", "the cat"), (), "")] * 40, [], []))
+    assert not (bare / FILE).exists() and capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
+    foreign = [Example(text, None, "") for text in (". . . .", "on on on")]
+    results = Results(examples(60), examples(30, 1), [], foreign=foreign)
+    learn_scope(bare, results)
+    write_run_report(Workdir(tmp_path / "run"), results, "bert-jax train")
+    page = (tmp_path / "run" / "report" / "report.md").read_text()
+    assert "Texts that the model should refuse: 2. Scored ones beside them: 30." in page
+    assert "`evaluate --foreign` measures it on others" in page
+    scopes.save(bare, scopes.NONE)
+    write_run_report(Workdir(tmp_path / "run"), results, "bert-jax train")
+    assert "Out of scope" not in (tmp_path / "run" / "report" / "report.md").read_text()
+
+
+def test_foreign_texts_are_read_from_any_file(tmp_path):
+    kind = KINDS["classes"](("no", "yes"))
+    (tmp_path / "a.txt").write_text("the cat\nthe mat\n")
+    (tmp_path / "a.csv").write_text("review,label\nthe cat,?\nthe mat,\n")
+    for name in ("a.txt", "a.csv"):
+        found = read_foreign(str(tmp_path / name), Columns(text="review"), kind)
+        assert [(example.text, example.label) for example in found] == [("the cat", None), ("the mat", None)]
+    with pytest.raises(
+        BertJaxError, match="no model of answers tells which texts are foreign; leave the file"
+    ):
+        read_foreign("x.txt", Columns(), KINDS["answers"]())
+
+
+# Folds
+
+SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
+
+
+@pytest.fixture
+def overrides(model, tmp_path):  # noqa: F811
+    path = table(tmp_path / "train.csv", marked(40, 0))
+    (tmp_path / "foreign.txt").write_text("the the the\n")
+    given = [f"init={model}", f"data.train={path}", "steps=6", "data.folds=3"]
+    return [*given, f"data.foreign={tmp_path / 'foreign.txt'}", *SHORT]
+
+
+@pytest.fixture
+def parts(overrides):
+    task, config = load_task("configs/classify.py", [*overrides, "report=False"])
+    return Folds(*task.open(config))
+
+
+def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
+    inside = parts.of_example == fold
+    cosines = np.sort(vectors[inside] @ vectors[~inside].T, axis=1)
+    return cosines[:, -10:].mean(1)
+
+
+def texts_of(parts: Folds) -> list[str]:
+    return [example.text for example in parts.judge.examples]
+
+
+@pytest.mark.slow
+def test_a_probe_compares_each_fold_with_the_others(parts, model):  # noqa: F811
+    given = parts.by_probes()
+    vectors = bert_jax.load(model).pooled(texts_of(parts))
+    for fold in range(3):
+        inside = given.similarities[parts.of_example == fold]
+        np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)
+
+
+@pytest.mark.slow
+def test_a_fold_is_compared_by_the_model_that_left_it_out(parts, overrides, tmp_path, monkeypatch):
+    expected = np.zeros(40, np.float32)
+    predict = Folds.predict
+
+    def noted(self, directory, fold, path):
+        vectors = bert_jax.load(directory.model).pooled(texts_of(parts))
+        expected[parts.of_example == fold] = nearest(parts, vectors, fold)
+        predict(self, directory, fold, path)
+
+    monkeypatch.setattr(Folds, "predict", noted)
+    by_runs = ("finetune", {"task": "classify"}, overrides, tmp_path, run.run_single)
+    given = parts.by_runs(*by_runs)
+    np.testing.assert_allclose(given.similarities, expected, atol=2e-3)
+    assert np.std(expected) > 0.005
+    saved = tmp_path / "folds" / "finetune" / "1" / SIMILARITIES
+    whole = saved.read_bytes()
+    for damaged in (whole[:-10], b"", np.save):
+        if callable(damaged):
+            np.save(saved, np.zeros(3, np.float32))
+        else:
+            saved.write_bytes(damaged)
+        with pytest.raises(
+            BertJaxError, match=f"{SIMILARITIES} is damaged; delete .*folds/finetune/1, and run"
+        ):
+            parts.by_runs(*by_runs)
+    saved.unlink()  # as an earlier version left it
+    assert parts.by_runs(*by_runs).similarities is None
+
+
+@pytest.mark.slow
+def test_a_run_with_folds_learns_it_and_reports_on_foreign_texts(overrides, tmp_path, capsys):
+    assert run.start("configs/classify.py", [*overrides, "method=probe"], str(tmp_path / "run"))
+    assert "by 40 known ones" in capsys.readouterr().out
+    found = bert_jax.load(tmp_path / "run" / "model")
+    assert len(found.scope.vectors) == len(found.scope.known) == 40
+    page = (tmp_path / "run" / "report" / "report.md").read_text()
+    assert "Texts that the model should refuse: 1. Scored ones beside them: 40." in page
+    wrong = [*overrides, "method=probe", "data.foreign=nowhere.txt"]
+    with pytest.raises((BertJaxError, FileNotFoundError), match="nowhere.txt"):
+        run.start("configs/classify.py", wrong, str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists(), "refused before the first step"
