@@ -1,9 +1,9 @@
 """Would more labels help? Scores with a quarter, half and all of the labels, and what as many again would bring.
 
 What a score lacks of the best that could be reached falls as 1 / sqrt(labels): each doubling gains NEXT of what the
-doubling before it gained. On SST-2 this forecasts a probe's gain without a bias, from 200, 2,000 and 20,000 labels;
-that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too much. Where a score is
-still about that of the most frequent class (ten classes, 200 labels), it forecasts too little.
+doubling before it gained. On SST-2 this forecasts the gain of a probe without a bias, from 200, 2,000 and 20,000
+labels; that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too much. Where a
+score is still about that of the most frequent class (ten classes, 200 labels), it forecasts too little.
 """
 
 from collections.abc import Mapping, Sequence
