@@ -158,7 +158,7 @@ class FinetuneConfig(RunConfig, ABC):
                 f"{steps:,} steps of data.batch={self.data.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
                 "--config.epochs, or fewer --config.steps"
             )
-        rate = self.optimizer.rate or min(RATE * (BASE_WIDTH / width) ** 2, HIGHEST_RATE)
+        rate = self.optimizer.rate or min(RATE * BASE_WIDTH / width, HIGHEST_RATE)
         evaluate_every = self.log.evaluate_every or epoch
         checkpoints = dataclasses.replace(
             self.checkpoints,
