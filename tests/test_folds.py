@@ -133,20 +133,22 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
     parts = Folds(task, data, config)
     truth = [parts.judge.kind.value(example) for example in parts.judge.examples]
 
-    def outcomes(wrong: int):
+    def outcomes(wrong: int, last: bool = False):
         right = np.eye(2)[truth]
-        return parts.outcomes([row[::-1] if i < wrong else row for i, row in enumerate(right)])
+        places = range(40 - wrong, 40) if last else range(wrong)
+        return parts.outcomes([row[::-1] if i in places else row for i, row in enumerate(right)])
 
     def chosen(*wrong: int):
         of = dict(zip(("probe", "contrast", "finetune"), wrong, strict=True))
         monkeypatch.setattr(Folds, "by_probes", lambda self: outcomes(of["probe"]))
-        monkeypatch.setattr(Folds, "by_runs", lambda self, method, *_: outcomes(of[method]))
+        monkeypatch.setattr(Folds, "by_runs", lambda self, method, *_: outcomes(of[method], last=True))
         found = choose(parts, values(), overrides, tmp_path, run.run_single)
         return found.method, found.outcomes.sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("probe", 1)
     assert chosen(5, 4, 0) == ("contrast", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
-    assert chosen(4, 5, 0) == ("probe", 1 - 4 / 40)
+    assert chosen(4, 5, 0) == ("contrast", 1 - 5 / 40), "one more of 40 is chance"
+    assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
     monkeypatch.setattr("bert_jax.command.folds.FEW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 

@@ -7,7 +7,7 @@ WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to those that 
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.predictions.probe import Link
 from bert_jax.predictions.scope import Scope, drawn
 from bert_jax.report.finished import OutOfFold
+from bert_jax.report.intervals import differences
 from bert_jax.report.learning_curve import PARTS, LearningCurve, learning_curve
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune import Finetuning, Judge
@@ -39,7 +40,7 @@ from bert_jax.train.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
-FEW = 256  # examples of each class: with fewer, contrast was never behind fine-tuning
+FEW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
 IN_WORDS: dict[Method, str] = {
     "probe": "a probe of the frozen encoder",
     "contrast": "contrast and a probe",
@@ -196,31 +197,45 @@ def choose(
     """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     given: dict[Method, Outcomes] = {}
-    told = False
     for method in methods(config, kind, len(parts.judge.examples)):
         if method == "probe":
-            given[method] = parts.by_probes()
+            outcomes: Outcomes | None = parts.by_probes()
         else:
-            if not told:
-                say(
-                    f"{config.data.folds} models are trained, one without each fold; --config.data.folds=0 trains "
-                    "one, and holds out a share"
-                )
-            told = True
+            say(
+                f"{config.data.folds} models are trained by {IN_WORDS[method]}, one without each fold; "
+                "--config.data.folds=0 trains one, and holds out a share"
+            )
             outcomes = parts.by_runs(method, values, overrides, workdir, run)
-            if outcomes is None:
-                return None
-            given[method] = outcomes
+        if outcomes is None:
+            return None
+        given[method] = outcomes
         scores = score(given[method])
         say(f"{config.data.folds} folds, {IN_WORDS[method]}: {in_words(scores)}")
         if method == "probe" and parts.curve:
             say(f"learning curve of the probe: {parts.curve.in_words()}")
         if scores[kind.best] == 1:  # none is better
             break
-    best = max(given, key=lambda method: standing(kind.best, score(given[method])))
+    best = best_of(given)
     if len(given) > 1:
-        say(f"the final model is trained on everything by {IN_WORDS[best]}, which predicts best")
+        say(f"the final model is trained on everything by {IN_WORDS[best]}")
     return OutOfFold(best, given[best], parts.curve)
+
+
+def best_of(given: Mapping[Method, Outcomes]) -> Method:
+    """What predicts best; a probe, if what trains the encoder is behind it by more than a standard error.
+
+    Of a few examples the better is often so by chance: of 128 of SST-2 a probe predicted 0.742 and contrast 0.719 out
+    of fold, and of 872 others 0.673 and 0.775.
+    """
+    trained = [method for method in given if method != "probe"]
+    if not trained:
+        return "probe"
+    metric = given[trained[0]].kind.best
+    best = max(trained, key=lambda method: standing(metric, score(given[method])))
+    if "probe" not in given:
+        return best
+    ahead = differences(given[best].sums, given["probe"].sums)[metric]
+    return "probe" if ahead.value > ahead.standard_error else best
 
 
 def methods(config: FinetuneConfig, kind: Kind, examples: int) -> list[Method]:

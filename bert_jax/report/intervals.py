@@ -10,6 +10,7 @@ from bert_jax.metrics import Sums
 RESAMPLES = 2000
 CHUNK = 100
 EDGES = 0.025, 0.975  # of the resamples
+DEVIATIONS = 1.96  # standard errors from the middle to these edges
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,10 @@ class Interval:
     value: float
     low: float
     high: float
+
+    @property
+    def standard_error(self) -> float:
+        return (self.high - self.low) / (2 * DEVIATIONS)
 
 
 def intervals(given: Sums, seed: int = 0) -> dict[str, Interval]:

@@ -17,7 +17,7 @@ from bert_jax.report.intervals import bootstrapped
 from bert_jax.report.pictures import ACCENT, INK, drawn
 
 PARTS = 4  # the smallest is a quarter
-NINETY, NINETY_FIVE = 1.645, 1.96  # standard deviations to each side of the middle of an interval
+NINETY = 1.645  # standard deviations to each side of the middle of an interval
 NEXT = 0.5**0.5
 # By how much, as a share of the gain, it differs from data to data: the standard deviation.
 UNLIKE = 0.3
@@ -63,10 +63,9 @@ def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> Learnin
 
     rows = np.concatenate([model.rows for model in together], 1)
     chance = bootstrapped(rows, gains, seed=0)[metric]
-    measured = (chance.high - chance.low) / (2 * NINETY_FIVE)
     by_draw = chance_of_draw([[model.scores[metric] for model in judged[n]] for n in labels])
     gain = chance.value
-    deviation = (measured**2 + by_draw + (UNLIKE * gain) ** 2) ** 0.5
+    deviation = (chance.standard_error**2 + by_draw + (UNLIKE * gain) ** 2) ** 0.5
     return LearningCurve(
         metric, labels, [float(mean) for mean in means(rows.sum(0))], gain,
         gain - NINETY * deviation, gain + NINETY * deviation,
