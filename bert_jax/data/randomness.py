@@ -41,6 +41,15 @@ def below(words: np.ndarray, n) -> np.ndarray:
     return np.minimum((unit(words) * n).astype(np.int64), n - 1)
 
 
+def sampled(name: str, count: int, most: int) -> np.ndarray:
+    """Indices of at most `most` of so many things, in order: always the same ones for a name.
+
+    >>> sampled("texts", 2, 5).tolist(), len(sampled("texts", 9, 5))
+    ([0, 1], 5)
+    """
+    return np.sort(np.argsort(bits(key_of(name), np.arange(count)), kind="stable")[:most])
+
+
 def heads(key, counts: np.ndarray) -> np.ndarray:
     """How many of `counts` fair coins show heads; one key for each count.
 

@@ -7,7 +7,7 @@ one that says the same.
 
 import numpy as np
 
-from bert_jax.data.randomness import bits, key_of
+from bert_jax.data.randomness import sampled
 
 CHOSEN = 1_000  # texts; the others follow by how unsure the model is of them
 STOOD_FOR = 5_000  # texts, drawn at random where there are more
@@ -18,7 +18,7 @@ TRIED = 16  # of those that may count for most
 def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
     """Indices of the texts with these vectors [N, D], the most useful first; a doubt [N] is 0 where a model is sure."""
     count, vectors = len(vectors), directions(vectors)
-    others = drawn(count)
+    others = sampled("labelling", count, STOOD_FOR)
     columns, weights = np.ascontiguousarray(vectors[others].T), doubts[others].astype(np.float32)
     reached = np.zeros(len(others), np.float32)  # how like each of the others the most similar chosen text is
 
@@ -51,8 +51,3 @@ def directions(vectors: np.ndarray) -> np.ndarray:
     """From the mean of all, which vectors of some models are close to."""
     centred = vectors.astype(np.float32) - vectors.mean(0, dtype=np.float32)
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6)
-
-
-def drawn(count: int) -> np.ndarray:
-    """Indices of at most STOOD_FOR of so many texts, always the same ones."""
-    return np.sort(np.argsort(bits(key_of("labelling"), np.arange(count)), kind="stable")[:STOOD_FOR])

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bert_jax import hashes
-from bert_jax.data.randomness import bits, key_of
+from bert_jax.data.randomness import sampled
 from bert_jax.errors import BertJaxError, first_line, of_rust
 from bert_jax.output import replacing
 
@@ -90,7 +90,7 @@ NONE = Scope(np.zeros((0, 0), np.float16), np.zeros(0, np.float32))
 
 def drawn(count: int) -> np.ndarray:
     """Indices of at most MOST of so many texts, always the same ones."""
-    return np.sort(np.argsort(bits(key_of("scope"), np.arange(count)), kind="stable")[:MOST])
+    return sampled("scope", count, MOST)
 
 
 def save(directory, scope: Scope) -> None:

@@ -5,10 +5,9 @@ from typing import ClassVar, cast
 
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.losses import Loss, pair_error
-from bert_jax.models.heads import HEADS, first_tokens, means
-from bert_jax.predictions.probe import MOST
+from bert_jax.models.heads import HEADS, states_read
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.probe import sampled, with_probe
+from bert_jax.tasks.probe import with_probe
 from bert_jax.train.task import Data
 
 VECTORS = "vectors"
@@ -23,9 +22,7 @@ class Contrasting(Finetuning):
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         """What the head reads of each text: [B, D], or [B, P, D] where texts are packed."""
         outputs = super().outputs(params, batch, constants, key)
-        read = {"pooler": lambda: outputs["pooled"], "mean": lambda: means(outputs["hidden"], batch),
-                "cls": lambda: first_tokens(outputs["hidden"], batch)}  # fmt: skip
-        return {VECTORS: read[HEADS[self.head].reads]()}
+        return {VECTORS: states_read(HEADS[self.head], outputs, batch)}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["weight"])}
@@ -37,5 +34,5 @@ class Contrasting(Finetuning):
         return None
 
     def ended(self, params: dict, data: Data) -> dict:
-        pieces = sampled(cast(Epochs, data).train, MOST)
+        pieces = cast(Epochs, data).train
         return with_probe(params, self.layout, data.tokenizer, pieces, "softmax", self.class_weights)

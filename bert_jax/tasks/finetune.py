@@ -12,7 +12,7 @@ from bert_jax.losses import Loss
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind, Windows
 from bert_jax.predictions.probe import MOST
-from bert_jax.tasks.probe import sampled, with_probe
+from bert_jax.tasks.probe import with_probe
 from bert_jax.train.task import Data, Task
 
 MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if it only begins a fine-tuning
@@ -39,8 +39,8 @@ class Finetuning(Task):
         link = self.kind.link
         if not self.probe or link is None:
             return params
-        pieces = sampled(cast(Epochs, data).train, MOST_BEFORE_STEPS if steps else MOST)
-        return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights)
+        pieces, most = cast(Epochs, data).train, MOST_BEFORE_STEPS if steps else MOST
+        return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         weight = batch["weight"]

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.randomness import bits, key_of
+from bert_jax.data.randomness import sampled
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.programs import head_logits_and_vectors
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.probe import Linear, Link, Units, fit
+from bert_jax.predictions.probe import MOST, Linear, Link, Units, fit
 from bert_jax.text.tokenizer import Tokenizer
 
 
@@ -61,14 +61,10 @@ def with_probe(
     pieces: Sequence[Piece],
     link: Link,
     class_weights: Sequence[float] = (),
+    most: int = MOST,
 ) -> dict:
-    """The parameters with the head that predicts the pieces best."""
+    """The parameters with the head that predicts the pieces best, or that many of them."""
+    pieces = [pieces[i] for i in sampled("pieces of a probe", len(pieces), most)]
     probe = Features(layout, params, tokenizer, pieces).probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
     return params | {layout.heads[-1]: {"dense": dense}}
-
-
-def sampled(pieces: Sequence[Piece], most: int) -> list[Piece]:
-    """At most so many of the pieces, drawn at random."""
-    drawn = np.argsort(bits(key_of("pieces of a probe"), np.arange(len(pieces))), kind="stable")[:most]
-    return [pieces[i] for i in np.sort(drawn)]
