@@ -51,23 +51,20 @@ def collect(directory) -> dict:
         for head in layout.heads
         if head in layout.family.alone
     ]
-    calibration = calibrations.NONE
-    with warnings.catch_warnings(record=True) as ignored:
-        warnings.simplefilter("always")
+
+    def sound(read, otherwise):
+        """What a file holds; what it lacks to be read is odd."""
         try:
-            calibration = calibrations.read(directory, layout.labels)
+            return read()
         except BertJaxError as error:
             odd.append(str(error))
-    origin = origins.UNKNOWN
-    try:
-        origin = origins.read(directory)
-    except BertJaxError as error:
-        odd.append(str(error))
-    scope = scopes.NONE
-    try:
-        scope = scopes.read(directory, layout.config.hidden_size)
-    except BertJaxError as error:
-        odd.append(str(error))
+            return otherwise
+
+    with warnings.catch_warnings(record=True) as ignored:
+        warnings.simplefilter("always")
+        calibration = sound(lambda: calibrations.read(directory, layout.labels), calibrations.NONE)
+    origin = sound(lambda: origins.read(directory), origins.UNKNOWN)
+    scope = sound(lambda: scopes.read(directory, layout.config.hidden_size), scopes.NONE)
     odd += [str(warning.message) for warning in ignored]
     return {
         "directory": str(directory),

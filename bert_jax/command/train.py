@@ -129,7 +129,8 @@ def export(path: str, directory: str, step: int | None = None) -> int:
     workdir = Workdir(path)
     if workdir.read()["config"].get("method") == "contrast":
         raise BertJaxError(
-            f"{path} has no head before its end (method=contrast); run its command again to the end"
+            f"{path} fits its head when it has ended (method=contrast), so its checkpoints have none; the model of the "
+            f"ended run is {workdir.model}"
         )
     task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())

@@ -189,12 +189,7 @@ class Bert(nn.Module):
             outputs["transformed"] = Transform(self.config, name="transform")(hidden)
         for name in self.heads:
             head = HEADS[name]
-            states = {
-                "tokens": lambda: hidden,
-                "pooler": lambda: outputs["pooled"],
-                "mean": lambda: means(hidden, batch),
-                "cls": lambda: first_tokens(hidden, batch),
-            }[head.reads]()
+            states = states_read(head, outputs, batch)
             if head.decoded:
                 states = outputs.get("decoded", hidden)
             if head.transformed:
@@ -202,6 +197,16 @@ class Bert(nn.Module):
             module = head.build(self.config, self.labels, name=name)
             outputs[name] = module(states, batch, encoder.embeddings.words, train)
         return outputs
+
+
+def states_read(head: Head, outputs: dict, batch: dict):
+    """The states that a head reads, of tokens or of texts."""
+    hidden = outputs["hidden"]
+    if head.reads == "mean":
+        return means(hidden, batch)
+    if head.reads == "cls":
+        return first_tokens(hidden, batch)
+    return outputs["pooled"] if head.pooler else hidden
 
 
 def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:

@@ -31,11 +31,6 @@ class OutOfFold:
     outcomes: Outcomes
     curve: LearningCurve | None = None
 
-    @property
-    def similarities(self) -> np.ndarray | None:
-        """Of each example to those that its model learnt from."""
-        return self.outcomes.similarities
-
 
 def calibrate(directory, results: Results, out_of_fold: OutOfFold | None = None) -> None:
     """Learn how far the model in the directory can be trusted, from the predictions for examples kept for it, or for
@@ -75,13 +70,13 @@ def learn_scope(directory, results: Results, out_of_fold: OutOfFold | None = Non
     count, why_not = len(results.train) if out_of_fold else len(kept), ""
     if count < scopes.FEWEST:
         why_not = f"it takes {scopes.FEWEST} texts that the model did not learn from, not {count}; label more"
-    elif out_of_fold and out_of_fold.similarities is None:
+    elif out_of_fold and out_of_fold.outcomes.similarities is None:
         why_not = "its folds are of an earlier version, which compared no texts; train in a new --workdir"
     if why_not:
         print(f"the model cannot tell foreign texts: {why_not}", flush=True)
         return
     scope = Scope.of(vectors(results.train))
-    known = out_of_fold.similarities if out_of_fold else scope.similarity(vectors(kept))
+    known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(vectors(kept))
     scopes.save(directory, Scope.of(scope.vectors, known))
     print(
         f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones",
