@@ -1,0 +1,63 @@
+"""`bert-jax bench labels`: draws from published data sets, and how learners stand to each other."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.bench import few_labels, learners
+from bert_jax.bench.few_labels import Cell, beside, drawn, measure, table
+from bert_jax.errors import BertJaxError
+
+
+def test_a_draw_has_so_many_of_each_class():
+    known = [((f"text {n}",), "often" if n % 5 else "rare") for n in range(200)]
+    rows = [drawn(known, Cell("sst2", 8, draw), np.random.default_rng(draw)) for draw in (0, 0, 1)]
+    assert Counter(label for _, label in rows[0]) == {"often": 8, "rare": 8}
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_the_default_stands_to_the_best_other_by_paired_differences():
+    def lines(learner: str, scores, errors) -> list[dict]:
+        return [
+            {"set": "sst2", "size": 8, "draw": draw, "learner": learner, "score": s, "calibration_error": e}
+            for draw, (s, e) in enumerate(zip(scores, errors, strict=True))
+        ]
+
+    given = [*lines("default", (0.7, 0.8, 0.9), (0.1, 0.1, 0.1)), *lines("probe", (0.9, 0.9, 0.9), (0, 0, 0)),
+             *lines("regression", (0.7, 0.7, 0.7), (0.3, 0.3, 0.3)),
+             *lines("setfit", (0.7, 0.8, 0.8), (0.2, 0.2, 0.2))]  # fmt: skip
+    by_learner = next(few_labels.cells_of(given))[-1]
+    best, difference, spread, calibration = beside(by_learner)
+    assert (best, round(difference, 6), round(calibration, 6)) == ("setfit", round(0.1 / 3, 6), -0.1)
+    assert spread == pytest.approx(np.std([0, 0, 0.1], ddof=1) / 3**0.5)
+    text = table(given)
+    assert "| sst2 | 8 | 3 | 0.800 (0.100) | 0.900 (0.000) | 0.700 (0.300) | 0.767 (0.200) |" in text
+    assert "within one standard error of the best other in 1 of 1 cells" in text
+    behind = table([*lines("default", (0.7, 0.7, 0.6), (0.3,) * 3), *given[6:]])
+    assert (
+        "in 0 of 1 cells, within two in 1; its calibration error is the lowest or within 0.02 in 0." in behind
+    )
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
+    folder = tmp_path / "data/glue-sst2"
+    folder.mkdir(parents=True)
+    rows = ["sentence\tlabel", *(f"text number {n}\t{n % 2}" for n in range(60))]
+    for name in ("train", "dev"):
+        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    lessons = []
+
+    def guess(lesson, init):
+        lessons.append(lesson)
+        return lesson.outcomes([np.array([0.4, 0.6])] * len(lesson.test))
+
+    monkeypatch.setitem(learners.LEARNERS, "regression", learners.Learner(guess))
+    given = (str(tmp_path / "data"), "model", str(tmp_path / "out"), ["sst2"], ["regression"], [8])
+    assert "| sst2 | 8 | 1 | 0.500 (0.100) |" in measure(*given, 1)
+    assert "| sst2 | 8 | 2 | 0.500 (0.100) |" in measure(*given, 2)
+    assert [lesson.directory.name for lesson in lessons] == ["sst2-8-0", "sst2-8-1"]
+    assert [len(lesson.train) for lesson in lessons] == [16, 16]
+    assert (tmp_path / "out/labels.png").stat().st_size > 10_000
+    with pytest.raises(BertJaxError, match='no learner "regresion"; did you mean "regression"'):
+        measure(*given[:4], ["regresion"], [8], 1)
