@@ -20,16 +20,17 @@ LABELS = ("bad", "good")
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_logits_are_a_linear_function_of_what_is_pooled(tmp_path, model, pooling):  # noqa: F811
+def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_path, model, pooling):  # noqa: F811
     head = f"classify_{pooling}"
     load(model, head=head, labels=LABELS, seed=3).save(tmp_path)
     opened, texts = load(tmp_path), ["w1 w2", "w3", "w4 w5 w6 w7"]
     assert (opened.layout.heads, opened.layout.pooler, opened.labels) == ((head,), False, LABELS)
     dense = opened.params[head]["dense"]
-    logits = opened.pooled(texts, pooling, normalize=False) @ np.asarray(dense["kernel"]) + dense["bias"]
+    directions = opened.pooled(texts, pooling, normalize=True) * opened.config.hidden_size**0.5
+    logits = directions @ np.asarray(dense["kernel"]) + dense["bias"]
     given = [[scores[label] for label in LABELS] for scores in opened.classify(texts, scores=True)]
     np.testing.assert_allclose(given, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), atol=1e-5)
-    name = {"mean": "BertForMeanClassification", "cls": "BertForFirstTokenClassification"}[pooling]
+    name = {"mean": "BertForMeanDirectionClassification", "cls": "BertForFirstTokenDirectionClassification"}[pooling]
     assert info.collect(tmp_path)["odd"] == [f"transformers has no {name}, and opens the encoder alone"]
 
 

@@ -22,8 +22,8 @@ ACTIVATIONS = {
 }
 # Heads that every family has here, and none in transformers.
 OWN_HEADS = {
-    "classify_mean": linear("classify_mean/dense", "mean_classifier"),
-    "classify_cls": linear("classify_cls/dense", "first_token_classifier"),
+    "classify_mean": linear("classify_mean/dense", "mean_direction_classifier"),
+    "classify_cls": linear("classify_cls/dense", "first_token_direction_classifier"),
 }
 
 

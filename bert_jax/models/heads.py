@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
@@ -16,6 +17,7 @@ from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import ACTIVATIONS, Dense, initial, initial_sum, norm
 from bert_jax.models.product import product
 
+SMALL = 1e-12
 PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry: it can neither win nor weigh
 
 
@@ -130,7 +132,7 @@ def answer_span(config, labels, name=None):
 class Head:
     build: Callable[..., nn.Module]
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
-    # A state for each token, or one for each text: the pooler's, the mean of its tokens' or that of [CLS].
+    # A state for each token, or one for each text: the pooler's, or the direction of its tokens' mean or of [CLS].
     reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
     labels: bool = False  # has an output for each label of the data
     decoded: bool = False  # reads the states of the enhanced mask decoder, where the encoder has one
@@ -151,8 +153,8 @@ HEADS = {
     "nsp": Head(next_sentence, "ForNextSentencePrediction", reads="pooler"),
     "classify": Head(classifier, "ForSequenceClassification", reads="pooler", labels=True),
     # On the vectors of an embedder, which has no use for the pooler.
-    "classify_mean": Head(classifier, "ForMeanClassification", reads="mean", labels=True),
-    "classify_cls": Head(classifier, "ForFirstTokenClassification", reads="cls", labels=True),
+    "classify_mean": Head(classifier, "ForMeanDirectionClassification", reads="mean", labels=True),
+    "classify_cls": Head(classifier, "ForFirstTokenDirectionClassification", reads="cls", labels=True),
     "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
     "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
     "replaced": Head(ReplacedTokens, "ForPreTraining"),
@@ -203,10 +205,18 @@ def states_read(head: Head, outputs: dict, batch: dict):
     """The states that a head reads, of tokens or of texts."""
     hidden = outputs["hidden"]
     if head.reads == "mean":
-        return means(hidden, batch)
+        return directions(means(hidden, batch))
     if head.reads == "cls":
-        return first_tokens(hidden, batch)
+        return directions(first_tokens(hidden, batch))
     return outputs["pooled"] if head.pooler else hidden
+
+
+def directions(states):
+    """The states [..., D] with a mean square of 1. Embedders compare texts by directions; with few labels a head that
+    reads only these is right more often."""
+    scaled = states.astype(jnp.float32)
+    scaled *= jax.lax.rsqrt(jnp.square(scaled).mean(-1, keepdims=True) + SMALL)
+    return scaled.astype(states.dtype)
 
 
 def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
