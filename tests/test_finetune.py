@@ -377,12 +377,26 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, model):
     rows = [(text, random.Random(text).choice(["x", "y"])) for text in texts(64)]  # nothing to learn
     given = {
         "data.train": table(tmp_path / "t.csv", rows), "patience": 2, "epochs": 50, "optimizer.rate": 1e-12,
+        "log.evaluate_every": 8,
     }  # fmt: skip
     lines = finetune("classify", model, tmp_path / "run", **given)
     assert [line["step"] for line in lines] == [8, 16, 24]
     written = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
     assert finetune("classify", model, tmp_path / "run", **given) == lines
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns > written
+
+
+@pytest.mark.parametrize(
+    ("examples", "best", "evaluate_every", "checkpoints_every"),
+    [(16, "accuracy", 3, 3), (16, "", 3, 100), (3200, "accuracy", 100, 100), (6400, "", 200, 200)],
+)
+def test_small_data_are_not_measured_and_saved_at_each_step(
+    tmp_path, examples, best, evaluate_every, checkpoints_every
+):
+    _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv"])
+    resolved = config.resolved(examples, best, 768)
+    assert resolved.log.evaluate_every == evaluate_every
+    assert resolved.checkpoints.every == checkpoints_every
 
 
 @pytest.mark.slow

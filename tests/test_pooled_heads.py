@@ -30,7 +30,9 @@ def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_pat
     logits = directions @ np.asarray(dense["kernel"]) + dense["bias"]
     given = [[scores[label] for label in LABELS] for scores in opened.classify(texts, scores=True)]
     np.testing.assert_allclose(given, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), atol=1e-5)
-    name = {"mean": "BertForMeanDirectionClassification", "cls": "BertForFirstTokenDirectionClassification"}[pooling]
+    name = {"mean": "BertForMeanDirectionClassification", "cls": "BertForFirstTokenDirectionClassification"}[
+        pooling
+    ]
     assert info.collect(tmp_path)["odd"] == [f"transformers has no {name}, and opens the encoder alone"]
 
 

@@ -32,6 +32,9 @@ from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir, save_models
 
+LABEL_MORE = "label more examples, look for wrong labels, or begin from another --config.init"
+TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
+
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     """`bert-jax train`: whether the run, or every run of a sweep, came to its end."""
@@ -56,8 +59,10 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         if jax.process_index() == 0:
             draw(directory.metrics, directory.curves)
             if finished:
-                measured = [out_of_fold.outcomes.sums.scores] if out_of_fold else heldout(directory.metrics)
-                warn_nothing_learnt(measured)
+                if out_of_fold:
+                    warn_nothing_learnt([out_of_fold.outcomes.sums.scores], LABEL_MORE)
+                else:
+                    warn_nothing_learnt(heldout(directory.metrics), TRAIN_OTHERWISE)
                 conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
         return finished
     runs = sweep.plan(values, overrides, config, directory.path)
@@ -87,9 +92,8 @@ def run_single(
     return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)
 
 
-def warn_nothing_learnt(measured: Sequence[dict]) -> None:
+def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:
     if measured and all(map(nothing_learnt, measured)):
-        advice = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
         print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
 
 

@@ -15,6 +15,10 @@ from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, 
 
 EPOCHS = 3.0
 LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
+MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
+LEAST_BETWEEN_CHECKPOINTS = (
+    100  # steps, where nothing is measured; writing one takes as long as some steps do
+)
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
 RATE, BASE_WIDTH, HIGHEST_RATE = 3e-5, 768, 3e-4
 Method = Literal["finetune", "contrast", "probe"]
@@ -92,12 +96,12 @@ class GentleOptimizer(OptimizerConfig):
 @dataclass(frozen=True)
 class EpochLog(LogConfig):
     every: Positive = 20
-    evaluate_every: NotNegative = 0  # steps; 0: once an epoch
+    evaluate_every: NotNegative = 0  # steps; 0: once an epoch, and 20 times in all at most
 
 
 @dataclass(frozen=True)
 class EpochCheckpoints(CheckpointConfig):
-    every: NotNegative = 0  # steps; 0: whenever what is held out was measured
+    every: NotNegative = 0  # steps; 0: whenever what is held out was measured, or every 100 if nothing is
     keep: Positive = 1
     best: str = ""  # "": the task's own
 
@@ -159,10 +163,11 @@ class FinetuneConfig(RunConfig, ABC):
                 "--config.epochs, or fewer --config.steps"
             )
         rate = self.optimizer.rate or min(RATE * BASE_WIDTH / width, HIGHEST_RATE)
-        evaluate_every = self.log.evaluate_every or epoch
+        evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
+        between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
         checkpoints = dataclasses.replace(
             self.checkpoints,
-            every=self.checkpoints.every or evaluate_every,
+            every=self.checkpoints.every or between,
             best=self.checkpoints.best or best,
         )
         return dataclasses.replace(
