@@ -18,7 +18,7 @@ from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import Level
-from bert_jax.report.finished import calibrate, summary
+from bert_jax.report.finished import Finished, ignored, summary
 from bert_jax.train.task import Results
 from test_evaluate import TEXTS, write_lines
 from test_hub import edit_config
@@ -324,13 +324,24 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
         bert_jax.load(classifier)
 
 
+def test_classes_that_are_never_predicted_are_named():
+    kind = classes.Classes(("bad", "good", "odd", "rare"))
+    truth = ["bad"] * 20 + ["odd"] * 5 + ["rare"] * 4
+    found = Outcomes(
+        kind, [Example("", label, "") for label in truth], [np.eye(4)[0]] * 24 + [np.eye(4)[1]] * 5
+    )
+    assert ignored(found) == [("odd", 5)], "none has the label good, and four are too few"
+
+
 @pytest.mark.slow
 def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     examples = [Example(f"{n} {TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
-    calibrate(classifier, Results([], [], examples))
+    Finished(classifier, Results([], [], examples)).calibrate()
     found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
     assert found.learnt and line.startswith("calibrated on 40 examples: temperature ")
-    calibrate(classifier, Results([], [], [replace(example, document="one") for example in examples]))
+    Finished(
+        classifier, Results([], [], [replace(example, document="one") for example in examples])
+    ).calibrate()
     assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
     assert not bert_jax.load(classifier).calibration.learnt
     scaled = Calibration("classes", ("no", "yes"), (2.0,), levels=(Level(0.5, 100, 90),), examples=100)

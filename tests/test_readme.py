@@ -34,12 +34,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCED = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.M | re.S)
 WIDTH = {"layers": 1, "hidden_size": 32, "heads": 2, "feed_forward": 64}
 MODEL = [f"model.{name}={value}" for name, value in WIDTH.items()]
+FEW = ["epochs=1", "data.folds=2"]
 LITTLE = {
     "configs/pretrain.py": [*MODEL, "steps=4", "data.batch=8", "data.lengths=32", "data.shares=1", "data.plans=1",
                             "optimizer.warmup=2", "log.evaluate_batches=2"],
-    "configs/classify.py": ["epochs=1", "data.folds=2", "data.max_length=32", "data.calibration_share=0.5"],
-    "configs/tag.py": ["epochs=1", "data.folds=2", "data.max_length=32", "data.overlap=8", "data.calibration_share=0"],
-    "configs/answer.py": ["epochs=1", "data.folds=2", "data.max_length=48", "data.overlap=8", "data.calibration_share=0"],
+    "configs/classify.py": [*FEW, "data.max_length=32", "data.calibration_share=0.5"],
+    "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_share=0"],
+    "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_share=0"],
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from bert_jax.report.compare import compare
 from bert_jax.report.confusions import Confusions
 from bert_jax.report.evaluate import Trial, evaluate
 from bert_jax.report.facts import contradictions, facts
-from bert_jax.report.finished import calibrate
+from bert_jax.report.finished import Finished
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
 from bert_jax.report.page import About, contradiction_lines, describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
@@ -359,7 +359,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     assert "bert-jax train --config configs/classify.py" in again and "--config.epochs=1" in again
     # A model trained anew without has none.
     calibration.save(tmp_path / "run" / "model", found)
-    calibrate(tmp_path / "run" / "model", Results([], [], []))
+    Finished(tmp_path / "run" / "model", Results([], [], [])).calibrate()
     assert not bert_jax.load(tmp_path / "run" / "model").calibration.learnt
 
 

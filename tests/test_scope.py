@@ -24,7 +24,7 @@ from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.scope import FILE, KEPT, Scope, drawn
 from bert_jax.predictions.unlabelled import read_foreign
 from bert_jax.report.evaluate import Trial, describe, measure
-from bert_jax.report.finished import OutOfFold, learn_scope, write_run_report
+from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.foreign import area_under_curve, compared, in_lines
 from bert_jax.report.page import describe_with_report
 from bert_jax.tasks import load as load_task
@@ -350,7 +350,7 @@ def bare(tmp_path):
 @pytest.mark.slow
 def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
     train, heldout, calibration = examples(60), examples(20, 1), examples(12, 2)
-    learn_scope(bare, Results(train, heldout, calibration))
+    Finished(bare, Results(train, heldout, calibration)).learn_scope()
     assert "by 32 known ones" in capsys.readouterr().out
     found = bert_jax.load(bare)
     vectors = found.pooled([example.text for example in train])
@@ -358,7 +358,7 @@ def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monk
     known = Scope.of(vectors).similarity(found.pooled([e.text for e in [*heldout, *calibration]]))
     np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
     monkeypatch.setattr(scopes, "MOST", 7)
-    learn_scope(bare, Results(train, heldout, calibration), None)
+    Finished(bare, Results(train, heldout, calibration)).learn_scope()
     found = bert_jax.load(bare).scope
     assert len(found.vectors) == len(found.known) == 7
 
@@ -371,13 +371,13 @@ def test_few_texts_or_old_folds_leave_no_file(bare, capsys):
         ("it takes 25 texts that the model did not learn from, not 24; label more", few),
         ("its folds are of an earlier version", Results(examples(60), [], []), old),
     ):
-        learn_scope(bare, Results(examples(60), examples(30), []))
+        Finished(bare, Results(examples(60), examples(30), [])).learn_scope()
         assert (bare / FILE).exists()
-        learn_scope(bare, *given)
+        Finished(bare, *given).learn_scope()
         assert not (bare / FILE).exists(), "nor is one of an earlier run left"
         assert f"the model cannot tell foreign texts: {why}" in capsys.readouterr().out
     write_model(bare, heads=("answer",))
-    learn_scope(bare, Results([Example(("cat ?", "the cat"), (), "")] * 40, [], []))
+    Finished(bare, Results([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).learn_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().out == ""
 
 
@@ -385,13 +385,13 @@ def test_few_texts_or_old_folds_leave_no_file(bare, capsys):
 def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     foreign = [Example(text, None, "") for text in (". . . .", "on on on")]
     results = Results(examples(60), examples(30, 1), [], foreign=foreign)
-    learn_scope(bare, results)
-    write_run_report(Workdir(tmp_path / "run"), results, "bert-jax train")
+    Finished(bare, results).learn_scope()
+    Finished(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()
     assert "Texts that the model should refuse: 2. Scored ones beside them: 30." in page
     assert "`evaluate --foreign` measures it on others" in page
     scopes.save(bare, scopes.NONE)
-    write_run_report(Workdir(tmp_path / "run"), results, "bert-jax train")
+    Finished(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     assert "Out of scope" not in (tmp_path / "run" / "report" / "report.md").read_text()
 
 

@@ -19,9 +19,10 @@ from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
 from bert_jax.report.curves import draw
-from bert_jax.report.finished import OutOfFold, calibrate, learn_scope, write_run_report
+from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
+from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
@@ -103,12 +104,15 @@ def conclude(
     origin: Origin,
     out_of_fold: OutOfFold | None = None,
 ) -> None:
-    if task.results:
+    if isinstance(task, Finetuning) and task.results:
         origins.save(workdir.model, origin)
-        calibrate(workdir.model, task.results, out_of_fold)
-        learn_scope(workdir.model, task.results, out_of_fold)
+        finished = Finished(workdir.model, task.results, out_of_fold)
+        finished.calibrate()
+        finished.learn_scope()
+        if not task.class_weights and (out_of_fold or task.results.report):
+            finished.say_ignored()
         if task.results.report:
-            write_run_report(workdir, task.results, origin.command, out_of_fold)
+            finished.write_report(workdir, origin.command)
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:

@@ -1,9 +1,13 @@
 """What a finished run leaves for people: its model's calibration and its report."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.in_scope import vectors_of
 from bert_jax.inference.model import load
@@ -22,6 +26,9 @@ from bert_jax.tasks.finetune_config import Method
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
+LEAST_IGNORED = 5  # examples of a class; of fewer no weight makes a class that is found
+SHOWN = 5  # classes that are named in a line
+
 
 @dataclass(frozen=True)
 class OutOfFold:
@@ -32,56 +39,115 @@ class OutOfFold:
     curve: LearningCurve | None = None
 
 
-def calibrate(directory, results: Results, out_of_fold: OutOfFold | None = None) -> None:
-    """Learn how far the model in the directory can be trusted, from the predictions for examples kept for it, or for
-    all examples out of fold."""
-    calibrations.save(directory, calibrations.NONE)
-    if not (results.calibration or out_of_fold):
-        return
-    given = (
-        out_of_fold.outcomes
-        if out_of_fold
-        else outcomes(load(directory), results.calibration, long=results.long)
-    )
-    try:
-        calibration = given.kind.calibrate(given)
-    except BertJaxError as error:
-        print(f"not calibrated, so probabilities stay as they are: {error}", flush=True)
-        return
-    if not calibration.learnt:  # as of numbers
-        return
-    calibrations.save(directory, calibration)
-    print(summary(given.kind, calibration), flush=True)
+class Finished:
+    """The model of a finished run, and what is known of it from examples that it did not learn from."""
 
+    def __init__(self, directory, results: Results, out_of_fold: OutOfFold | None = None):
+        self.directory, self.results, self.out_of_fold = directory, results, out_of_fold
+        self.model = load(directory)
 
-def learn_scope(directory, results: Results, out_of_fold: OutOfFold | None = None) -> None:
-    """Learn which texts the model in the directory should not judge: those less like the training texts than texts are
-    that it did not learn from, which were kept for that or are out of fold."""
-    scopes.save(directory, scopes.NONE)
-    model = load(directory)
-    if not model.kind.scoped:
-        return
+    @cached_property
+    def given(self) -> Outcomes:
+        """For the validation set, or where there is none for the training examples, out of fold."""
+        if self.results.heldout or self.out_of_fold is None:
+            return self.outcomes(self.results.heldout)
+        return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
 
-    def vectors(examples) -> np.ndarray:
+    def outcomes(self, examples: Sequence[Example]) -> Outcomes:
+        return outcomes(self.model, examples, long=self.results.long, scoped=self.shows_foreign)
+
+    @property
+    def shows_foreign(self) -> bool:
+        return bool(self.results.foreign) and self.model.scope.learnt
+
+    def calibrate(self) -> None:
+        """Learn how far the model can be trusted, from the predictions for examples kept for it, or for all examples
+        out of fold."""
+        self.model.calibration = calibrations.NONE
+        if self.results.calibration or self.out_of_fold:
+            given = self.out_of_fold.outcomes if self.out_of_fold else self.outcomes(self.results.calibration)
+            try:
+                self.model.calibration = given.kind.calibrate(given)
+            except BertJaxError as error:
+                print(f"not calibrated, so probabilities stay as they are: {error}", flush=True)
+        calibrations.save(self.directory, self.model.calibration)
+        if self.model.calibration.learnt:  # not of numbers
+            print(summary(self.model.kind, self.model.calibration), flush=True)
+
+    def learn_scope(self) -> None:
+        """Learn which texts the model should not judge: those less like the training texts than texts are that it did
+        not learn from, which were kept for that or are out of fold."""
+        self.model.scope = scopes.NONE
+        if self.model.kind.scoped:
+            self.model.scope = self.scope()
+        scopes.save(self.directory, self.model.scope)
+
+    def scope(self) -> Scope:
+        results, out_of_fold = self.results, self.out_of_fold
+        kept = [*results.heldout, *results.calibration]
+        count, why_not = len(results.train) if out_of_fold else len(kept), ""
+        if count < scopes.FEWEST:
+            why_not = (
+                f"it takes {scopes.FEWEST} texts that the model did not learn from, not {count}; label more"
+            )
+        elif out_of_fold and out_of_fold.outcomes.similarities is None:
+            why_not = "its folds are of an earlier version, which compared no texts; train in a new --workdir"
+        if why_not:
+            print(f"the model cannot tell foreign texts: {why_not}", flush=True)
+            return scopes.NONE
+        scope = Scope.of(self.vectors(results.train))
+        known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
+        print(
+            f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones", flush=True
+        )
+        return Scope.of(scope.vectors, known)
+
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         texts = [examples[i].text for i in scopes.drawn(len(examples))]
-        return vectors_of(model, texts, results.long)
+        return vectors_of(self.model, texts, self.results.long)
 
-    kept = [*results.heldout, *results.calibration]
-    count, why_not = len(results.train) if out_of_fold else len(kept), ""
-    if count < scopes.FEWEST:
-        why_not = f"it takes {scopes.FEWEST} texts that the model did not learn from, not {count}; label more"
-    elif out_of_fold and out_of_fold.outcomes.similarities is None:
-        why_not = "its folds are of an earlier version, which compared no texts; train in a new --workdir"
-    if why_not:
-        print(f"the model cannot tell foreign texts: {why_not}", flush=True)
-        return
-    scope = Scope.of(vectors(results.train))
-    known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(vectors(kept))
-    scopes.save(directory, Scope.of(scope.vectors, known))
-    print(
-        f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones",
-        flush=True,
-    )
+    def say_ignored(self) -> None:
+        """Offer class weights where classes are never predicted."""
+        if self.given.kind.one_label and (never := ignored(self.given)):
+            classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
+            more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
+            print(
+                f"never predicted: {classes}{more}; --config.class_weights=balanced gives every class the same weight",
+                flush=True,
+            )
+
+    def write_report(self, workdir: Workdir, command: str) -> None:
+        results, out_of_fold = self.results, self.out_of_fold
+        scored = "results on the validation set"
+        if out_of_fold and not results.heldout:
+            scored = (
+                "results on the training set, each example predicted by a model that did not learn from it"
+            )
+        parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
+        foreign = None
+        if self.shows_foreign:
+            foreign = replace(compared(self.model, self.given, results.foreign, results.long), learnt=True)
+        about = About(
+            f"{workdir.path}: {scored}",
+            command,
+            {name: examples for name, examples in parts.items() if examples},
+            workdir.curves,
+            out_of_fold.curve if out_of_fold else None,
+            foreign,
+        )
+        with building(workdir.report, FILES) as new:
+            write(new, self.given, self.model, about)
+        print(f"the report is {workdir.report / 'report.md'}", flush=True)
+
+
+def ignored(given: Outcomes) -> list[tuple[str, int]]:
+    """The classes that are never predicted, though some examples have them; the most frequent first."""
+    predicted = set(given.predicted)
+    return [
+        (label, count)
+        for label, count in Counter(given.truth).most_common()
+        if label not in predicted and count >= LEAST_IGNORED
+    ]
 
 
 def summary(kind: Kind, calibration: Calibration) -> str:
@@ -95,29 +161,3 @@ def summary(kind: Kind, calibration: Calibration) -> str:
     best = highest_precision(calibration.levels)
     promise = f"--precision can promise {best:g} at most" if best else "--precision can promise nothing"
     return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"
-
-
-def write_run_report(
-    workdir: Workdir, results: Results, command: str, out_of_fold: OutOfFold | None = None
-) -> None:
-    """Write the report of the model on the validation set, or where there is none of the predictions out of fold."""
-    model = load(workdir.model)
-    scored = "results on the validation set"
-    scoped = bool(results.foreign) and model.scope.learnt
-    if results.heldout or out_of_fold is None:
-        given = outcomes(model, results.heldout, long=results.long, scoped=scoped)
-    else:
-        given = replace(out_of_fold.outcomes, calibration=model.calibration)
-        scored = "results on the training set, each example predicted by a model that did not learn from it"
-    parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
-    about = About(
-        f"{workdir.path}: {scored}",
-        command,
-        {name: examples for name, examples in parts.items() if examples},
-        workdir.curves,
-        out_of_fold.curve if out_of_fold else None,
-        replace(compared(model, given, results.foreign, results.long), learnt=True) if scoped else None,
-    )
-    with building(workdir.report, FILES) as new:
-        write(new, given, model, about)
-    print(f"the report is {workdir.report / 'report.md'}", flush=True)
