@@ -20,8 +20,9 @@ from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
+from bert_jax.models.heads import HEADS
 from bert_jax.output import replacing
-from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.probe import Link
 from bert_jax.predictions.scope import Scope, drawn
 from bert_jax.report.finished import OutOfFold
@@ -55,7 +56,8 @@ class Folds:
     def __init__(self, task: Finetuning, data: Data, config: FinetuneConfig):
         self.task, self.data, self.config = task, data, config
         examples = task.results.train if task.results else []
-        reading = Reading(task.layout.config.max_positions, config.data.long)  # as `predict` reads them
+        most, compares = task.layout.config.max_positions, HEADS[task.head].compares
+        reading = Reading(most, config.data.long, apart=compares)  # as `predict` reads them
         windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
         self.judge, self.pieces = Judge(task.kind, examples, windows), pieces_of(task.kind, examples, windows)
         self.example_of_piece = [piece.example for piece in self.pieces]
@@ -197,7 +199,7 @@ def choose(
     """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     given: dict[Method, Outcomes] = {}
-    for method in methods(config, kind, len(parts.judge.examples)):
+    for method in methods(config, parts.task, len(parts.judge.examples)):
         if method == "probe":
             outcomes: Outcomes | None = parts.by_probes()
         else:
@@ -238,13 +240,14 @@ def best_of(given: Mapping[Method, Outcomes]) -> Method:
     return "probe" if ahead.value > ahead.standard_error else best
 
 
-def methods(config: FinetuneConfig, kind: Kind, examples: int) -> list[Method]:
+def methods(config: FinetuneConfig, task: Finetuning, examples: int) -> list[Method]:
     """Those that are compared."""
+    kind = task.kind
     if config.method != "auto":
         return [config.method]
     if config.head == "kept" or not kind.link:
         return ["finetune"]
-    if not kind.contrasts:
+    if not kind.contrasts or HEADS[task.head].compares:
         return ["probe", "finetune"]
     few = examples < FEW * len(kind.labels)
     return ["probe", "contrast"] if few else ["probe", "contrast", "finetune"]

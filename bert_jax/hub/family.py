@@ -24,6 +24,8 @@ ACTIVATIONS = {
 OWN_HEADS = {
     "classify_mean": linear("classify_mean/dense", "mean_direction_classifier"),
     "classify_cls": linear("classify_cls/dense", "first_token_direction_classifier"),
+    "compare_mean": linear("compare_mean/dense", "mean_comparison"),
+    "compare_cls": linear("compare_cls/dense", "first_token_comparison"),
 }
 
 

@@ -71,4 +71,13 @@ def as_batch(encodings: Sequence[Encoding], rows: int, length: int, pad: int) ->
         batch["tokens"][row, :n] = encoding.ids
         batch["segments"][row, :n] = encoding.segments
         batch["mask"][row, :n] = 1
+    if (texts := len(encodings[0].begins)) > 1:
+        batch["packs"], batch["cls_positions"] = (
+            np.zeros((rows, length), np.int32),
+            np.zeros((rows, texts), np.int32),
+        )
+        for row, encoding in enumerate(encodings):
+            batch["cls_positions"][row] = encoding.begins
+            for text, begin in enumerate(encoding.begins):
+                batch["packs"][row, begin : len(encoding.ids)] = text + 1
     return batch

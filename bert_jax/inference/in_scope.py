@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
-from bert_jax.text.truncation import Reading, Truncated
+from bert_jax.text.truncation import Truncated
 
 
 def in_scope(model: Runner, texts):
@@ -31,6 +31,6 @@ def in_scope(model: Runner, texts):
 
 def vectors_of(model: Runner, texts: Sequence, long: str = "cut") -> np.ndarray:
     """[N, D], the vectors by which the model of a scope compares texts."""
-    windows = model.kind.windows(model.tokenizer, texts, Reading(model.config.max_positions, long))
+    windows = model.kind.windows(model.tokenizer, texts, model.reading(model.kind, long))
     first = [text.encodings[0] for text in windows]
     return np.stack(model.run(first, pooled_states(model.config, "mean", True)))

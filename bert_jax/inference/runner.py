@@ -87,6 +87,11 @@ class Runner:
         """The kind of the predictions that one of these heads gives."""
         return kind_of(self.layout, self.need(heads, what))
 
+    def reading(self, kind: Kind, long: str = "cut") -> Reading:
+        """How it reads texts to predict this kind."""
+        apart = HEADS[self.need(kind.heads, kind.name)].compares
+        return Reading(self.config.max_positions, long, apart=apart)
+
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
     ) -> list:
@@ -125,7 +130,7 @@ class Runner:
     ) -> Any:
         """`read` of the kind's raw outcome of each text, and where it is `scoped` of its similarity to the training
         texts, which the text's first window tells. What is truncated is warned of, or counted in `truncated`."""
-        reading = Reading(self.config.max_positions, long)
+        reading = self.reading(kind, long)
         program_of = head_logits_and_vectors if scoped else head_logits
         program = program_of(self.config, self.need(kind.heads, kind.name), len(self.labels))
         warned = Truncated(reading.max_length)

@@ -134,10 +134,15 @@ class Head:
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
     # A state for each token, or one for each text: the pooler's, or the direction of its tokens' mean or of [CLS].
     reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
+    compares: bool = False  # reads how the two texts of a pair differ, which see nothing of one another
     labels: bool = False  # has an output for each label of the data
     decoded: bool = False  # reads the states of the enhanced mask decoder, where the encoder has one
     transformed: bool = False  # of families with a transform, reads its states
     dropout: str = "head_dropout"  # the config's rate before it
+
+    def width(self, config: EncoderConfig) -> int:
+        """Of a state that it reads."""
+        return config.hidden_size * (2 if self.compares else 1)
 
     @property
     def each_token(self) -> bool:
@@ -155,6 +160,8 @@ HEADS = {
     # On the vectors of an embedder, which has no use for the pooler.
     "classify_mean": Head(classifier, "ForMeanDirectionClassification", reads="mean", labels=True),
     "classify_cls": Head(classifier, "ForFirstTokenDirectionClassification", reads="cls", labels=True),
+    "compare_mean": Head(classifier, "ForMeanComparison", reads="mean", compares=True, labels=True),
+    "compare_cls": Head(classifier, "ForFirstTokenComparison", reads="cls", compares=True, labels=True),
     "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
     "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
     "replaced": Head(ReplacedTokens, "ForPreTraining"),
@@ -202,12 +209,11 @@ class Bert(nn.Module):
 
 
 def states_read(head: Head, outputs: dict, batch: dict):
-    """The states that a head reads, of tokens or of texts."""
+    """The states that a head reads, of tokens, of texts, or of pairs."""
     hidden = outputs["hidden"]
-    if head.reads == "mean":
-        return directions(means(hidden, batch))
-    if head.reads == "cls":
-        return directions(first_tokens(hidden, batch))
+    if head.reads in ("mean", "cls"):
+        vectors = directions((means if head.reads == "mean" else first_tokens)(hidden, batch))
+        return differences(vectors) if head.compares else vectors
     return outputs["pooled"] if head.pooler else hidden
 
 
@@ -217,6 +223,17 @@ def directions(states):
     scaled = states.astype(jnp.float32)
     scaled *= jax.lax.rsqrt(jnp.square(scaled).mean(-1, keepdims=True) + SMALL)
     return scaled.astype(states.dtype)
+
+
+def differences(vectors):
+    """How the vectors [B, 2 P, D] of each two texts differ, squared and as they are: [B, P, 2 D], or [B, 2 D] of one
+    pair a row. The squares know of likeness, and the rest of which text is which."""
+    if vectors.ndim == 2:  # texts alone, as initial values are made with: each beside itself
+        vectors = jnp.stack([vectors, vectors], axis=1)
+    first, second = vectors[:, ::2], vectors[:, 1::2]
+    apart = first - second
+    read = jnp.concatenate([apart**2, apart], axis=-1)
+    return read if read.shape[1] > 1 else read[:, 0]
 
 
 def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:

@@ -27,7 +27,7 @@ class Label:
 class WholeTexts(Kind):
     """`raw` is the mean of the windows' logits, [labels]."""
 
-    heads = ("classify", "classify_mean", "classify_cls")
+    heads = ("classify", "classify_mean", "classify_cls", "compare_mean", "compare_cls")
     units = abstention_units = "texts"
     cells: ClassVar[LabelCells] = CLASSES
     problem: ClassVar[str] = ""  # Hugging Face's problem_type

@@ -77,6 +77,9 @@ class ComputeConfig:
     # What a classifier reads: the mean of a text's states, that of [CLS], or what the published model of the family
     # does, which transformers opens. auto: as an embedder pools, else as published.
     pooling: Literal["auto", "published", "mean", "cls"] = "auto"
+    # How a classifier that reads a mean or [CLS] reads a pair: together as one text, or apart, when it learns how the
+    # vectors of the two texts differ. auto: apart where examples are so few that they are cross-validated.
+    pairs: Literal["auto", "together", "apart"] = "auto"
     dropout: Dropout = -1.0
     attention_dropout: Dropout = -1.0
     head_dropout: Dropout = -1.0

@@ -47,11 +47,13 @@ def open_data(
     results = Results(parts.train, parts.heldout, parts.calibration, data.long, config.report, foreign)
     data = dataclasses.replace(data, folds=parts.folds)
     config = dataclasses.replace(config, data=data)
-    layout = layout_with_head(config, kind)
+    pairs = all(isinstance(example.text, tuple) for example in parts.train)
+    layout = layout_with_head(config, kind, pairs)
+    compares = HEADS[layout.heads[-1]].compares
     make = Contrasting if config.method == "contrast" else Finetuning
     task = make(layout, kind, smoothing, weights, config.head == "probe", results=results)
     windows = [
-        read(kind, tokenizer, data, examples, what)
+        read(kind, tokenizer, data, examples, what, compares)
         for examples, what in ((parts.train, "training"), (parts.heldout, "validation"))
     ]
     train, heldout = (
@@ -86,11 +88,12 @@ def open_data(
     return task, epochs, config
 
 
-def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
-    """The encoder of `config.init` under the head of the predictions, with their keys of config.json."""
+def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:
+    """The encoder of `config.init` under the head of the predictions, with their keys of config.json; `pairs` are what
+    it reads."""
     computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
     source, _ = hub.survey(config.init, **computed)
-    layout = source.with_head(head_of(config, kind, source.heads), kind.labels)
+    layout = source.with_head(head_of(config, kind, source.heads, pairs), kind.labels)
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
     rates[HEADS[layout.heads[-1]].dropout] = rates["head_dropout"]
     encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
@@ -104,16 +107,27 @@ def layout_with_head(config: FinetuneConfig, kind: Kind) -> hub.Layout:
     return layout
 
 
-def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str]) -> str:
-    """The kind's head that reads what `model.pooling` names: by default what an embedder pools, or what one of the
-    `heads` of the directory reads."""
+def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
+    """The kind's head that reads what `model.pooling` and `model.pairs` name: by default what an embedder pools, or
+    what one of the `heads` of the directory reads."""
     pooling: str = config.model.pooling
     if pooling == "auto":
         embedder = sentence_transformers.read(hub.existing(config.init))
-        if embedder is None:
-            return next((head for head in heads if head in kind.heads), kind.heads[0])
-        pooling = embedder.pooling
-    return next((head for head in kind.heads if HEADS[head].reads == pooling), kind.heads[0])
+        if embedder is None and config.model.pairs != "apart":
+            known = (head for head in heads if head in kind.heads and (pairs or not HEADS[head].compares))
+            return next(known, kind.heads[0])
+        pooling = embedder.pooling if embedder else "mean"
+    compares = pairs and compares_pairs(config)
+    return next(
+        (head for head in kind.heads if HEADS[head].reads == pooling and HEADS[head].compares == compares),
+        kind.heads[0],
+    )
+
+
+def compares_pairs(config: FinetuneConfig) -> bool:
+    if config.model.pairs == "auto":
+        return bool(config.data.folds) and config.method != "contrast" and config.data.long == "cut"
+    return config.model.pairs == "apart"
 
 
 def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
@@ -122,10 +136,15 @@ def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
 
 
 def read(
-    kind: Kind, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
+    kind: Kind,
+    tokenizer: Tokenizer,
+    data: ExamplesConfig,
+    examples: Sequence[Example],
+    what: str,
+    compares: bool,
 ) -> list[Windows]:
     """Each text whole, truncated or in windows."""
-    reading = Reading(data.max_length, data.long, data.overlap)
+    reading = Reading(data.max_length, data.long, data.overlap, compares)
     windows = kind.windows(tokenizer, [example.text for example in examples], reading)
     truncated = Truncated(data.max_length)
     truncated.count(text.encodings[0] for text in windows)

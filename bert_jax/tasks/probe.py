@@ -20,7 +20,8 @@ class Features:
 
     def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[Piece]):
         self.layout, self.pieces = layout, pieces
-        self.head, width = layout.heads[-1], layout.config.hidden_size
+        self.head = layout.heads[-1]
+        width = HEADS[self.head].width(layout.config)
         # A head whose logits are what it reads.
         identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
         runner = Runner(layout, params | {self.head: identity}, tokenizer)

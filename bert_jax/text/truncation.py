@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.text.apart import encode_apart
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("cut", "windows")
@@ -13,20 +14,29 @@ LONG = ("cut", "windows")
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read: tokens at most, what is done with longer ones, tokens that neighbouring windows share."""
+    """How texts are read: tokens at most, what is done with longer ones, tokens that neighbouring windows share, and
+    whether the texts of a pair see nothing of one another."""
 
     max_length: int
     long: str = "cut"
     overlap: int = -1  # -1: as the predictions need it
+    apart: bool = False
 
     def __post_init__(self):
         if not isinstance(self.long, str) or self.long not in LONG:
             raise BertJaxError(
                 f'long texts cannot be read as "{self.long!s:.60}"; {nearest(self.long, LONG)}'
             )
+        if self.apart and self.long == "windows":
+            raise BertJaxError(
+                "texts that are compared are truncated, and cannot be read in windows; leave long=windows out, or "
+                "train a model that reads them together, --config.model.pairs=together"
+            )
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
         """Each text truncated, or in as many windows as it needs."""
+        if self.apart:
+            return [[encoding] for encoding in encode_apart(tokenizer, texts, self.max_length)]
         if self.long == "windows":
             overlap = self.max_length // 4 if self.overlap < 0 else self.overlap
             return tokenizer.windows(texts, max_length=self.max_length, overlap=overlap)

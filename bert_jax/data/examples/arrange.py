@@ -62,7 +62,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Target:
-    """An array of a batch that is not the text's: [B, P, *shape], or [B, L] where each token has a value."""
+    """An array of a batch that is not the text's: [B, P, *shape] for the pieces of each row, or [B, L] where each token
+    has a value."""
 
     dtype: str
     shape: tuple[int, ...] = ()
@@ -173,12 +174,18 @@ def fill(
     pad: int,
     targets: dict[str, Target],
 ) -> dict[str, np.ndarray]:
-    """The batch: `rows` of indices of `pieces`. Where packs is 1 a row is one piece, and no array is about packs."""
+    """The batch: `rows` of indices of `pieces`, at most `packs` in each. Where it is 1, no array has an axis for them.
+    Each text of a piece that sees nothing of its others is a pack of its own."""
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ("tokens", "segments", "mask")}
     batch["tokens"][:] = pad
-    if packs > 1:
-        batch["packs"], batch["cls_positions"] = np.zeros((B, L), np.int32), np.zeros((B, packs), np.int32)
+    texts = len(pieces[0].encoding.begins)
+    packed = packs * texts > 1
+    if packed:
+        batch["packs"], batch["cls_positions"] = (
+            np.zeros((B, L), np.int32),
+            np.zeros((B, packs * texts), np.int32),
+        )
     per_piece = (B, packs) if packs > 1 else (B,)
     for name, target in targets.items():
         shape = (B, L) if target.each_token else (*per_piece, *target.shape)
@@ -191,9 +198,10 @@ def fill(
             batch["tokens"][row, begin:end] = piece.encoding.ids
             batch["segments"][row, begin:end] = piece.encoding.segments
             batch["mask"][row, begin:end] = 1
-            if packs > 1:
-                batch["packs"][row, begin:end] = pack + 1
-                batch["cls_positions"][row, pack] = begin
+            if packed:
+                for text, first in enumerate(piece.encoding.begins):
+                    batch["packs"][row, begin + first : end] = pack * texts + text + 1
+                    batch["cls_positions"][row, pack * texts + text] = begin + first
             for name, value in piece.targets.items():
                 where = (
                     (row, slice(begin, end)) if targets[name].each_token else (row, pack)[: len(per_piece)]

@@ -1,0 +1,51 @@
+"""Pairs whose texts see nothing of one another: each is encoded alone, and the two stand one behind the other."""
+
+from collections.abc import Sequence
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text.subwords import longest_first
+from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
+
+
+def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:
+    """At most `max_length` tokens a pair; the longer text is cut first."""
+    if single := next((text for text in pairs if isinstance(text, str)), None):
+        raise BertJaxError(f'this model compares the two texts of a pair, and "{single[:40]}" is one text')
+    firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
+    return [
+        joined(fitted(tokenizer, pair, first, second, max_length))
+        for pair, first, second in zip(pairs, firsts, seconds, strict=True)
+    ]
+
+
+def fitted(
+    tokenizer: Tokenizer, pair: Text, first: Encoding, second: Encoding, max_length: int
+) -> list[Encoding]:
+    lengths = len(first.ids), len(second.ids)
+    if sum(lengths) <= max_length:
+        return [first, second]
+    keep = longest_first(*lengths, max_length)
+    return [tokenizer.encode([text], max_length=most)[0] for text, most in zip(pair, keep, strict=True)]
+
+
+def joined(encodings: Sequence[Encoding]) -> Encoding:
+    """The texts of the encodings, one behind the other.
+
+    >>> joined([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).begins
+    (0, 2)
+    """
+    begins = [0]
+    for encoding in encodings[:-1]:
+        begins.append(begins[-1] + len(encoding.ids))
+    return Encoding(
+        [i for encoding in encodings for i in encoding.ids],
+        [segment for encoding in encodings for segment in encoding.segments],
+        [place for encoding in encodings for place in encoding.offsets],
+        sum(encoding.dropped for encoding in encodings),
+        tuple(
+            range(begin + span.start, begin + span.stop)
+            for begin, encoding in zip(begins, encodings, strict=True)
+            for span in encoding.spans
+        ),
+        tuple(begins),
+    )

@@ -1,0 +1,162 @@
+"""Pairs whose texts see nothing of one another: the head learns how their vectors differ."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import corpora
+from bert_jax.data.examples.arrange import Piece, Target, fill
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import sentence_transformers
+from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.inference.model import load
+from bert_jax.inference.programs import head_logits
+from bert_jax.tasks import load as load_task
+from bert_jax.text.apart import encode_apart
+from bert_jax.text.truncation import Reading
+from test_finetune import TOKENIZER, finetune, model, table, texts  # noqa: F401
+
+LABELS = ("other", "same")
+PAIRS = [("w1 w2", "w3"), ("w4 w5 w6 w7", "w8 w1"), ("w2", "w9 w3 w4 w4 w5")]
+
+
+def test_the_texts_stand_one_behind_the_other_each_as_it_is_alone():
+    for pair, encoding in zip(PAIRS, encode_apart(TOKENIZER, PAIRS, 32), strict=True):
+        first, second = TOKENIZER.encode(list(pair))
+        assert encoding.ids == first.ids + second.ids and encoding.begins == (0, len(first.ids))
+        assert encoding.segments == first.segments + second.segments
+        assert encoding.offsets == first.offsets + second.offsets
+        for text, span in zip(pair, encoding.spans, strict=True):
+            places = [encoding.offsets[i] for i in span]
+            assert text[places[0][0] : places[-1][1]] == text
+
+
+def test_the_longer_text_is_cut_first():
+    long, short = " ".join(["w1"] * 20), "w2 w3"
+    alone = [len(encoding.ids) for encoding in TOKENIZER.encode([long, short])]
+    for pair in ((long, short), (short, long)):
+        (encoding,) = encode_apart(TOKENIZER, [pair], alone[1] + 9)
+        sizes = encoding.begins[1], len(encoding.ids) - encoding.begins[1]
+        assert sorted(sizes) == sorted((alone[1], 9)) and encoding.dropped == alone[0] - 9
+        ends = encoding.begins[1] - 1, len(encoding.ids) - 1
+        assert [encoding.ids[i] for i in ends] == [TOKENIZER.special.sep] * 2
+
+
+def test_one_text_and_windows_are_refused():
+    with pytest.raises(BertJaxError, match=r'compares the two texts of a pair, and "w1 w2" is one text'):
+        encode_apart(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
+    with pytest.raises(BertJaxError, match=r"cannot be read in windows; .*--config.model.pairs=together"):
+        Reading(32, "windows", apart=True)
+
+
+@pytest.mark.parametrize("packs", [1, 2])
+def test_each_text_is_a_pack_of_its_own(packs):
+    pieces = [
+        Piece(encoding, n, {"labels": n}) for n, encoding in enumerate(encode_apart(TOKENIZER, PAIRS[:2], 32))
+    ]
+    rows = [[0], [1]] if packs == 1 else [[1, 0], []]
+    batch = fill(pieces, rows, 24, packs, TOKENIZER.special.pad, {"labels": Target("int32")})
+    assert batch["labels"].tolist() == ([0, 1] if packs == 1 else [[1, 0], [0, 0]])
+    for row, indices in enumerate(rows):
+        numbers, begins = [], []
+        for place, i in enumerate(indices):
+            first = pieces[i].encoding.begins[1]
+            begins += [len(numbers), len(numbers) + first]
+            numbers += [2 * place + 1] * first + [2 * place + 2] * (len(pieces[i]) - first)
+        assert batch["packs"][row].tolist() == numbers + [0] * (24 - len(numbers))
+        assert batch["cls_positions"][row, : len(begins)].tolist() == begins
+
+
+@pytest.fixture
+def compared(tmp_path, model, request):  # noqa: F811
+    head = f"compare_{getattr(request, 'param', 'mean')}"
+    load(model, head=head, labels=LABELS, seed=3).save(tmp_path / "model")
+    return load(tmp_path / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compared", ["mean", "cls"], indirect=True)
+def test_logits_are_a_linear_function_of_differences_and_their_squares(compared):
+    pooling = compared.layout.heads[0].removeprefix("compare_")
+    first, second = (
+        compared.pooled([pair[n] for pair in PAIRS], pooling) * compared.config.hidden_size**0.5
+        for n in range(2)
+    )
+    features = np.concatenate([(first - second) ** 2, first - second], axis=1)
+    dense = compared.params[compared.layout.heads[0]]["dense"]
+    logits = features @ np.asarray(dense["kernel"]) + dense["bias"]
+    given = [[scores[label] for label in LABELS] for scores in compared.classify(PAIRS, scores=True)]
+    np.testing.assert_allclose(given, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_packed_rows_give_what_rows_of_their_own_give(compared):
+    encodings = encode_apart(TOKENIZER, PAIRS, 32)
+    program = head_logits(compared.config, compared.layout.heads[0], len(LABELS))
+    alone = compared.run(encodings, program)
+    pieces = [Piece(encoding, n, {}) for n, encoding in enumerate(encodings)]
+    batch = fill(pieces, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
+    together = compared.module.apply({"params": compared.params}, batch)[compared.layout.heads[0]]
+    assert together.shape == (2, 2, 2)
+    found = [together[0, 1], together[1, 0], together[0, 0]]
+    np.testing.assert_allclose(found, np.stack(alone), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("embedder", "overrides", "head"),
+    [
+        ("mean", {}, "compare_mean"),
+        ("cls", {}, "compare_cls"),
+        (None, {}, "classify"),
+        (None, {"model.pairs": "apart"}, "compare_mean"),
+        ("mean", {"model.pairs": "together"}, "classify_mean"),
+        ("mean", {"method": "contrast"}, "classify_mean"),
+        ("mean", {"data.folds": 0}, "classify_mean"),
+        ("mean", {"data.folds": 0, "model.pairs": "apart"}, "compare_mean"),
+        ("mean", {"data.long": "windows"}, "classify_mean"),
+        ("mean", {"model.pooling": "published"}, "classify"),
+        ("mean", {"data.columns.text": "text"}, "classify_mean"),
+    ],
+)
+def test_few_pairs_are_compared_where_there_is_an_embedder(tmp_path, model, embedder, overrides, head):  # noqa: F811
+    load(model).save(tmp_path / "init")
+    if embedder:
+        sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
+    data = table(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
+    given = {
+        "init": tmp_path / "init",
+        "data.train": data,
+        "data.max_length": 32,
+        "data.overlap": 4,
+    } | overrides
+    task, config = load_task("configs/classify.py", [f"{key}={value}" for key, value in given.items()])
+    assert task.open(config)[0].layout.heads == (head,)
+
+
+def alike(count: int, seed: int) -> list[tuple[str, str, str]]:
+    """Pairs of the same words in another order, and of other words."""
+    rng, rows = random.Random(seed), []
+    for text in texts(count, (4, 8), seed):
+        same = rng.random() < 0.5
+        words = text.split() if same else rng.choices(corpora.WORDS[20:], k=len(text.split()))
+        rng.shuffle(words)
+        rows.append((text, " ".join(words), LABELS[same]))
+    return rows
+
+
+@pytest.mark.slow
+def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path, model, capsys):  # noqa: F811
+    header = ("text", "text2", "label")
+    train, dev = (table(tmp_path / f"{n}.csv", alike(100, n), header) for n in (1, 2))
+    given = {"data.train": train, "data.heldout": dev, "model.pairs": "apart", "data.rows": "packed"}
+    lines = finetune("classify", model, tmp_path / "run", head="probe", epochs=3, **given)
+    assert lines[-1]["accuracy"] > 0.9
+    trained = load(tmp_path / "run/model")
+    pairs = [tuple(row[:2]) for row in alike(40, 3)]
+    found = [label.label for label in trained.classify(pairs)]
+    assert np.mean([label == row[2] for label, row in zip(found, alike(40, 3), strict=True)]) > 0.85
+    with pytest.raises(BertJaxError, match="is one text"):
+        trained.classify("w1 w2")
