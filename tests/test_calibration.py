@@ -331,6 +331,8 @@ def test_classes_that_are_never_predicted_are_named():
         kind, [Example("", label, "") for label in truth], [np.eye(4)[0]] * 24 + [np.eye(4)[1]] * 5
     )
     assert ignored(found) == [("odd", 5)], "none has the label good, and four are too few"
+    tagger = tags.Tags(("B-x", "O"))
+    assert ignored(Outcomes(tagger, [Example(("a",), "B-x", "")] * 9, [np.array([[0.0, 1.0]])] * 9)) == []
 
 
 @pytest.mark.slow

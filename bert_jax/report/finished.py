@@ -108,7 +108,7 @@ class Finished:
 
     def say_ignored(self) -> None:
         """Offer class weights where classes are never predicted."""
-        if self.given.kind.one_label and (never := ignored(self.given)):
+        if never := ignored(self.given):
             classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
             more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
             print(
@@ -141,7 +141,9 @@ class Finished:
 
 
 def ignored(given: Outcomes) -> list[tuple[str, int]]:
-    """The classes that are never predicted, though some examples have them; the most frequent first."""
+    """The classes of texts that are never predicted, though some examples have them; the most frequent first."""
+    if not given.kind.contrasts:
+        return []
     predicted = set(given.predicted)
     return [
         (label, count)
