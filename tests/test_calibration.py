@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import optimize
 
 import bert_jax
 from bert_jax.command.predict import Asked, predictions
@@ -18,7 +19,7 @@ from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import Level
-from bert_jax.report.finished import Finished, ignored, summary
+from bert_jax.report.finished import Finished, never_predicted, summary
 from bert_jax.train.task import Results
 from test_evaluate import TEXTS, write_lines
 from test_hub import edit_config
@@ -72,7 +73,6 @@ def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_searc
     losses = [np.mean(np.log1p(np.exp(-np.where(y, z, -z) / heat))) for heat in heats]
     assert fitting.binary_temperature(z, y) == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
     y = rng.random(3000) < calibration.sigmoid(0.4 * z + 1)
-    optimize = pytest.importorskip("scipy.optimize")
 
     def loss(line):
         prior = ((line - (1, 0)) ** 2 / np.square((fitting.FACTOR, fitting.OFFSET))).sum() / 2
@@ -330,9 +330,12 @@ def test_classes_that_are_never_predicted_are_named():
     found = Outcomes(
         kind, [Example("", label, "") for label in truth], [np.eye(4)[0]] * 24 + [np.eye(4)[1]] * 5
     )
-    assert ignored(found) == [("odd", 5)], "none has the label good, and four are too few"
+    assert never_predicted(found) == [("odd", 5)], "none has the label good, and four are too few"
     tagger = tags.Tags(("B-x", "O"))
-    assert ignored(Outcomes(tagger, [Example(("a",), "B-x", "")] * 9, [np.array([[0.0, 1.0]])] * 9)) == []
+    assert (
+        never_predicted(Outcomes(tagger, [Example(("a",), "B-x", "")] * 9, [np.array([[0.0, 1.0]])] * 9))
+        == []
+    )
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Pairs whose texts see nothing of one another: the head learns how their vectors differ."""
+"""Pairs whose texts are encoded separately: the head learns from the difference of their vectors."""
 
 import random
 from dataclasses import replace
@@ -45,9 +45,9 @@ def test_the_longer_text_is_cut_first():
 
 
 def test_one_text_and_windows_are_refused():
-    with pytest.raises(BertJaxError, match=r'compares the two texts of a pair, and "w1 w2" is one text'):
+    with pytest.raises(BertJaxError, match=r'takes pairs of texts, and "w1 w2" is a single text'):
         encode_apart(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
-    with pytest.raises(BertJaxError, match=r"cannot be read in windows; .*--config.model.pairs=together"):
+    with pytest.raises(BertJaxError, match=r"cannot read them in windows; .*--config.model.pairs=together"):
         Reading(32, "windows", apart=True)
 
 
@@ -136,6 +136,38 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(tmp_path, model, embe
     assert task.open(config)[0].layout.heads == (head,)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "head"),
+    [
+        ({}, "compare_cls"),
+        ({"data.folds": 0}, "compare_cls"),
+        ({"model.pairs": "apart"}, "compare_cls"),
+        ({"model.pairs": "together"}, "classify"),
+        ({"method": "contrast"}, "classify"),
+        ({"data.long": "windows"}, "classify"),
+        ({"data.columns.text": "text"}, "classify"),
+    ],
+)
+def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(tmp_path, model, overrides, head):  # noqa: F811
+    load(model, head="compare_cls", labels=LABELS).save(tmp_path / "init")
+    data = table(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
+    given = {
+        "init": tmp_path / "init",
+        "data.train": data,
+        "data.max_length": 32,
+        "data.overlap": 4,
+    } | overrides
+    task, config = load_task("configs/classify.py", [f"{key}={value}" for key, value in given.items()])
+    assert task.open(config)[0].layout.heads == (head,)
+
+
+def test_contrast_of_pairs_apart_is_refused():
+    given = ["init=model", "data.train=t.csv", "method=contrast", "model.pairs=apart"]
+    with pytest.raises(BertJaxError, match="method=contrast encodes pairs together"):
+        load_task("configs/classify.py", given)
+
+
 def alike(count: int, seed: int) -> list[tuple[str, str, str]]:
     """Pairs of the same words in another order, and of other words."""
     rng, rows = random.Random(seed), []
@@ -158,5 +190,5 @@ def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path
     pairs = [tuple(row[:2]) for row in alike(40, 3)]
     found = [label.label for label in trained.classify(pairs)]
     assert np.mean([label == row[2] for label, row in zip(found, alike(40, 3), strict=True)]) > 0.85
-    with pytest.raises(BertJaxError, match="is one text"):
+    with pytest.raises(BertJaxError, match="is a single text"):
         trained.classify("w1 w2")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bert_jax.predictions.calibration import Calibration, sigmoid
 from bert_jax.predictions.cross_fitting import folds
@@ -96,7 +97,6 @@ class Kept:
     @property
     def is_held(self) -> bool:
         """Whether no more are broken than chance explains: a binomial test of one side at 1 %."""
-        stats = pytest.importorskip("scipy.stats")
         return stats.binom.sf(sum(self.broken) - 1, len(self.broken), RISK) > 0.01
 
 

@@ -110,7 +110,7 @@ def conclude(
         finished.calibrate()
         finished.learn_scope()
         if not task.class_weights and (out_of_fold or task.results.report):
-            finished.say_ignored()
+            finished.offer_class_weights()
         if task.results.report:
             finished.write_report(workdir, origin.command)
 

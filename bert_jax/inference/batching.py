@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
+from bert_jax.data.examples.arrange import Piece, fill
 from bert_jax.text.tokenizer import Encoding
 
 LENGTHS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
@@ -64,20 +65,5 @@ def batches(
 
 
 def as_batch(encodings: Sequence[Encoding], rows: int, length: int, pad: int) -> dict[str, np.ndarray]:
-    batch = {name: np.zeros((rows, length), np.int32) for name in ("tokens", "segments", "mask")}
-    batch["tokens"][:] = pad
-    for row, encoding in enumerate(encodings):
-        n = len(encoding.ids)
-        batch["tokens"][row, :n] = encoding.ids
-        batch["segments"][row, :n] = encoding.segments
-        batch["mask"][row, :n] = 1
-    if (texts := len(encodings[0].begins)) > 1:
-        batch["packs"], batch["cls_positions"] = (
-            np.zeros((rows, length), np.int32),
-            np.zeros((rows, texts), np.int32),
-        )
-        for row, encoding in enumerate(encodings):
-            batch["cls_positions"][row] = encoding.begins
-            for text, begin in enumerate(encoding.begins):
-                batch["packs"][row, begin : len(encoding.ids)] = text + 1
-    return batch
+    pieces = [Piece(encoding, n, {}) for n, encoding in enumerate(encodings)]
+    return fill(pieces, [[n] if n < len(pieces) else [] for n in range(rows)], length, 1, pad, {})

@@ -134,7 +134,9 @@ class Head:
     architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
     # A state for each token, or one for each text: the pooler's, or the direction of its tokens' mean or of [CLS].
     reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
-    compares: bool = False  # reads how the two texts of a pair differ, which see nothing of one another
+    compares: bool = (
+        False  # reads the difference of the vectors of a pair's texts, which are encoded separately
+    )
     labels: bool = False  # has an output for each label of the data
     decoded: bool = False  # reads the states of the enhanced mask decoder, where the encoder has one
     transformed: bool = False  # of families with a transform, reads its states
@@ -226,9 +228,9 @@ def directions(states):
 
 
 def differences(vectors):
-    """How the vectors [B, 2 P, D] of each two texts differ, squared and as they are: [B, P, 2 D], or [B, 2 D] of one
-    pair a row. The squares know of likeness, and the rest of which text is which."""
-    if vectors.ndim == 2:  # texts alone, as initial values are made with: each beside itself
+    """The differences of the vectors [B, 2 P, D] of P pairs, squared and signed: [B, P, 2 D], or [B, 2 D] where P is 1.
+    The squares tell how similar the texts are, the signs which of them is which."""
+    if vectors.ndim == 2:  # single texts, as initial values are made with: each is paired with itself
         vectors = jnp.stack([vectors, vectors], axis=1)
     first, second = vectors[:, ::2], vectors[:, 1::2]
     apart = first - second

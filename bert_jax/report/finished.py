@@ -26,7 +26,7 @@ from bert_jax.tasks.finetune_config import Method
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
-LEAST_IGNORED = 5  # examples of a class; of fewer no weight makes a class that is found
+FEWEST_TO_OFFER = 5  # examples of a class; with fewer, weights help little
 SHOWN = 5  # classes that are named in a line
 
 
@@ -50,11 +50,10 @@ class Finished:
     def given(self) -> Outcomes:
         """For the validation set, or where there is none for the training examples, out of fold."""
         if self.results.heldout or self.out_of_fold is None:
-            return self.outcomes(self.results.heldout)
+            return outcomes(
+                self.model, self.results.heldout, long=self.results.long, scoped=self.shows_foreign
+            )
         return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
-
-    def outcomes(self, examples: Sequence[Example]) -> Outcomes:
-        return outcomes(self.model, examples, long=self.results.long, scoped=self.shows_foreign)
 
     @property
     def shows_foreign(self) -> bool:
@@ -65,7 +64,10 @@ class Finished:
         out of fold."""
         self.model.calibration = calibrations.NONE
         if self.results.calibration or self.out_of_fold:
-            given = self.out_of_fold.outcomes if self.out_of_fold else self.outcomes(self.results.calibration)
+            if self.out_of_fold:
+                given = self.out_of_fold.outcomes
+            else:
+                given = outcomes(self.model, self.results.calibration, long=self.results.long)
             try:
                 self.model.calibration = given.kind.calibrate(given)
             except BertJaxError as error:
@@ -106,9 +108,9 @@ class Finished:
         texts = [examples[i].text for i in scopes.drawn(len(examples))]
         return vectors_of(self.model, texts, self.results.long)
 
-    def say_ignored(self) -> None:
-        """Offer class weights where classes are never predicted."""
-        if never := ignored(self.given):
+    def offer_class_weights(self) -> None:
+        """Say which classes are never predicted, and which setting may help."""
+        if never := never_predicted(self.given):
             classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
             more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
             print(
@@ -140,7 +142,7 @@ class Finished:
         print(f"the report is {workdir.report / 'report.md'}", flush=True)
 
 
-def ignored(given: Outcomes) -> list[tuple[str, int]]:
+def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
     """The classes of texts that are never predicted, though some examples have them; the most frequent first."""
     if not given.kind.contrasts:
         return []
@@ -148,7 +150,7 @@ def ignored(given: Outcomes) -> list[tuple[str, int]]:
     return [
         (label, count)
         for label, count in Counter(given.truth).most_common()
-        if label not in predicted and count >= LEAST_IGNORED
+        if label not in predicted and count >= FEWEST_TO_OFFER
     ]
 
 

@@ -16,9 +16,7 @@ from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, 
 EPOCHS = 3.0
 LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
 MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
-LEAST_BETWEEN_CHECKPOINTS = (
-    100  # steps, where nothing is measured; writing one takes as long as some steps do
-)
+LEAST_BETWEEN_CHECKPOINTS = 100  # steps, where nothing is measured: writing one takes as long as several
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
 RATE, BASE_WIDTH, HIGHEST_RATE = 3e-5, 768, 3e-4
 Method = Literal["finetune", "contrast", "probe"]
@@ -77,8 +75,8 @@ class ComputeConfig:
     # What a classifier reads: the mean of a text's states, that of [CLS], or what the published model of the family
     # does, which transformers opens. auto: as an embedder pools, else as published.
     pooling: Literal["auto", "published", "mean", "cls"] = "auto"
-    # How a classifier that reads a mean or [CLS] reads a pair: together as one text, or apart, when it learns how the
-    # vectors of the two texts differ. auto: apart where examples are so few that they are cross-validated.
+    # Pairs: together in one sequence (a cross-encoder), or apart (a bi-encoder), when the head reads the difference of
+    # the two vectors. auto: apart if `init` is an embedder and examples are so few that they are cross-validated.
     pairs: Literal["auto", "together", "apart"] = "auto"
     dropout: Dropout = -1.0
     attention_dropout: Dropout = -1.0
@@ -139,6 +137,8 @@ class FinetuneConfig(RunConfig, ABC):
                 "method=contrast fits its head when the run has ended, so nothing is measured before; leave sweep, "
                 "seeds, patience and checkpoints.best out"
             )
+        if self.method == "contrast" and self.model.pairs == "apart":
+            raise BertJaxError("method=contrast encodes pairs together; leave model.pairs=apart out")
         if self.method == "contrast" and not self.predicts.contrasts:
             raise BertJaxError(f"method=contrast is for one class a text, not for {self.predicts.name}")
         if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved

@@ -110,24 +110,27 @@ def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Lay
 def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
     """The kind's head that reads what `model.pooling` and `model.pairs` name: by default what an embedder pools, or
     what one of the `heads` of the directory reads."""
+    asked = config.model.pairs
+    may_compare = pairs and (asked == "apart" or asked == "auto" and not needs_together(config))
+    fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
     pooling: str = config.model.pooling
     if pooling == "auto":
         embedder = sentence_transformers.read(hub.existing(config.init))
-        if embedder is None and config.model.pairs != "apart":
-            known = (head for head in heads if head in kind.heads and (pairs or not HEADS[head].compares))
-            return next(known, kind.heads[0])
+        known = next((head for head in heads if head in fitting), fitting[0])
+        compares = may_compare and asked == "apart"
+        if embedder is None and HEADS[known].compares >= compares:
+            return known
         pooling = embedder.pooling if embedder else "mean"
-    compares = pairs and compares_pairs(config)
+    compares = may_compare and (asked == "apart" or bool(config.data.folds))
     return next(
-        (head for head in kind.heads if HEADS[head].reads == pooling and HEADS[head].compares == compares),
-        kind.heads[0],
+        (head for head in fitting if HEADS[head].reads == pooling and HEADS[head].compares == compares),
+        fitting[0],
     )
 
 
-def compares_pairs(config: FinetuneConfig) -> bool:
-    if config.model.pairs == "auto":
-        return bool(config.data.folds) and config.method != "contrast" and config.data.long == "cut"
-    return config.model.pairs == "apart"
+def needs_together(config: FinetuneConfig) -> bool:
+    """Whether the texts of a pair must be encoded together."""
+    return config.method == "contrast" or config.data.long == "windows"
 
 
 def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:

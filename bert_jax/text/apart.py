@@ -1,4 +1,4 @@
-"""Pairs whose texts see nothing of one another: each is encoded alone, and the two stand one behind the other."""
+"""Pairs for a bi-encoder: each text is encoded separately, and the second follows the first in one sequence of ids."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:
     """At most `max_length` tokens a pair; the longer text is cut first."""
     if single := next((text for text in pairs if isinstance(text, str)), None):
-        raise BertJaxError(f'this model compares the two texts of a pair, and "{single[:40]}" is one text')
+        raise BertJaxError(f'this model takes pairs of texts, and "{single[:40]}" is a single text')
     firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
     return [
         joined(fitted(tokenizer, pair, first, second, max_length))
@@ -29,7 +29,7 @@ def fitted(
 
 
 def joined(encodings: Sequence[Encoding]) -> Encoding:
-    """The texts of the encodings, one behind the other.
+    """The encodings as one, in which each still begins with its own [CLS].
 
     >>> joined([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).begins
     (0, 2)

@@ -29,7 +29,7 @@ class Encoding:
     `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens;
     `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` are
     the ranges of `ids` that each text takes; `dropped` counts what `max_length` cut away. `begins` are the places
-    of `ids` where each text begins that sees nothing of the others.
+    in `ids` where a text begins that is encoded separately.
     """
 
     ids: list[int]

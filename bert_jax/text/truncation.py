@@ -15,7 +15,7 @@ LONG = ("cut", "windows")
 @dataclass(frozen=True)
 class Reading:
     """How texts are read: tokens at most, what is done with longer ones, tokens that neighbouring windows share, and
-    whether the texts of a pair see nothing of one another."""
+    whether the texts of a pair are encoded separately."""
 
     max_length: int
     long: str = "cut"
@@ -29,8 +29,8 @@ class Reading:
             )
         if self.apart and self.long == "windows":
             raise BertJaxError(
-                "texts that are compared are truncated, and cannot be read in windows; leave long=windows out, or "
-                "train a model that reads them together, --config.model.pairs=together"
+                "a model that encodes the texts of a pair separately cannot read them in windows; leave long=windows "
+                "out, or train a model with --config.model.pairs=together"
             )
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:

@@ -175,7 +175,7 @@ def fill(
     targets: dict[str, Target],
 ) -> dict[str, np.ndarray]:
     """The batch: `rows` of indices of `pieces`, at most `packs` in each. Where it is 1, no array has an axis for them.
-    Each text of a piece that sees nothing of its others is a pack of its own."""
+    Texts of a piece that are encoded separately are packs of their own."""
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ("tokens", "segments", "mask")}
     batch["tokens"][:] = pad
