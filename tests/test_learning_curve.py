@@ -76,6 +76,13 @@ def test_a_curve_tells_the_mean_scores_and_the_forecast():
     assert other.gain == pytest.approx(curve.gain, abs=0.01)
 
 
+def test_no_score_above_1_is_forecast():
+    perfect = learning_curve("accuracy", judged_by((0.6,) * 4, (0.9,) * 2, (1.0,)))
+    assert perfect.gain == perfect.high == 0 > perfect.low
+    nearly = learning_curve("accuracy", judged_by((0.6,) * 4, (0.9,) * 2, (0.98,)))
+    assert nearly.high == pytest.approx(0.02)
+
+
 def test_an_interval_is_narrower_where_more_is_known():
     def width(*shares, count=400):
         curve = learning_curve("accuracy", judged_by(*shares, count=count))

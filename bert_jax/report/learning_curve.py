@@ -66,10 +66,10 @@ def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> Learnin
     by_draw = chance_of_draw([[model.scores[metric] for model in judged[n]] for n in labels])
     gain = chance.value
     deviation = (chance.standard_error**2 + by_draw + (UNLIKE * gain) ** 2) ** 0.5
-    return LearningCurve(
-        metric, labels, [float(mean) for mean in means(rows.sum(0))], gain,
-        gain - NINETY * deviation, gain + NINETY * deviation,
-    )  # fmt: skip
+    scores = [float(mean) for mean in means(rows.sum(0))]
+    room = 1 - scores[-1]  # no score is above 1
+    middle, wide = min(gain, room), NINETY * deviation
+    return LearningCurve(metric, labels, scores, middle, middle - wide, min(middle + wide, room))
 
 
 def chance_of_draw(scores: Sequence[Sequence[float]]) -> float:
