@@ -65,6 +65,28 @@ def test_without_an_error_a_temperature_is_bounded_and_nearer_to_1_the_fewer_tex
     assert fitting.logistic(z[:0], z[:0]) == (1, 0)
 
 
+def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right():
+    logits, truth = texts_of(12, heat=2)  # three classes: as if of 5 others two thirds were right
+    heats = np.exp(np.linspace(-2, 3, 4001))
+    likely = [calibration.softmax(logits / heat) for heat in heats]
+    shares = np.full((12, 3), 1 / 6)
+    shares[np.arange(12), logits.argmax(-1)] = 2 / 3
+    target = np.eye(3)[truth] + 5 / 12 * shares
+    prior = np.square(1 / heats - 1) / np.square(fitting.FACTOR) / 2
+    losses = [-(target * np.log(p)).sum() for p in likely] + prior
+    found = fitted(logits, truth)
+    assert found.temperatures == pytest.approx((heats[int(losses.argmin())],), rel=2e-3)
+    assert not fitted(logits, logits.argmax(-1)).keeps_probabilities, "few texts say little"
+
+
+def test_the_share_expected_to_be_right_has_the_mean_and_variance_of_any_share_from_chance_to_all():
+    for count in (2, 10, 150):
+        known, right = fitting.expected_right(count)
+        a, b = known * right, known * (1 - right)
+        assert a / (a + b) == pytest.approx((1 + 1 / count) / 2)
+        assert a * b / (a + b) ** 2 / (a + b + 1) == pytest.approx((1 - 1 / count) ** 2 / 12)
+
+
 def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_search():
     rng = np.random.default_rng(1)
     z = rng.normal(0, 4, 3000)

@@ -16,13 +16,18 @@ RARE = 20  # texts with a label, at which they and the probabilities decide alik
 BINS = 15
 
 
-def temperature(logits: np.ndarray, truth: np.ndarray) -> float:
-    """The divisor of the logits with which the truth is most likely."""
+def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, float] = (0.0, 0.0)) -> float:
+    """The divisor of the logits with which the truth is most likely, as if so many more examples were known, that
+    share of them right, as `expected` says."""
     logits = np.asarray(logits, np.float64)
-    true = logits[np.arange(len(truth)), truth]
+    true, top = logits[np.arange(len(truth)), truth], logits.max(-1)
+    wrong = (logits.sum(-1) - top) / (logits.shape[-1] - 1)
+    more, right = expected[0] / max(len(truth), 1), expected[1]
+    wanted = true + more * (right * top + (1 - right) * wrong)
 
     def slope(factor):
-        return ((softmax(factor * logits) * logits).sum(-1) - true).sum() + (factor - 1) / FACTOR**2
+        given = (1 + more) * (softmax(factor * logits) * logits).sum(-1)
+        return (given - wanted).sum() + (factor - 1) / FACTOR**2
 
     return 1 / rising_zero(slope)
 
@@ -35,6 +40,15 @@ def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 
         return ((sigmoid(factor * logits) - truth) * logits).sum() + (factor - 1 / expected) / FACTOR**2
 
     return 1 / rising_zero(slope)
+
+
+def expected_right(classes: int) -> tuple[float, float]:
+    """What is expected before any example, if every share of right ones from chance to all is as probable: as if so
+    many were known, that share of them right.
+
+    It is the beta distribution with the mean and the variance of these shares.
+    """
+    return (2 * classes + 4) / (classes - 1), (1 + 1 / classes) / 2
 
 
 def rising_zero(function: Callable[[float], float]) -> float:

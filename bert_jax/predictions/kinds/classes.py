@@ -13,11 +13,13 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
-from bert_jax.predictions.fitting import temperature
+from bert_jax.predictions.fitting import expected_right, temperature
 from bert_jax.predictions.kind import Outcomes, abstained, rounded
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
+
+FEW = 100  # examples
 
 
 @dataclass(frozen=True)
@@ -108,19 +110,22 @@ def fit(
     logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
 ) -> Calibration:
     """`truth` are numbers of labels."""
+    # Of 16 examples the share that is right is often far from that of others, and a choice between two ways is chance.
+    few = len(truth) < FEW
+    expected = expected_right(len(labels)) if few else (0.0, 0.0)
 
     def as_given(rows: Rows) -> Calibration:
         return Calibration(Classes.name, tuple(labels), (1.0,))
 
     def scaled(rows: Rows) -> Calibration:
-        return replace(as_given(rows), temperatures=(temperature(logits[rows], truth[rows]),))
+        return replace(as_given(rows), temperatures=(temperature(logits[rows], truth[rows], expected),))
 
     def judge(calibration: Calibration, rows: Rows) -> Judged:
         right = logits[rows].argmax(-1) == truth[rows]
         before, after = (c.likely(logits[rows]).max(-1) for c in (NONE, calibration))
         return Judged(before, after, right, after, right, rows)
 
-    return cross_fitted((as_given, scaled), judge, documents)
+    return cross_fitted((scaled,) if few else (as_given, scaled), judge, documents)
 
 
 def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict[str, Curve]:
