@@ -50,7 +50,10 @@ def test_the_new_layout_is_the_old_one_under_other_names(theirs, tmp_path):
 
 
 # The new layout's mode, our name of it.
-POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len_tokens": "mean_sqrt_len"}
+POOLINGS = {
+    "mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean", "lasttoken": "last",
+}  # fmt: skip
 
 
 @pytest.mark.slow

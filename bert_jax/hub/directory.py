@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from bert_jax import hashes, memory
 from bert_jax.errors import BertJaxError, first_line, nearest, of_rust
 from bert_jax.files import read_json, write_atomically, write_json
+from bert_jax.hub import sentence_transformers
 from bert_jax.hub.families import family_of
 from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
@@ -68,7 +69,8 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     labels = labels_in(published, where) if any(HEADS[head].labels for head in heads) else ()
     pooler = any(HEADS[head].pooler for head in heads)
     pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
-    return Layout(config, family, heads, labels, pooler, published), tensors
+    embedder = sentence_transformers.read(directory)
+    return Layout(config, family, heads, labels, pooler, published, embedder), tensors
 
 
 def existing(directory) -> Path:
@@ -274,8 +276,10 @@ def saving(directory) -> Iterator[Path]:
 
 
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
-    """Write the files of a model into a directory."""
+    """Write the files of a model into a directory, those of sentence-transformers too if it is an embedder."""
     directory = Path(directory)
+    if layout.embedder:  # first, because it may refuse
+        sentence_transformers.write(directory, layout.embedder, layout.config.hidden_size)
     tensors = layout.published_tensors(params)
     check_weights(tensors)
     with replacing(directory / "model.safetensors") as path:

@@ -11,6 +11,7 @@ from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
 from bert_jax.hub.parts import Part
+from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert, has_transform
@@ -30,6 +31,7 @@ class Layout:
     labels: tuple[str, ...] = ()
     pooler: bool = True
     published: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
+    embedder: Embedder | None = None  # how it embeds, if it is an embedder
 
     def __post_init__(self):
         family = self.family
@@ -77,7 +79,7 @@ class Layout:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
         published = {key: value for key, value in self.published.items() if key not in OF_HEAD}
         pooler = HEADS[head].pooler
-        return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published)
+        return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published, embedder=None)
 
     def published_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
         """The parameters under their published names and shapes."""

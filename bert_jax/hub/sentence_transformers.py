@@ -13,8 +13,20 @@ from bert_jax.files import read_json, write_json
 from bert_jax.hashes import is_within
 
 # Ours -> sentence-transformers' name in the new layout; the old one writes it as pooling_mode_{name}: true.
-MODES = {"mean": "mean", "cls": "cls", "max": "max", "mean_sqrt_len": "mean_sqrt_len_tokens"}
-OLD_KEYS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+MODES = {
+    "mean": "mean",
+    "cls": "cls",
+    "max": "max",
+    "mean_sqrt_len": "mean_sqrt_len_tokens",
+    "weighted_mean": "weightedmean",
+    "last": "lasttoken",
+}
+OLD_KEYS = {
+    "cls": "cls_token",
+    "mean": "mean_tokens",
+    "max": "max_tokens",
+    "weighted_mean": "weightedmean_tokens",
+}
 
 
 class Module(TypedDict):

@@ -10,7 +10,6 @@ from bert_jax.compiling import keep_programs
 from bert_jax.config import SEEDS, check_number
 from bert_jax.errors import BertJaxError, check_name, nearest
 from bert_jax.hub import directory as hub
-from bert_jax.hub import sentence_transformers
 from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.inference import programs
 from bert_jax.inference.answer import answer
@@ -65,7 +64,7 @@ def load(
     if head is not None:
         params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
     existing = hub.existing(path)
-    model = Model(layout, params, opened, sentence_transformers.read(existing))
+    model = Model(layout, params, opened)
     if head is None:
         model.calibration, model.origin = calibrations.read(existing, layout.labels), origins.read(existing)
         model.scope = scopes.read(existing, layout.config.hidden_size)
@@ -126,8 +125,6 @@ class Model(Runner):
         An embedder also gets the files by which `sentence-transformers` opens it.
         """
         with hub.saving(hub.as_path(path)) as new:
-            if self.is_embedder:  # first, because it may refuse
-                sentence_transformers.write(new, self.embedder, self.config.hidden_size)
             hub.save(new, self.layout, self.params, self._tokenizer)
             calibrations.save(new, self.calibration)
             origins.save(new, self.origin)

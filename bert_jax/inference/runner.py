@@ -31,7 +31,6 @@ class Runner:
         layout: Layout,
         params: dict,
         tokenizer: Tokenizer | None,
-        embedder: Embedder | None = None,
         calibration: Calibration = NONE,
         origin: Origin = UNKNOWN,
         scope: Scope = NO_SCOPE,
@@ -40,8 +39,7 @@ class Runner:
         self.placed = place(params)
         self.rounded = round_kernels(self.placed, layout.config.computed_dtype)
         self._tokenizer = tokenizer
-        self.is_embedder = embedder is not None
-        self.embedder = embedder or Embedder()
+        self.embedder = layout.embedder or Embedder()
         self.calibration, self.origin, self.scope = calibration, origin, scope
 
     @property

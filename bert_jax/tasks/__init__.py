@@ -21,6 +21,9 @@ TASKS = Registry(
     "task",
     helpers=(
         "contrast",
+        "embed_config",
+        "embedding",
+        "epochs_config",
         "finetune",
         "finetune_config",
         "finetune_data",

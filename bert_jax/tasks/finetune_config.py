@@ -1,27 +1,18 @@
 """The config of the fine-tunings."""
 
 import dataclasses
-import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
 
-from bert_jax.config import NotNegative, Positive, Range, Share, check_ranges
+from bert_jax.config import NotNegative, Range, Share, check_ranges
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
-from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
+from bert_jax.tasks.epochs_config import Dropout, EpochsConfig
 
-EPOCHS = 3.0
-LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
-MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
-LEAST_BETWEEN_CHECKPOINTS = 100  # steps, where nothing is measured: writing one takes as long as several
-MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
-RATE, BASE_WIDTH, HIGHEST_RATE = 3e-5, 768, 3e-4
 Method = Literal["finetune", "contrast", "probe"]
-# A rate of dropout, or -1.
-Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
 
 @dataclass(frozen=True)
@@ -86,36 +77,9 @@ class ComputeConfig:
         check_ranges(self, "model.")
 
 
-# The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
 @dataclass(frozen=True)
-class GentleOptimizer(OptimizerConfig):
-    rate: Rate = 0.0  # at its peak; 0: 3e-5 for a model as wide as base, higher for narrower ones
-    warmup: NotNegative = 0
-    warmup_share: Share = 0.1
-
-
-@dataclass(frozen=True)
-class EpochLog(LogConfig):
-    every: Positive = 20
-    evaluate_every: NotNegative = 0  # steps; 0: once an epoch, and 20 times in all at most
-
-
-@dataclass(frozen=True)
-class EpochCheckpoints(CheckpointConfig):
-    every: NotNegative = 0  # steps; 0: whenever what is held out was measured, or every 100 if nothing is
-    keep: Positive = 1
-    best: str = ""  # "": the task's own
-
-
-@dataclass(frozen=True)
-class FinetuneConfig(RunConfig, ABC):
-    steps: int = 0  # 0: as many as the epochs take
-    epochs: Annotated[float, Range(0, 1e6)] = 0.0  # 0: 3, or as many as LEAST_STEPS steps take
-    first_step: int = 0
+class FinetuneConfig(EpochsConfig):
     report: bool = True  # writes WORKDIR/report when the run has ended
-    optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
-    log: EpochLog = field(default_factory=EpochLog)
-    checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
     model: ComputeConfig = field(default_factory=ComputeConfig)
     # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
     # contrast: the encoder learns to bring texts of a class together, then the head is a probe; for few labels.
@@ -152,31 +116,9 @@ class FinetuneConfig(RunConfig, ABC):
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
 
-    def resolved(self, examples: int, best: str, width: int) -> Self:
-        """With what is left to the data, and to the width of the model's states."""
-        epoch = math.ceil(examples / self.data.batch)
-        steps = self.steps or math.ceil(examples * (self.epochs or EPOCHS) / self.data.batch)
-        if not (self.steps or self.epochs):
-            steps = max(steps, LEAST_STEPS)
-        if self.method == "probe":
-            steps = 0
-        if steps * self.data.batch > MOST_EXAMPLES:
-            raise BertJaxError(
-                f"{steps:,} steps of data.batch={self.data.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
-                "--config.epochs, or fewer --config.steps"
-            )
-        rate = self.optimizer.rate or min(RATE * BASE_WIDTH / width, HIGHEST_RATE)
-        evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
-        between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
-        checkpoints = dataclasses.replace(
-            self.checkpoints,
-            every=self.checkpoints.every or between,
-            best=self.checkpoints.best or best,
-        )
-        return dataclasses.replace(
-            self,
-            steps=steps,
-            optimizer=dataclasses.replace(self.optimizer, rate=rate),
-            log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
-            checkpoints=checkpoints,
-        )
+    @property
+    def batch(self) -> int:
+        return self.data.batch
+
+    def steps_of(self, examples: int) -> int:
+        return 0 if self.method == "probe" else super().steps_of(examples)

@@ -15,16 +15,20 @@ MARK, PLAIN = "\x1b[33m", "\x1b[0m"
 def show(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    if not 0 <= step < len(data.chosen):
-        raise BertJaxError(
-            f"the run has {len(data.chosen):,} steps; --step must be from 0 to {len(data.chosen) - 1}"
-        )
+    check_step(data, step)
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = sum(map(len, pieces))
         lines.append(f"step {step} row {row}: {len(pieces)} examples, {tokens} of {data.length(step)} tokens")
         lines += [f"  {in_words(task, piece, data.tokenizer, colour)}" for piece in pieces]
     return "\n".join(lines)
+
+
+def check_step(data: Epochs, step: int) -> None:
+    if not 0 <= step < len(data.chosen):
+        raise BertJaxError(
+            f"the run has {len(data.chosen):,} steps; --step must be from 0 to {len(data.chosen) - 1}"
+        )
 
 
 def in_words(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool) -> str:

@@ -22,6 +22,7 @@ from bert_jax.hashes import SELF, is_sealed, is_within, sealed
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.models.config import EncoderConfig
 from bert_jax.output import refuse_foreign
 from bert_jax.text.tokenizer import Tokenizer
@@ -45,6 +46,7 @@ class ModelFacts(TypedDict):
     published: dict[str, Any]
     family: str
     config: dict[str, Any]
+    embedder: NotRequired[dict[str, Any]]
 
 
 class RunFacts(TypedDict):
@@ -136,14 +138,16 @@ class Workdir:
 
 def describe(layout: Layout) -> dict:
     values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "published")}
-    return values | {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
+    values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
+    return values | ({"embedder": dataclasses.asdict(layout.embedder)} if layout.embedder else {})
 
 
 def layout_of(values: dict) -> Layout:
     """The inverse of `describe`."""
     config, family = build(EncoderConfig, values["config"]), FAMILIES.named_in_file(values["family"])
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
-    return Layout(config, family, heads, labels, values["pooler"], values["published"])
+    embedder = Embedder(**values["embedder"]) if "embedder" in values else None
+    return Layout(config, family, heads, labels, values["pooler"], values["published"], embedder)
 
 
 def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:

@@ -1,0 +1,162 @@
+"""Groups of texts that an embedder learns from, as rows of tables hold them.
+
+anchor, positive                     a text and one that should be found for it
+anchor, positive, negatives          and others that should not
+two texts, score                     how alike they are
+anchor, positive, negatives, scores  what a teacher gives for each of the texts after the first
+text, label                          texts of one label should be found for one another
+text                                 a text and the same again, which differ by dropout alone
+
+Columns are taken in their order whatever they are called, but for the column of the score or label.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bert_jax.data.examples.cells import blank, label_in, listed, name_in, number_in
+from bert_jax.data.examples.columns import Columns, Located, check_columns, usual
+from bert_jax.data.examples.example import Example, collect
+from bert_jax.data.examples.rows import examples_in_rows, peeked
+from bert_jax.data.randomness import key_of
+from bert_jax.errors import BertJaxError
+from bert_jax.text import tables
+from bert_jax.text.tables import BadRow, Row, columns_like, plain, type_of
+
+SCORES = ("score", "scores", "label", "labels", "similarity_score")
+DOCUMENTS = ("document", "title")
+OTHERS = ("id", "_id", "idx", "split")  # columns that hold no text to learn from
+
+
+@dataclass(frozen=True)
+class GroupColumns:
+    """The names of a table's columns, in any case; "" and () are the evident ones. Numbers ("0", "3") name those of a
+    csv or tsv file without header."""
+
+    texts: tuple[str, ...] = ()  # anchor, positive, negatives
+    score: str = ""  # or the label of a single text
+    document: str = ""  # groups of one document are never split between training and validation
+    skip_bad: bool = False  # whether bad rows are skipped and counted, not refused
+
+    @property
+    def named(self) -> list[str]:
+        return [*self.texts, *(name for name in (self.score, self.document) if name)]
+
+    @property
+    def numbered(self) -> bool:
+        return bool(self.named) and all(name.isdecimal() for name in self.named)
+
+    def of(self, where: str, row: Mapping) -> "GroupColumns":
+        """Of a table with this first row."""
+        check_columns(where, row, self.named, {})
+        texts, score, document = (
+            columns_like(where, row, names) for names in (self.texts, [self.score], [self.document])
+        )
+        known = score[0] or usual(where, row, SCORES)
+        whole = document[0] or usual(where, row, DOCUMENTS)
+        beside = {plain(name) for name in (known, whole, *OTHERS) if name}
+        if not texts:
+            texts = [name for name, value in row.items() if holds_text(value) and plain(name) not in beside]
+        if not texts:
+            raise BertJaxError(f"{where}: no column holds text; name them with --config.data.columns.texts")
+        return replace(self, texts=tuple(texts), score=known, document=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Example):
+    """`text` holds its texts, the anchor first."""
+
+    scores: tuple[float, ...] = ()
+    alike: str = (
+        ""  # texts of groups with the same name are no negatives of one another; "": equal texts are not
+    )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(self.text)
+
+
+def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
+    """At most `most` groups, drawn at random, 0: all of them."""
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
+    check_shapes(groups)
+    if len(groups[0].texts) > 1:
+        return groups
+    return of_labels(spec, groups) if groups[0].alike else [paired(group, group) for group in groups]
+
+
+def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[Example]:
+    first, rows = peeked(rows)
+    if first is None:
+        return
+    columns = columns.of(*first)
+
+    def group_in(where: str, row: Row) -> Group:
+        texts = tuple(text for column in columns.texts for text in texts_in(where, row, column))
+        if texts[1:2] and texts[1] in texts[2:]:
+            raise BadRow(f"{where}: the positive is one of its negatives; remove it from them")
+        document = name_in(where, row, columns.document) if columns.document else ""
+        group = Group(texts, None, where, document=document or "\n".join(texts[1:2] or texts))
+        if not columns.score:
+            return group
+        value = label_in(where, row, columns.score, need_label=True)
+        place = f'{where}: column "{columns.score}"'
+        if len(texts) == 1:
+            return replace(group, alike=str(value).strip())
+        values = value if isinstance(value, list | tuple) else [value]
+        return replace(group, scores=tuple(number_in(place, score) for score in values))
+
+    skipping = Columns(skip_bad=columns.skip_bad)
+    yield from examples_in_rows(rows, group_in, skipping, is_whole=True)
+
+
+def holds_text(value) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
+    )
+
+
+def texts_in(where: str, row: Mapping, column: str) -> Sequence[str]:
+    """The text of a cell, or the texts of a list in it."""
+    value = tables.cell(where, row, column)
+    texts = [value or ""] if value is None or isinstance(value, str) else listed(where, value)
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadRow(f'{where}: column "{column}" holds {type_of(text)}, not text; name another')
+        if not text.strip():
+            raise blank(where, column)
+    return texts
+
+
+def check_shapes(groups: Sequence[Group]) -> None:
+    """Refuse groups of different sizes: one batch holds them all."""
+    first = groups[0]
+    for group in groups:
+        for name in ("texts", "scores"):
+            counts = len(getattr(group, name)), len(getattr(first, name))
+            if counts[0] != counts[1]:
+                raise BertJaxError(
+                    f"{group.where} has {counts[0]} {name} and {first.where} has {counts[1]}; give every row as many"
+                )
+
+
+def of_labels(spec: str, texts: Sequence[Group]) -> list[Group]:
+    """Each text with another one of its label, drawn at random; texts that are alone with theirs are left out."""
+    by_label: dict[str, list[Group]] = defaultdict(list)
+    for text in texts:
+        by_label[text.alike].append(text)
+    if len(by_label) < 2:
+        raise BertJaxError(f'{spec} has only the label "{texts[0].alike}"; there is nothing to tell apart')
+    groups = []
+    for n, text in enumerate(texts):
+        others = [other for other in by_label[text.alike] if other.text != text.text]
+        if others:
+            groups.append(paired(text, others[int(key_of("positive", n)) % len(others)]))
+    if not groups:
+        raise BertJaxError(f"{spec}: no two different texts have the same label, so none has a positive")
+    return groups
+
+
+def paired(anchor: Group, positive: Group) -> Group:
+    return replace(anchor, text=(*anchor.texts, *positive.texts))

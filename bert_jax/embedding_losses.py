@@ -1,0 +1,179 @@
+"""Losses of embeddings: the vectors of groups of texts -> one number of the whole batch.
+
+A group [T, D] is an anchor, a positive and perhaps negatives, or two texts with a score. Beside the vectors [N, T, D]
+a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`.
+
+Each loss is that of the same name in sentence-transformers, but that a text is no negative of its own group.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.losses import Loss, weigh
+from bert_jax.models.pooling import unit
+
+BLOCK = 1024  # anchors whose scores are held at once
+NEVER = -1e30  # the score of what is no candidate
+Needs = Literal["groups", "scores"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    scale: float  # of cosines
+    margin: float
+    symmetric: bool
+
+
+def multiple_negatives(vectors, batch: dict, s: Settings) -> Loss:
+    """Each anchor finds its positive among the positives and negatives of all groups; if `symmetric`, each positive its
+    anchor too."""
+    there = found_among(vectors[:, 0], vectors[:, 1:], batch, s.scale, (0, 1))
+    if not s.symmetric:
+        return there
+    back = found_among(vectors[:, 1], vectors[:, :1], batch, s.scale, (1, 0))
+    return Loss((there.total + back.total) / 2, there.weight)
+
+
+def found_among(anchors, candidates, batch: dict, scale: float, columns: tuple[int, int]) -> Loss:
+    """Cross entropy of anchors [N, D] against candidates [N, C, D], whose first is right; `columns` are those of `ids`
+    that the anchors and the right ones have."""
+    count, width = len(anchors), candidates.shape[-1]
+    known, ids = batch["weight"] > 0, batch["ids"]
+    of_anchor, of_right = ids[:, columns[0]], ids[:, columns[1]]
+    others = unit(jnp.moveaxis(candidates, 1, 0).reshape(-1, width))
+    first = columns[1]
+    of_other = jnp.moveaxis(ids[:, first : first + candidates.shape[1]], 1, 0).reshape(-1)
+    group = jnp.tile(jnp.arange(count), candidates.shape[1])
+    is_right = jnp.arange(len(group)) < count
+
+    def of_block(rows):
+        scores = scale * unit(anchors[rows]) @ others.T
+        # The same text as the anchor or as its right one, and what is right for the same anchor, is no negative.
+        alike = (of_other == of_right[rows][:, None]) | (of_other == of_anchor[rows][:, None])
+        alike |= is_right & (of_anchor[group] == of_anchor[rows][:, None])
+        paired = (group == rows[:, None]) & is_right
+        scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
+        return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
+
+    return weigh(in_blocks(of_block, jnp.arange(count)), known)
+
+
+def false_negatives(batch: dict) -> Loss:
+    """How many positives of other groups an anchor has that are no negatives, because it has the same texts."""
+    known, ids = batch["weight"] > 0, batch["ids"]
+
+    def of_block(rows):
+        alike = (ids[:, 1] == ids[rows, 1][:, None]) | (ids[:, 0] == ids[rows, 0][:, None])
+        return (alike & known & (jnp.arange(len(ids)) != rows[:, None])).sum(-1).astype(jnp.float32)
+
+    return weigh(in_blocks(of_block, jnp.arange(len(ids))), known)
+
+
+def in_blocks(function: Callable, rows):
+    """The function of so many rows at a time that their scores fit; each is computed again for its gradient."""
+    if len(rows) <= BLOCK or len(rows) % BLOCK:
+        return function(rows)
+    return jax.lax.map(jax.checkpoint(function), rows.reshape(-1, BLOCK)).reshape(-1)
+
+
+def cosent(vectors, batch: dict, s: Settings) -> Loss:
+    """Of every two pairs the one with the higher score should have the higher cosine."""
+    return in_order(cosines(vectors), batch, s.scale)
+
+
+def angle(vectors, batch: dict, s: Settings) -> Loss:
+    """As `cosent`, of the angle between the two vectors as complex numbers, which does not saturate."""
+    (a, b), (c, d) = (jnp.split(vectors[:, n], 2, axis=-1) for n in range(2))
+    size = (c**2 + d**2).sum(-1, keepdims=True)
+    real, imaginary = (a * c + b * d) / size, (b * c - a * d) / size
+    ratio = jnp.sqrt((a**2 + b**2).sum(-1, keepdims=True) / size)
+    return in_order(jnp.abs(((real + imaginary) / ratio).sum(-1)), batch, s.scale)
+
+
+def in_order(values, batch: dict, scale: float) -> Loss:
+    known, scores = batch["weight"] > 0, batch["scores"][:, 0]
+    wrong = scale * (values[:, None] - values)  # [lower, higher]
+    ordered = (scores[:, None] < scores) & known[:, None] & known
+    wrong = jnp.where(ordered, wrong, NEVER).reshape(-1)
+    return Loss(jax.nn.logsumexp(jnp.append(wrong, 0.0)), jnp.float32(1))
+
+
+def cosine(vectors, batch: dict, s: Settings) -> Loss:
+    """The squared error of the cosine against the score."""
+    return weigh((cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["weight"])
+
+
+def contrastive(vectors, batch: dict, s: Settings) -> Loss:
+    """Pairs with a score of 1 become alike, those with 0 unlike by a margin."""
+    apart, same = 1 - cosines(vectors), batch["scores"][:, 0]
+    errors = same * apart**2 + (1 - same) * jax.nn.relu(s.margin - apart) ** 2
+    return weigh(errors / 2, batch["weight"])
+
+
+def triplet(vectors, batch: dict, s: Settings) -> Loss:
+    """The anchor is nearer to its positive than to each negative by a margin."""
+    near, far = distances(vectors[:, 0], vectors[:, 1]), distances(vectors[:, :1], vectors[:, 2:])
+    return weigh(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["weight"])
+
+
+def margin_mse(vectors, batch: dict, s: Settings) -> Loss:
+    """The difference of inner products with the positive and with each negative is that of a teacher's scores."""
+    products = inner(vectors)
+    wanted = batch["scores"]
+    if wanted.shape[1] == products.shape[1]:  # of every text, not of the differences
+        wanted = wanted[:, :1] - wanted[:, 1:]
+    return weigh(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["weight"])
+
+
+def teacher_ranking(vectors, batch: dict, s: Settings) -> Loss:
+    """The divergence of the softmax over a group's inner products from that over a teacher's scores."""
+    ours, theirs = jax.nn.log_softmax(inner(vectors)), jax.nn.log_softmax(batch["scores"])
+    return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["weight"])
+
+
+def cosines(vectors):
+    return (unit(vectors[:, 0]) * unit(vectors[:, 1])).sum(-1)
+
+
+def inner(vectors):
+    """Of each anchor with the other texts of its group [N, T - 1]."""
+    return jnp.einsum("nd,ntd->nt", vectors[:, 0], vectors[:, 1:])
+
+
+def distances(a, b):
+    return jnp.sqrt(((a - b + 1e-6) ** 2).sum(-1))
+
+
+@dataclass(frozen=True)
+class EmbeddingLoss:
+    compute: Callable[..., Loss]
+    scored: bool = False  # learns from scores
+    texts: int = 2  # of a group at least
+    scale: float = 1.0  # by default
+    margin: float = 0.0  # likewise
+
+
+LOSSES = {
+    "multiple_negatives": EmbeddingLoss(multiple_negatives, scale=20.0),
+    "triplet": EmbeddingLoss(triplet, texts=3, margin=5.0),
+    "cosent": EmbeddingLoss(cosent, scored=True, scale=20.0),
+    "angle": EmbeddingLoss(angle, scored=True, scale=20.0),
+    "cosine": EmbeddingLoss(cosine, scored=True),
+    "contrastive": EmbeddingLoss(contrastive, scored=True, margin=0.5),
+    "margin_mse": EmbeddingLoss(margin_mse, scored=True, texts=3),
+    "teacher_ranking": EmbeddingLoss(teacher_ranking, scored=True),
+}
+
+
+def at_each_size(compute: Callable[..., Loss], sizes: tuple[int, ...]) -> Callable[..., Loss]:
+    """The loss of the vectors, summed over those cut to each of these sizes (Matryoshka)."""
+
+    def summed(vectors, batch: dict, settings: Settings) -> Loss:
+        losses = [compute(vectors[..., :size], batch, settings) for size in sizes]
+        return Loss(jnp.stack([loss.total for loss in losses]).sum(), losses[0].weight)
+
+    return summed if sizes else compute

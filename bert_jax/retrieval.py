@@ -1,0 +1,82 @@
+"""Documents ranked for queries by their vectors, and how good the ranking is, as trec_eval measures it.
+
+Scores are compared as float32, and of documents with equal scores the one whose id is greater comes first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.metrics import Sums
+
+Relevant = Mapping[str, int]  # id of a document -> its grade; 0 or less: not relevant
+BEST = "ndcg@10"
+CUTS = {"ndcg": (10,), "mrr": (10,), "map": (100,), "recall": (1, 10, 100), "precision": (10,)}
+DEPTH = max(cut for cuts in CUTS.values() for cut in cuts)
+BLOCK = 1 << 26  # scores that are held at once
+
+
+def nearest(
+    queries: np.ndarray, documents: np.ndarray, ids: Sequence[str], count: int = DEPTH
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each query [D], in order: the indices of the `count` documents [N, D] with the highest inner product, the
+    best first, and their scores."""
+    before = np.empty(len(ids), np.int64)  # which of equal ones comes first
+    before[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
+    size = max(1, BLOCK // max(len(documents), 1))
+    for first in range(0, len(queries), size):
+        for scores in (queries[first : first + size] @ documents.T).astype(np.float32):
+            among = np.arange(len(scores))
+            if count < len(scores):
+                among = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+            order = among[np.lexsort((before[among], -scores[among]))][:count]
+            yield order, scores[order]
+
+
+def ranked(scores: Mapping[str, float]) -> list[str]:
+    """The ids of documents with these scores, the best first.
+
+    >>> ranked({"a": 0.5, "b": 0.5, "c": 0.9})
+    ['c', 'b', 'a']
+    """
+    return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
+
+
+def ranking(given: Sequence[Sequence[str]], relevant: Sequence[Relevant]) -> Sums:
+    """Of each query the ids of the documents that were found, the best first, and those that are relevant.
+
+    A query without a relevant document cannot be judged, and is left out.
+    """
+    if len(given) != len(relevant):
+        raise BertJaxError(f"{len(given)} rankings for {len(relevant)} queries; give each query one")
+    judged = [
+        (ids, grades)
+        for ids, grades in zip(given, relevant, strict=True)
+        if any(grade > 0 for grade in grades.values())
+    ]
+    if not judged:
+        raise BertJaxError("no query has a relevant document, so no ranking can be judged")
+    names = [f"{name}@{cut}" for name, cuts in CUTS.items() for cut in cuts]
+    rows = np.array([[*of_query(ids, grades).values(), 1] for ids, grades in judged], np.float64)
+    return Sums(rows, lambda sums: {name: sums[..., i] / sums[..., -1] for i, name in enumerate(names)})
+
+
+def of_query(ids: Sequence[str], grades: Relevant) -> dict[str, float]:
+    """Every measure of one query with a relevant document."""
+    gains = np.array([max(grades.get(name, 0), 0) for name in ids], np.float64)
+    ideal = np.sort([max(grade, 0) for grade in grades.values()])[::-1].astype(np.float64)
+    right, all_right = gains > 0, int((ideal > 0).sum())
+    places = np.flatnonzero(right) + 1
+    of_cut = {
+        "ndcg": lambda cut: discounted(gains[:cut]) / discounted(ideal[:cut]),
+        "mrr": lambda cut: 1 / places[0] if len(places) and places[0] <= cut else 0.0,
+        "map": lambda cut: (np.arange(1, len(places) + 1) / places)[places <= cut].sum() / all_right,
+        "recall": lambda cut: right[:cut].sum() / all_right,
+        "precision": lambda cut: right[:cut].sum() / cut,
+    }
+    return {f"{name}@{cut}": float(of_cut[name](cut)) for name, cuts in CUTS.items() for cut in cuts}
+
+
+def discounted(gains: np.ndarray) -> float:
+    return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())

@@ -1,0 +1,127 @@
+"""The task of an embedder: texts that belong together get vectors of the same direction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import metrics, retrieval
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.groups import Group
+from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
+from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.losses import Loss
+from bert_jax.models.pooling import pool_texts, unit
+from bert_jax.train.task import Features, Task
+
+VECTORS = "vectors"
+
+
+@dataclass(frozen=True)
+class Embedding(Task):
+    loss: EmbeddingLoss = LOSSES["multiple_negatives"]
+    settings: Settings = Settings(20.0, 0.0, False)
+    sizes: tuple[int, ...] = ()
+    texts: int = 2  # of a group
+    scored: bool = False
+    whole_batch: ClassVar[bool] = True
+
+    @property
+    def best(self) -> str:
+        return "spearman" if self.scored else retrieval.BEST
+
+    @property
+    def embedder(self) -> Embedder:
+        assert self.layout.embedder
+        return self.layout.embedder
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        scores = {"scores": Target("float32", (self.texts - 1,))} if self.scored else {}
+        return {"ids": Target("int32", (self.texts,)), "weight": Target("float32")} | scores
+
+    def features(self, rows: int, length: int) -> Features:
+        """Of a group in each row."""
+        of_tokens = {
+            name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask", "packs")
+        }
+        of_groups = {
+            name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()
+        }
+        return of_tokens | {"cls_positions": ((rows, self.texts), np.dtype("int32"))} | of_groups
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """The vectors of each group, [B, T, D], or [B, P, T, D] where rows hold several."""
+        hidden = super().outputs(params, batch, constants, key)["hidden"]
+        vectors = pool_texts(hidden, batch, self.embedder.pooling)
+        return {VECTORS: vectors.reshape(*batch["weight"].shape, self.texts, -1)}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        vectors, groups = in_groups(outputs[VECTORS], batch)
+        return {"embedding_loss": at_each_size(self.loss.compute, self.sizes)(vectors, groups, self.settings)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        if self.scored or self.loss is not LOSSES["multiple_negatives"]:
+            return {}
+        return {"false_negatives": false_negatives(in_groups(outputs[VECTORS], batch)[1])}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return unit(outputs[VECTORS])
+
+
+def in_groups(vectors, batch: dict) -> tuple[jax.Array, dict]:
+    """The vectors [N, T, D] of the groups of all rows, and what else is known of them."""
+    packed = batch["weight"].ndim
+
+    def flat(x):
+        return x.reshape(-1, *x.shape[packed:])
+
+    groups = {name: flat(batch[name]) for name in ("weight", "ids", "scores") if name in batch}
+    vectors = flat(vectors).astype(jnp.float32)
+    # A group that is padding has vectors of zeros, at which some losses have no finite slope.
+    return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Vectors of the held-out groups, None for those that were not computed -> metrics."""
+
+    groups: Sequence[Group]
+    scored: bool
+
+    def __call__(self, vectors: list) -> dict[str, float]:
+        known = [(v, group) for v, group in zip(vectors, self.groups, strict=True) if v is not None]
+        if not known:
+            return {}
+        stacked, groups = np.stack([v for v, _ in known]), [group for _, group in known]
+        if self.scored:
+            cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
+            scores = metrics.numbers(cosines, [group.scores[0] for group in groups]).scores
+            return {name: scores[name] for name in ("pearson", "spearman")}
+        return retrieved(stacked, groups).scores
+
+
+def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> metrics.Sums:
+    """Anchors find their positives among the positives and negatives of all groups."""
+    documents: dict[str, np.ndarray] = {}
+    queries: dict[str, np.ndarray] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    names: dict[str, set[str]] = {}  # of labelled texts, those of each label
+    for of_group, group in zip(vectors, groups, strict=True):
+        documents |= dict(zip(group.texts[1:], of_group[1:], strict=True))
+        queries[group.texts[0]] = of_group[0]
+        relevant.setdefault(group.texts[0], {})[group.texts[1]] = 1
+        names.setdefault(group.alike, set()).add(group.texts[1])
+    for group in groups:
+        if group.alike:
+            relevant[group.texts[0]] = dict.fromkeys(names[group.alike] - {group.texts[0]}, 1)
+    ids = list(documents)
+    best = retrieval.nearest(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
+    given = [
+        [ids[i] for i in indices if ids[i] != query] if ids else []
+        for query, (indices, _) in zip(queries, best, strict=True)
+    ]
+    return retrieval.ranking(given, [relevant[query] for query in queries])

@@ -1,0 +1,87 @@
+"""The config of the runs that go through their examples in epochs."""
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Self
+
+from bert_jax.config import NotNegative, Positive, Range, Share
+from bert_jax.errors import BertJaxError
+from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
+
+LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
+MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
+LEAST_BETWEEN_CHECKPOINTS = 100  # steps, where nothing is measured: writing one takes as long as several
+MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
+RATE, BASE_WIDTH, HIGHEST_RATE = 3e-5, 768, 3e-4
+# A rate of dropout, or -1.
+Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
+
+
+# The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
+@dataclass(frozen=True)
+class GentleOptimizer(OptimizerConfig):
+    rate: Rate = 0.0  # at its peak; 0: 3e-5 for a model as wide as base, higher for narrower ones
+    warmup: NotNegative = 0
+    warmup_share: Share = 0.1
+
+
+@dataclass(frozen=True)
+class EpochLog(LogConfig):
+    every: Positive = 20
+    evaluate_every: NotNegative = 0  # steps; 0: once an epoch, and 20 times in all at most
+
+
+@dataclass(frozen=True)
+class EpochCheckpoints(CheckpointConfig):
+    every: NotNegative = 0  # steps; 0: whenever what is held out was measured, or every 100 if nothing is
+    keep: Positive = 1
+    best: str = ""  # "": the task's own
+
+
+@dataclass(frozen=True)
+class EpochsConfig(RunConfig, ABC):
+    usual_epochs: ClassVar[float] = 3.0
+
+    steps: int = 0  # 0: as many as the epochs take
+    epochs: Annotated[float, Range(0, 1e6)] = 0.0  # 0: the usual ones, or as many as LEAST_STEPS steps take
+    first_step: int = 0
+    optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
+    log: EpochLog = field(default_factory=EpochLog)
+    checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """Examples of a step."""
+
+    def steps_of(self, examples: int) -> int:
+        """So many as their epochs take."""
+        if self.steps or self.epochs:
+            return self.steps or math.ceil(examples * self.epochs / self.batch)
+        return max(math.ceil(examples * self.usual_epochs / self.batch), LEAST_STEPS)
+
+    def resolved(self, examples: int, best: str, width: int) -> Self:
+        """With what is left to the data, and to the width of the model's states."""
+        epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
+        if steps * self.batch > MOST_EXAMPLES:
+            raise BertJaxError(
+                f"{steps:,} steps of data.batch={self.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
+                "--config.epochs, or fewer --config.steps"
+            )
+        rate = self.optimizer.rate or min(RATE * BASE_WIDTH / width, HIGHEST_RATE)
+        evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
+        between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
+        checkpoints = dataclasses.replace(
+            self.checkpoints,
+            every=self.checkpoints.every or between,
+            best=self.checkpoints.best or best,
+        )
+        return dataclasses.replace(
+            self,
+            steps=steps,
+            optimizer=dataclasses.replace(self.optimizer, rate=rate),
+            log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
+            checkpoints=checkpoints,
+        )

@@ -1,0 +1,20 @@
+"""Trains an embedder on pairs, triplets, scored pairs or labelled texts.
+
+    bert-jax train --config configs/embed.py --workdir runs/search --config.init=MODEL \
+        --config.data.train=pairs.jsonl --config.data.max_length=256
+
+Columns are taken in their order, whatever they are called: anchor, positive, and negatives if there are some. A column
+"score" or "label" holds how alike two texts are, or of a single text its class. A batch of any size fits into memory
+with --config.mesh.accumulate=N, which computes it in N parts: its negatives are those of the whole batch, and what is
+learnt is the same.
+
+Time and score: see "Embedders" in README.md.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config() -> ConfigDict:
+    config = ConfigDict()
+    config.task = "embed"
+    return config

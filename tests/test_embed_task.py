@@ -1,0 +1,209 @@
+"""Training an embedder, from a table of texts to a directory that everybody opens."""
+
+import json
+import random
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.command.train import export, start
+from bert_jax.command.train import inspect as inspect_run
+from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.model import load
+from bert_jax.tasks import load as load_task
+from bert_jax.train.gradient import make_gradient
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_state, fresh_params, shardings_of
+from gradients import assert_gradients_equal
+from test_finetune import model, texts  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+CONFIG = "configs/embed.py"
+
+
+def table(path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def pairs(count: int, seed: int = 0) -> list[dict]:
+    """Two texts belong together if all words of the first are in the second."""
+    rng = random.Random(seed)
+    rows = []
+    for question, more in zip(texts(count, (3, 3), seed), texts(count, (5, 9), seed + 1), strict=True):
+        words = [*question.split(), *more.split()]
+        rng.shuffle(words)
+        rows.append({"question": question, "answer": " ".join(words)})
+    return rows
+
+
+def opened(model, train, *overrides):  # noqa: F811
+    module, config = load_task(
+        CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=16", *overrides]
+    )
+    return module.open(config)
+
+
+def gradient_of(task, data, config, accumulate: int = 1):
+    config = replace(config, mesh=replace(config.mesh, accumulate=accumulate))
+    mesh = make_mesh(config.mesh, jax.devices()[:1])
+    params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
+    shardings = shardings_of(abstract_state(task, config, mesh)).params
+    (batch,) = data.batches(0, 1, 0, 1)
+    gradient = make_gradient(task, config, mesh, shardings)
+    gradients, measured = jax.jit(lambda *given: gradient(*given, {}))(params, batch, jax.random.key(3))
+    return measured["losses"]["embedding_loss"].mean, gradients, batch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["multiple_negatives", "cosent"])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path):  # noqa: F811
+    rows = [row | ({"score": n % 5} if loss == "cosent" else {}) for n, row in enumerate(pairs(60))]
+    task, data, config = opened(
+        model,
+        table(tmp_path / "pairs.jsonl", rows),
+        "data.batch=24",
+        "data.rows=bucketed",
+        "model.dropout=0.1",
+    )
+    whole, gradients, batch = gradient_of(task, data, config)
+    parts, in_parts, _ = gradient_of(task, data, config, accumulate=12)
+    assert batch["weight"].shape == (24,) and batch["cls_positions"].shape == (24, 2)
+    assert float(parts) == pytest.approx(float(whole), rel=1e-6)
+    assert_gradients_equal(in_parts, gradients, 1e-5)
+
+
+@pytest.mark.slow
+def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(model, tmp_path):  # noqa: F811
+    rows = [row | {"worse": text} for row, text in zip(pairs(60), texts(60, (2, 9), 5), strict=True)]
+    train = table(tmp_path / "triplets.jsonl", rows)
+    shapes, results = set(), []
+    for layout in ("packed", "bucketed"):
+        still = ("model.dropout=0.0", "model.attention_dropout=0.0", "loss.sizes=(32,8)")
+        task, data, config = opened(model, train, "data.batch=24", f"data.rows={layout}", *still)
+        loss, gradients, batch = gradient_of(task, data, config)
+        shapes.add(batch["tokens"].shape[0])
+        results.append((float(loss), gradients))
+    assert len(shapes) == 2, "or both are the same computation"
+    (packed, its), (bucketed, theirs) = results
+    assert packed == pytest.approx(bucketed, rel=1e-5)
+    assert_gradients_equal(its, theirs, 1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  # noqa: F811
+    train = table(tmp_path / "pairs.jsonl", pairs(300))
+    overrides = [
+        f"init={model}", f"data.train={train}", "data.max_length=24", "epochs=12", "optimizer.rate=3e-3",
+        "prompts.query=w1 ", "model.pooling=weighted_mean", "data.batch=30", "model.dropout=0.0",
+    ]  # fmt: skip
+    assert start(CONFIG, overrides, str(tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    heldout = [line for line in lines if line["kind"] == "heldout"]
+    assert max(line["ndcg@10"] for line in heldout) > heldout[0]["ndcg@10"] + 0.08
+    assert heldout[-1]["embedding_loss"] < 0.8 * heldout[0]["embedding_loss"]
+    ours = load(tmp_path / "run/model")
+    assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
+    assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)
+    some = texts(20, (1, 20), 9)
+    vectors = ours.embed(some)
+    export(tmp_path / "run", tmp_path / "exported")
+    assert (load(tmp_path / "exported").embed(some) == vectors).all()
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "run/model"), device="cpu")
+    assert np.abs(theirs.encode(some) - vectors).max() < 1e-5
+    queries = theirs.encode(some, prompt_name="query")
+    assert np.abs(queries - ours.embed(some, prompt="query")).max() < 1e-5
+    assert np.abs(queries - vectors).max() > 1e-3, "or the prompt is not used"
+
+
+def test_the_columns_are_taken_in_their_order(tmp_path):
+    rows = [
+        {"id": 7, "Question": "a", "right": "b", "wrong": ["c", "d"], "title": "one"},
+        {"id": 8, "Question": "e", "right": "f", "wrong": ["g", "h"], "title": "two"},
+    ]
+    groups = read_groups(table(tmp_path / "groups.jsonl", rows), GroupColumns())
+    assert [group.texts for group in groups] == [("a", "b", "c", "d"), ("e", "f", "g", "h")]
+    assert [group.document for group in groups] == ["one", "two"]
+    named = GroupColumns(texts=("right", "question"))
+    assert [g.texts for g in read_groups(str(tmp_path / "groups.jsonl"), named)] == [("b", "a"), ("f", "e")]
+    (tmp_path / "scored.csv").write_text("3.5,x,y\n1,z,w\n", encoding="utf-8")
+    scored = read_groups(str(tmp_path / "scored.csv"), GroupColumns(texts=("1", "2"), score="0"))
+    assert [(g.texts, g.scores) for g in scored] == [(("x", "y"), (3.5,)), (("z", "w"), (1.0,))]
+
+
+def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):
+    rows = [{"text": f"t{n}", "label": "ab"[n % 2]} for n in range(8)] + [{"text": "t8", "label": "c"}]
+    groups = read_groups(table(tmp_path / "labelled.jsonl", rows), GroupColumns())
+    assert len(groups) == 8, "c has one text"
+    for group in groups:
+        numbers = [int(text[1:]) for text in group.texts]
+        assert numbers[0] != numbers[1] and numbers[0] % 2 == numbers[1] % 2
+        assert group.alike == "ab"[numbers[0] % 2]
+    plain = read_groups(table(tmp_path / "plain.jsonl", [{"text": "a"}, {"text": "b"}]), GroupColumns())
+    assert [group.texts for group in plain] == [("a", "a"), ("b", "b")]
+
+
+BAD = {
+    "no such column": ([{"q": "a", "p": "b"}], ["data.columns.texts=q,passage"], 'row 1 has no column "passage"'),
+    "an empty anchor": (
+        [{"q": "a", "p": "b"}, {"q": " ", "p": "c"}], [], r'row 2: column "q" is empty; .* bad rows: 1 of 2',
+    ),
+    "a positive among its negatives": (
+        [{"q": "a", "p": "b", "n": "b"}], [], "row 1: the positive is one of its negatives",
+    ),
+    "more negatives than another": (
+        [{"q": "a", "p": "b", "n": ["c"]}, {"q": "d", "p": "e", "n": ["f", "g"]}], [],
+        "row 2 has 4 texts and .* row 1 has 3; give every row as many",
+    ),
+    "a score that is no number": ([{"a": "a", "b": "b", "score": "high"}], [], "row 1.*'high', not a number"),
+    "a score out of range": (
+        [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)], ["loss.name=cosine", "data.heldout_share=0.5"],
+        r"the score \d is not between -1 and 1, .*set --config.loss.name=cosent",
+    ),
+    "one label": (
+        [{"text": "a", "label": "x"}, {"text": "b", "label": "x"}], [], 'has only the label "x"; there is nothing',
+    ),
+    "labels of one text": (
+        [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], [], "no two different texts have the same label",
+    ),
+    "a loss of other data": (
+        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.heldout_share=0.5"],
+        "learns from groups of 2 texts or more and scores, .* have 2 texts and no score; losses that fit: multiple_neg",
+    ),
+    "too large a size": (
+        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],
+        "loss.sizes holds 64, and the vectors have 32 dimensions",
+    ),
+    "no text": ([{"number": 1}], [], "row 1: no column holds text; name them"),
+    "an unknown loss": ([{"a": "a", "b": "b"}], ["loss.name=cosin"], 'no loss "cosin"; did you mean "cosine"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_learnt_from_is_said_in_a_line(case, model, tmp_path):  # noqa: F811
+    rows, overrides, message = BAD[case]
+    with pytest.raises(BertJaxError, match=message) as caught:
+        opened(model, table(tmp_path / "train.jsonl", rows), *overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(model, tmp_path, capsys):  # noqa: F811
+    rows = [row | {"score": n / 10} for n, row in enumerate(pairs(10))]
+    train = table(tmp_path / "train.jsonl", [*rows, *rows[:3]])
+    heldout = table(tmp_path / "heldout.jsonl", rows[:4])
+    overrides = [
+        f"init={model}",
+        f"data.train={train}",
+        f"data.heldout={heldout}",
+        "data.batch=4",
+        "data.max_length=8",
+    ]
+    shown = inspect_run(CONFIG, overrides, 0, 9)
+    printed = capsys.readouterr().out
+    assert "3 of 13 training groups are duplicates of others" in printed
+    assert "13 groups of 2 texts to train on, 4 held out; 4 groups a step" in printed
+    assert shown.count("anchor: [CLS] ") == shown.count("positive: [CLS] ") == shown.count("score: 0") == 4

@@ -1,0 +1,162 @@
+"""The losses of embeddings are those of sentence-transformers, values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import embedding_losses
+from bert_jax.embedding_losses import LOSSES, Settings, at_each_size, false_negatives
+
+GROUPS, WIDTH = 6, 16
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """(name of our loss, its settings, vectors, scores) -> sentence-transformers' value and gradient."""
+    torch = pytest.importorskip("torch")
+    losses = pytest.importorskip("sentence_transformers.losses")
+
+    class Given(torch.nn.Module):
+        """An embedder whose vectors are given."""
+
+        def forward(self, features):
+            return features
+
+        def get_embedding_dimension(self):
+            return WIDTH
+
+    def of(name: str, settings: Settings, sizes, vectors: np.ndarray, scores: np.ndarray):
+        model, both = Given(), ("query_to_doc", "doc_to_query")
+        make = {
+            "multiple_negatives": lambda: losses.MultipleNegativesRankingLoss(
+                model, scale=settings.scale, directions=both if settings.symmetric else both[:1],
+                partition_mode="per_direction" if settings.symmetric else "joint",
+            ),
+            "triplet": lambda: losses.TripletLoss(model, triplet_margin=settings.margin),
+            "cosent": lambda: losses.CoSENTLoss(model, scale=settings.scale),
+            "angle": lambda: losses.AnglELoss(model, scale=settings.scale),
+            "cosine": lambda: losses.CosineSimilarityLoss(model),
+            "contrastive": lambda: losses.ContrastiveLoss(model, margin=settings.margin),
+            "margin_mse": lambda: losses.MarginMSELoss(model),
+            "teacher_ranking": lambda: losses.DistillKLDivLoss(model),
+        }  # fmt: skip
+        loss = make[name]()
+        if sizes:
+            loss = losses.MatryoshkaLoss(model, loss, list(sizes))
+        given = torch.tensor(vectors, requires_grad=True)
+        features = [{"sentence_embedding": given[:, n]} for n in range(vectors.shape[1])]
+        labels = torch.tensor(scores[:, 0] if scores.shape[1] == 1 else scores)
+        value = loss(features, labels)
+        value.backward()
+        return value.item(), given.grad.numpy()
+
+    return of
+
+
+def batch_of(texts: int, scores: np.ndarray, seed: int = 0):
+    vectors = np.random.default_rng(seed).normal(0, 1, (GROUPS, texts, WIDTH)).astype(np.float32)
+    ids = np.arange(GROUPS * texts).reshape(GROUPS, texts)
+    return vectors, {"ids": ids, "weight": np.ones(GROUPS, np.float32), "scores": scores}
+
+
+def scores_of(columns: int, whole: bool = False) -> np.ndarray:
+    drawn = np.random.default_rng(1).uniform(0, 1, (GROUPS, columns)).astype(np.float32)
+    return drawn.round() if whole else drawn
+
+
+CASES = [
+    ("multiple_negatives", 2, scores_of(1), False, ()),
+    ("multiple_negatives", 4, scores_of(1), False, ()),
+    ("multiple_negatives", 3, scores_of(1), True, ()),
+    ("multiple_negatives", 3, scores_of(1), False, (16, 8, 4)),
+    ("triplet", 3, scores_of(1), False, ()),
+    ("cosent", 2, scores_of(1), False, ()),
+    ("cosent", 2, scores_of(1), False, (16, 4)),
+    ("angle", 2, scores_of(1), False, ()),
+    ("cosine", 2, scores_of(1), False, ()),
+    ("contrastive", 2, scores_of(1, whole=True), False, ()),
+    ("margin_mse", 3, scores_of(1), False, ()),
+    ("margin_mse", 4, scores_of(2), False, ()),
+    ("margin_mse", 4, scores_of(3), False, ()),
+    ("teacher_ranking", 4, scores_of(3), False, ()),
+]
+
+
+@pytest.mark.parametrize("name, texts, scores, symmetric, sizes", CASES)
+def test_values_and_gradients_are_those_of_sentence_transformers(
+    name, texts, scores, symmetric, sizes, reference
+):
+    vectors, batch = batch_of(texts, scores)
+    loss = LOSSES[name]
+    settings = Settings(loss.scale, loss.margin, symmetric)
+    theirs, their_slope = reference(name, settings, sizes, vectors, scores)
+
+    def ours(vectors):
+        return at_each_size(loss.compute, sizes)(vectors, batch, settings).mean
+
+    value, slope = jax.value_and_grad(ours)(jnp.asarray(vectors))
+    assert float(value) == pytest.approx(theirs, rel=1e-5)
+    np.testing.assert_allclose(slope, their_slope, rtol=0, atol=1e-4 * np.abs(their_slope).max())
+    assert np.abs(their_slope).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_groups_that_are_padding_say_nothing(name):
+    loss = LOSSES[name]
+    texts = max(loss.texts, 2)
+    vectors, batch = batch_of(texts, scores_of(texts - 1))
+    settings = Settings(loss.scale, loss.margin, False)
+    padded = {key: np.concatenate([x, np.zeros_like(x[:2])]) for key, x in batch.items()}
+    more = jnp.concatenate([vectors, jnp.ones_like(vectors[:2])])
+
+    def of(batch):
+        return jax.value_and_grad(lambda v: loss.compute(v, batch, settings).mean)
+
+    value, slope = of(batch)(jnp.asarray(vectors))
+    with_padding, its_slope = of(padded)(more)
+    assert float(with_padding) == pytest.approx(float(value), rel=1e-6)
+    np.testing.assert_allclose(its_slope[:-2], slope, atol=1e-6)
+    assert not np.asarray(its_slope[-2:]).any()
+
+
+def test_equal_texts_are_no_negatives_of_one_another():
+    vectors, batch = batch_of(3, scores_of(1))
+    settings = Settings(20.0, 0.0, False)
+
+    def loss_of(ids):
+        return float(LOSSES["multiple_negatives"].compute(vectors, batch | {"ids": ids}, settings).mean)
+
+    def by_hand(masked):
+        unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+        total = 0.0
+        for n in range(GROUPS):
+            logits = {(m, t): 20 * unit[n, 0] @ unit[m, t] for m in range(GROUPS) for t in (1, 2)}
+            kept = [logit for place, logit in logits.items() if (n, *place) not in masked]
+            total += np.log(np.exp(kept).sum()) - logits[n, 1]
+        return total / GROUPS
+
+    apart = batch["ids"]
+    assert loss_of(apart) == pytest.approx(by_hand(set()), rel=1e-5)
+    same_positive = apart.copy()
+    same_positive[4, 1] = apart[1, 1]
+    assert loss_of(same_positive) == pytest.approx(by_hand({(1, 4, 1), (4, 1, 1)}), rel=1e-5)
+    same_anchor = apart.copy()
+    same_anchor[2, 0] = apart[0, 0]
+    assert loss_of(same_anchor) == pytest.approx(by_hand({(0, 2, 1), (2, 0, 1)}), rel=1e-5)
+    negative_is_right = apart.copy()
+    negative_is_right[3, 2] = apart[5, 1]
+    assert loss_of(negative_is_right) == pytest.approx(by_hand({(5, 3, 2)}), rel=1e-5)
+    for ids, count in ((apart, 0), (same_positive, 2), (same_anchor, 2)):
+        assert float(false_negatives(batch | {"ids": ids}).total) == count
+
+
+def test_scores_in_blocks_are_those_at_once(monkeypatch):
+    vectors, batch = batch_of(3, scores_of(1))
+    settings, batch = Settings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)
+    of = jax.value_and_grad(lambda v: LOSSES["multiple_negatives"].compute(v, batch, settings).mean)
+    at_once, slope = of(jnp.asarray(vectors))
+    monkeypatch.setattr(embedding_losses, "BLOCK", 2)
+    in_blocks, its_slope = of(jnp.asarray(vectors))
+    assert float(in_blocks) == pytest.approx(float(at_once), rel=1e-6)
+    np.testing.assert_allclose(its_slope, slope, atol=1e-6)

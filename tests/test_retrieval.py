@@ -1,0 +1,77 @@
+"""Rankings are judged as trec_eval judges them, and the nearest documents are those of brute force."""
+
+import numpy as np
+import pytest
+
+from bert_jax import retrieval
+from bert_jax.errors import BertJaxError
+
+MEASURES = {"ndcg": "ndcg_cut_{}", "map": "map_cut_{}", "recall": "recall_{}", "precision": "P_{}"}
+
+
+def random_run(seed: int):
+    """(scores, judgements) of a few queries, with ties, grades, documents that nobody judged or found."""
+    rng = np.random.default_rng(seed)
+    names = [f"d{n}" for n in range(300)]
+    run = {
+        f"q{q}": {str(name): float(rng.integers(0, 40) / 8) for name in rng.choice(names, 250, replace=False)}
+        for q in range(8)
+    }
+    judged = {
+        query: {str(name): int(rng.integers(-1, 4)) for name in rng.choice(names, 30, replace=False)}
+        for query in run
+    }
+    judged["q7"] = dict.fromkeys(judged["q7"], 0)  # nothing is relevant
+    return run, judged
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_measures_are_those_of_trec_eval(seed):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    run, judged = random_run(seed)
+    asked = {f"{theirs.format(cut)}" for ours, theirs in MEASURES.items() for cut in retrieval.CUTS[ours]}
+    evaluator = pytrec_eval.RelevanceEvaluator(judged, {*asked, "recip_rank"})
+    theirs = evaluator.evaluate(run)
+    for query in list(run)[:7]:
+        found = retrieval.ranked(run[query])
+        ours = retrieval.of_query(found[: retrieval.DEPTH], judged[query])
+        for name, cuts in retrieval.CUTS.items():
+            for cut in cuts:
+                if name == "mrr":
+                    expected = theirs[query]["recip_rank"]
+                    expected = expected if expected >= 1 / cut else 0
+                else:
+                    expected = theirs[query][MEASURES[name].format(cut)]
+                assert ours[f"{name}@{cut}"] == pytest.approx(expected, abs=1e-12), name
+    means = retrieval.ranking([retrieval.ranked(run[q]) for q in run], list(judged.values())).scores
+    kept = [theirs[query]["ndcg_cut_10"] for query in list(run)[:7]]
+    assert means["ndcg@10"] == pytest.approx(np.mean(kept), abs=1e-12), (
+        "a query without an answer is left out"
+    )
+
+
+def test_scores_are_compared_as_float32_and_greater_ids_come_first():
+    assert retrieval.ranked({"a": 1.0, "b": 1.0 + 1e-9, "c": 1.0, "d": 0.5}) == ["c", "b", "a", "d"]
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 1000])
+def test_the_nearest_are_those_of_brute_force(count, monkeypatch):
+    rng = np.random.default_rng(count)
+    queries = rng.integers(-2, 3, (9, 4)).astype(np.float32)  # so coarse that there are many ties
+    documents = rng.integers(-2, 3, (200, 4)).astype(np.float32)
+    ids = [f"doc {n}" for n in rng.permutation(200)]
+    monkeypatch.setattr(retrieval, "BLOCK", 500)
+    for query, (order, scores) in zip(
+        queries, retrieval.nearest(queries, documents, ids, count), strict=True
+    ):
+        products = documents @ query
+        expected = retrieval.ranked(dict(zip(ids, products.tolist(), strict=True)))[:count]
+        assert [ids[i] for i in order] == expected
+        assert scores.tolist() == products[order].tolist()
+
+
+def test_rankings_that_cannot_be_judged_are_refused():
+    with pytest.raises(BertJaxError, match="1 rankings for 2 queries"):
+        retrieval.ranking([["a"]], [{"a": 1}, {"b": 1}])
+    with pytest.raises(BertJaxError, match="no query has a relevant document"):
+        retrieval.ranking([["a"]], [{"a": 0}])
