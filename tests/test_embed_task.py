@@ -111,7 +111,10 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     some = texts(20, (1, 20), 9)
     vectors = ours.embed(some)
     export(tmp_path / "run", tmp_path / "exported")
-    assert (load(tmp_path / "exported").embed(some) == vectors).all()
+    exported = load(tmp_path / "exported")
+    assert exported.embedder == ours.embedder and np.abs(exported.embed(some) - vectors).max() > 0, (
+        "of another step"
+    )
     sentence_transformers = pytest.importorskip("sentence_transformers")
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "run/model"), device="cpu")
     assert np.abs(theirs.encode(some) - vectors).max() < 1e-5

@@ -41,6 +41,7 @@ LITTLE = {
     "configs/classify.py": [*FEW, "data.max_length=32", "data.calibration_share=0.5"],
     "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_share=0"],
     "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_share=0"],
+    "configs/embed.py": ["steps=2", "data.batch=8", "data.max_length=16"],
 }  # fmt: skip
 
 
@@ -61,7 +62,9 @@ def place(tmp_path_factory):
     hub.save(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(corpora.ENTRIES))
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     checkpoint(folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3))
-    labelled(folder, [" ".join(words) for document in texts for words in document])
+    sentences = [" ".join(words) for document in texts for words in document]
+    labelled(folder, sentences)
+    belonging(folder, sentences)
     found_by_file = (blocks, families, tasks)
     before = Path.cwd(), list(sys.path), [list(package.__path__) for package in found_by_file]
     os.chdir(folder)
@@ -92,6 +95,22 @@ def labelled(folder: Path, texts: list[str]) -> None:
     (folder / "names.conll").write_text("\n\n".join(sentences) + "\n")
     asked = (f'where?,"{t}","{t.split()[len(t.split()) // 2]}"\n' for _, t in few)
     (folder / "questions.csv").write_text("question,context,answer\n" + "".join(asked))
+
+
+def belonging(folder: Path, texts: list[str]) -> None:
+    """Pairs of texts, some with scores; documents and queries."""
+    pairs = list(zip(texts[:60], texts[60:120], strict=True))
+    rows = [{"question": a, "passage": b} for a, b in pairs]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored = [f'"{a}","{b}",{n % 6}' for n, (a, b) in enumerate(pairs)]
+    (folder / "scored.csv").write_text("\n".join(["first,second,score", *scored]) + "\n")
+    collection = folder / "collection"
+    collection.mkdir()
+    for name, side in (("queries", 0), ("corpus", 1)):
+        lines = [json.dumps({"_id": str(n), "text": pair[side]}) for n, pair in enumerate(pairs)]
+        (collection / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    judged = [f"{n}\t{n}\t1" for n in range(len(pairs))]
+    (collection / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
 
 
 def commands(block: str) -> list[list[str]]:

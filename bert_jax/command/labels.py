@@ -3,7 +3,7 @@
 import shlex
 import sys
 
-from bert_jax.command.flags import JSON, LONG, flag, number, one_of, verb
+from bert_jax.command.flags import JSON, LONG, count, flag, number, one_of, verb
 from bert_jax.errors import BertJaxError
 
 MODEL = "model directory of a classifier, a tagger or a question-answering model"
@@ -12,6 +12,12 @@ TEXT = flag(
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
 )  # fmt: skip
 PAIR = flag("--pair", default="", metavar="COLUMN", help="column of second texts, or of passages")
+DIMENSIONS = flag(
+    "--dimensions",
+    type=count,
+    metavar="N",
+    help="of an embedder: use the first N numbers of its vectors alone",
+)
 SKIP_BAD = flag(
     "--skip-bad", action="store_true",
     help="leave out rows that are no examples, such as those with an empty cell, and count them",
@@ -19,7 +25,7 @@ SKIP_BAD = flag(
 
 
 @verb(
-    "measure a model on labelled texts, or compare two",
+    "measure a model on labelled texts, or an embedder on documents and queries; or compare two",
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
     one_of(
         flag("--model", metavar="DIR", help=MODEL),
@@ -27,7 +33,8 @@ SKIP_BAD = flag(
     ),
     flag(
         "--data", required=True, metavar="FILE",
-        help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT",
+        help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT; of an "
+        "embedder a table of pairs with scores, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv",
     ),
     TEXT,
     PAIR,
@@ -42,10 +49,33 @@ SKIP_BAD = flag(
         "from the test set",
     ),
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
+    flag("--split", default="", metavar="NAME", help="of an embedder's folder: the judgements of qrels/NAME.tsv"),
+    DIMENSIONS,
 )  # fmt: skip
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
+    from bert_jax.inference.model import load
+    from bert_jax.report import embeddings
 
+    model = load(args.model or args.compare[0])
+    if embeddings.is_of_embeddings(model, args.data):
+        if args.report or args.foreign:
+            raise BertJaxError(
+                "--report and --foreign are for predictions; leave them out to measure an embedder"
+            )
+        columns = embeddings.GroupColumns(
+            tuple(name for name in (args.text, args.pair) if name), args.label, skip_bad=args.skip_bad
+        )
+        on = embeddings.Comparison(args.data, args.split, columns, args.dimensions)
+        if args.compare:
+            print(embeddings.compare(*args.compare, on, args.json))
+        else:
+            print(embeddings.describe(model, args.model, on, args.json))
+        return
+    if args.split or args.dimensions:
+        raise BertJaxError(
+            "--split and --dimensions are for embedders; leave them out to measure predictions"
+        )
     columns = Columns(
         args.text, args.pair, args.label, separator=args.separator or "", skip_bad=args.skip_bad
     )

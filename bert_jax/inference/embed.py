@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.programs import pooled_states
@@ -13,13 +14,14 @@ from bert_jax.text.truncation import Reading, Truncated
 
 def embed(
     model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long: str = "cut",
+    long: str = "cut", dimensions: int | None = None,
 ):  # fmt: skip
     """A vector [D] for a text, an array [N, D] for a list, an iterator of vectors for any other iterable.
 
     Pooling, normalisation, greatest length and prompts are the directory's own where it is a sentence-transformers
     one, else the mean of the hidden states at length 1. `prompt` names one of its prompts. Longer texts are truncated,
     with a warning, or with long="windows" read in windows whose vectors are averaged by their number of tokens.
+    `dimensions` keeps the first ones alone, for models that were trained for it.
 
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
@@ -32,6 +34,9 @@ def embed(
     pooling = embedder.pooling if pooling is None else pooling
     normalize = embedder.normalize if normalize is None else normalize
     check_name(pooling, POOLINGS, "pooling")
+    width = model.config.hidden_size
+    if dimensions is not None:
+        check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)
     longest = model.config.max_positions
     reading = Reading(min(embedder.max_length or longest, longest), long)
@@ -46,14 +51,32 @@ def embed(
         vectors = np.stack(model.run([window for parts in windows for window in parts], program))
         if len(vectors) > len(chunk):
             vectors = averaged(vectors, windows)
+        vectors = vectors[:, :dimensions]
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors
 
     vectors = results(texts, of_chunk)
     if isinstance(vectors, list):
-        return np.stack(vectors) if vectors else np.zeros((0, model.config.hidden_size), np.float32)
+        return np.stack(vectors) if vectors else np.zeros((0, dimensions or width), np.float32)
     return vectors
+
+
+def similarity(model: Runner, a, b, **settings) -> np.ndarray:
+    """The cosine of every text or vector of `a` with every one of `b`; `settings` are those of `embed`.
+
+    >>> model.similarity(["the cat", "the mat"], ["the cat"]).round(3).tolist()[0]
+    [1.0]
+    """
+    first, second = (vectors_of(model, side, settings) for side in (a, b))
+    return first @ second.T
+
+
+def vectors_of(model: Runner, side, settings: dict) -> np.ndarray:
+    if not isinstance(side, np.ndarray):
+        side = embed(model, [side] if isinstance(side, str) else list(side), **settings)
+    vectors = np.atleast_2d(np.asarray(side, np.float32))
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def prompt_text(embedder: Embedder, prompt: str | None) -> str:

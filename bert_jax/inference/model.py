@@ -14,7 +14,7 @@ from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.inference import programs
 from bert_jax.inference.answer import answer
 from bert_jax.inference.classify import classify
-from bert_jax.inference.embed import embed
+from bert_jax.inference.embed import embed, similarity
 from bert_jax.inference.fill_mask import fill_mask
 from bert_jax.inference.in_scope import in_scope
 from bert_jax.inference.runner import Runner
@@ -85,6 +85,7 @@ class Model(Runner):
     """
 
     embed = embed
+    similarity = similarity
     fill_mask = fill_mask
     classify = classify
     tag = tag

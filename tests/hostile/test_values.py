@@ -22,7 +22,7 @@ from hostile.outcomes import LONGEST
 from tiny_training import Batches, tiny
 
 NEEDED = {"pretrain": {}, "classify": {"init": "m", "data": {"train": "t"}}}
-NEEDED |= dict.fromkeys(("tag", "answer"), NEEDED["classify"])
+NEEDED |= dict.fromkeys(("tag", "answer", "embed"), NEEDED["classify"])
 NUMERIC = [
     (task, key, kind)
     for task in NEEDED

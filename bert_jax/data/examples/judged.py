@@ -1,0 +1,85 @@
+"""Documents, queries, and which documents are relevant for which query: a folder in BEIR's layout.
+
+corpus.jsonl     {"_id": ..., "title": ..., "text": ...}
+queries.jsonl    {"_id": ..., "text": ...}
+qrels.tsv        query-id, corpus-id, score, with a header; or qrels/SPLIT.tsv
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_jax.data.examples.cells import name_in, number_in
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.text import tables
+from bert_jax.text.tables import text_in
+
+CORPUS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels"
+COLUMNS = ("query-id", "corpus-id", "score")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Texts by their ids, and for each query the grades of documents, above 0 where they are relevant."""
+
+    documents: dict[str, str]
+    queries: dict[str, str]  # those with a judgement
+    relevant: dict[str, dict[str, int]]
+
+
+def is_judged(data) -> bool:
+    """Whether a folder is in BEIR's layout."""
+    return (Path(data) / CORPUS).is_file()
+
+
+def read_judged(folder, split: str = "") -> Judged:
+    """With the judgements of a `split`; "": qrels.tsv, or the only split."""
+    folder = Path(folder)
+    documents = dict(texts_in(folder / CORPUS))
+    queries = dict(texts_in(folder / QUERIES))
+    relevant: dict[str, dict[str, int]] = {}
+    path = judgements(folder, split)
+    for where, row in tables.read_rows(str(path)):
+        query, document = (name_in(where, row, column) for column in COLUMNS[:2])
+        for name, known, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
+            if name not in known:
+                raise BertJaxError(f'{where} names "{name}", which {file} has not; correct one of them')
+        grade = number_in(f'{where}: column "score"', tables.cell(where, row, "score"))
+        if not grade.is_integer():
+            raise BertJaxError(
+                f"{where} has the grade {grade:g}; grades are whole numbers, 0 for not relevant"
+            )
+        relevant.setdefault(query, {})[document] = int(grade)
+    if not any(grade > 0 for grades in relevant.values() for grade in grades.values()):
+        raise BertJaxError(f"{path} says of no document that it is relevant")
+    return Judged(documents, {name: queries[name] for name in relevant}, relevant)
+
+
+def texts_in(path: Path) -> Iterator[tuple[str, str]]:
+    """(id, title and text) of each row; a document may be empty."""
+    places: dict[str, str] = {}
+    for where, row in tables.read_rows(str(path)):
+        name = name_in(where, row, "_id")
+        if places.setdefault(name, where) != where:
+            raise BertJaxError(f'{where} has the id "{name}" of {places[name]}; ids must differ')
+        parts = [
+            text_in(where, row, column) for column in ("title", "text") if column in row or column == "text"
+        ]
+        yield name, " ".join(part for part in parts if part.strip())
+
+
+def judgements(folder: Path, split: str) -> Path:
+    """The file of a split."""
+    files = {path.stem: path for path in sorted((folder / JUDGEMENTS).glob("*.tsv"))}
+    whole = folder / f"{JUDGEMENTS}.tsv"
+    if not split and whole.is_file():
+        return whole
+    if not split and len(files) == 1:
+        return next(iter(files.values()))
+    if split in files:
+        return files[split]
+    if not files:
+        raise BertJaxError(f"{folder} has no {whole.name} and no {JUDGEMENTS}/SPLIT.tsv with judgements")
+    if not split:
+        raise BertJaxError(f"{folder} has judgements of {', '.join(files)}; choose one, --split NAME")
+    raise BertJaxError(f'{folder / JUDGEMENTS} has no "{split}.tsv"; {nearest(split, files)}')
