@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from dataclasses import replace
 
 import jax
@@ -121,6 +122,26 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     queries = theirs.encode(some, prompt_name="query")
     assert np.abs(queries - ours.embed(some, prompt="query")).max() < 1e-5
     assert np.abs(queries - vectors).max() > 1e-3, "or the prompt is not used"
+
+
+@pytest.mark.slow
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(model, tmp_path):  # noqa: F811
+    overrides = [
+        f"init={model}", f"data.train={table(tmp_path / 'pairs.jsonl', pairs(60))}", "data.max_length=24", "steps=12",
+        "data.batch=16", "mesh.accumulate=2", "model.dropout=0.1", "checkpoints.every=4", "checkpoints.keep=9",
+        "log.evaluate_every=4",
+    ]  # fmt: skip
+    weights = []
+    for run in ("whole", "cut"):
+        workdir = tmp_path / run
+        if run == "cut":
+            shutil.copytree(tmp_path / "whole", workdir)
+            shutil.rmtree(workdir / "model")
+            for step in (8, 12):
+                shutil.rmtree(workdir / "checkpoints" / str(step))
+        assert start(CONFIG, overrides, str(workdir))
+        weights.append((workdir / "model/model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
 
 
 def test_the_columns_are_taken_in_their_order(tmp_path):

@@ -1,0 +1,40 @@
+"""An embedder learns the same on every mesh and in any number of parts."""
+
+import sys
+
+import pytest
+
+from runs import ROOT, finished, lines
+from test_embed_task import CONFIG, pairs, table
+from test_finetune import model  # noqa: F401
+
+STEPS = 50
+RUNS = {
+    "one device": (1, ["accumulate=1"]),
+    "one device, 4 parts": (1, ["accumulate=4"]),
+    "data 8": (8, ["data=8"]),
+    "data 8, 2 parts": (8, ["data=8", "accumulate=2"]),
+    "fsdp 8": (8, ["fsdp=8"]),
+    "2 x 2 x 2, 4 parts": (8, ["fsdp=2", "tensor=2", "accumulate=4"]),
+}
+
+
+@pytest.mark.long
+def test_every_mesh_gives_the_same_curve(model, tmp_path):  # noqa: F811
+    train = table(tmp_path / "pairs.jsonl", pairs(400))
+    settings = [
+        f"init={model}", f"data.train={train}", "data.max_length=24", f"steps={STEPS}", "optimizer.rate=1e-3",
+        "data.batch=64", "data.rows=bucketed", "model.dropout=0.1", "log.every=1", "log.evaluate_every=25",
+    ]  # fmt: skip
+    curves = {}
+    for name, (devices, mesh) in RUNS.items():
+        given = [*settings, *(f"mesh.{axis}" for axis in mesh)]
+        words = ["train", "--config", f"{ROOT}/{CONFIG}", *(f"--config.{setting}" for setting in given)]
+        workdir = tmp_path / name
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        finished([sys.executable, "-m", "bert_jax", *words, "--workdir", str(workdir)], XLA_FLAGS=flags)
+        curves[name] = [line["loss"] for line in lines(workdir) if line["kind"] == "train"]
+    expected = curves["one device"]
+    assert len(expected) == STEPS and expected[-1] < expected[0] / 10
+    for curve in curves.values():
+        assert curve == pytest.approx(expected, rel=1e-5)
