@@ -8,7 +8,6 @@ Each loss is that of the same name in sentence-transformers, but that a text is 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,6 @@ from bert_jax.models.pooling import unit
 
 BLOCK = 1024  # anchors whose scores are held at once
 NEVER = -1e30  # the score of what is no candidate
-Needs = Literal["groups", "scores"]
 
 
 @dataclass(frozen=True)
@@ -148,24 +146,39 @@ def distances(a, b):
     return jnp.sqrt(((a - b + 1e-6) ** 2).sum(-1))
 
 
+def any_scores(texts: int, scores: int) -> bool:
+    return texts >= 2
+
+
+def pair_scores(texts: int, scores: int) -> bool:
+    return texts == 2 and scores == 1
+
+
+def text_scores(texts: int, scores: int) -> bool:
+    return texts >= 3 and scores == texts - 1
+
+
 @dataclass(frozen=True)
 class EmbeddingLoss:
     compute: Callable[..., Loss]
+    fits: Callable[[int, int], bool] = any_scores  # whether it learns from groups of so many texts and scores
     scored: bool = False  # learns from scores
-    texts: int = 2  # of a group at least
     scale: float = 1.0  # by default
     margin: float = 0.0  # likewise
 
 
 LOSSES = {
     "multiple_negatives": EmbeddingLoss(multiple_negatives, scale=20.0),
-    "triplet": EmbeddingLoss(triplet, texts=3, margin=5.0),
-    "cosent": EmbeddingLoss(cosent, scored=True, scale=20.0),
-    "angle": EmbeddingLoss(angle, scored=True, scale=20.0),
-    "cosine": EmbeddingLoss(cosine, scored=True),
-    "contrastive": EmbeddingLoss(contrastive, scored=True, margin=0.5),
-    "margin_mse": EmbeddingLoss(margin_mse, scored=True, texts=3),
-    "teacher_ranking": EmbeddingLoss(teacher_ranking, scored=True),
+    "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, margin=5.0),
+    "cosent": EmbeddingLoss(cosent, pair_scores, scored=True, scale=20.0),
+    "angle": EmbeddingLoss(angle, pair_scores, scored=True, scale=20.0),
+    "cosine": EmbeddingLoss(cosine, pair_scores, scored=True),
+    "contrastive": EmbeddingLoss(contrastive, pair_scores, scored=True, margin=0.5),
+    # Of every text, or of the differences between the positive and each negative.
+    "margin_mse": EmbeddingLoss(
+        margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
+    ),
+    "teacher_ranking": EmbeddingLoss(teacher_ranking, text_scores, scored=True),
 }
 
 

@@ -78,6 +78,27 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path): 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scores", "loss", "learnt_from"),
+    [
+        ([0.5, 0.25], "auto", 2),
+        ([0.5, 0.25], "margin_mse", 2),
+        (0.25, "margin_mse", 1),
+        (0.25, "auto", 0),
+        ([0.5, 0.25], "triplet", 0),
+    ],
+)
+def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, model, tmp_path):  # noqa: F811
+    rows = [row | {"worse": "w1 w2", "score": scores} for row in pairs(12)]
+    train = table(tmp_path / "train.jsonl", rows)
+    task, data, config = opened(model, train, f"loss.name={loss}", "data.batch=8", "data.rows=bucketed")
+    value, _, batch = gradient_of(task, data, config)
+    assert np.isfinite(value) and value > 0
+    assert batch.get("scores", np.zeros((8, 0))).shape == (8, learnt_from)
+    assert not task.of_pairs and task.best == "ndcg@10"
+
+
+@pytest.mark.slow
 def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(model, tmp_path):  # noqa: F811
     rows = [row | {"worse": text} for row, text in zip(pairs(60), texts(60, (2, 9), 5), strict=True)]
     train = table(tmp_path / "triplets.jsonl", rows)
@@ -196,7 +217,7 @@ BAD = {
     ),
     "a loss of other data": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.heldout_share=0.5"],
-        "learns from groups of 2 texts or more and scores, .* have 2 texts and no score; losses that fit: multiple_neg",
+        "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives$",
     ),
     "too large a size": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],

@@ -33,10 +33,14 @@ ROLES = ("anchor", "positive", "negative")
 
 def open(config: Config) -> tuple[Embedding, Epochs, Config]:
     train, heldout = read_parts(config)
-    texts, scores = len(train[0].texts), len(train[0].scores)
+    texts = len(train[0].texts)
     tokenizer = open_tokenizer(hub.existing(config.init))
-    task = task_of(config, texts, bool(scores))
+    task = task_of(config, texts, len(train[0].scores))
     check_scores(config, task, [*train, *heldout])
+    if not task.scores_of_group:  # the loss learns from none
+        train, heldout = (
+            [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
+        )
     ids = ids_of([*train, *heldout])
     truncated = Truncated(config.data.max_length)
     learnt, judged = (pieces_of(groups, tokenizer, config, ids, truncated) for groups in (train, heldout))
@@ -51,7 +55,7 @@ def open(config: Config) -> tuple[Embedding, Epochs, Config]:
         shards=jax.device_count() // mesh.tensor * mesh.accumulate,
         program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
     )  # fmt: skip
-    data = Epochs(learnt, judged, task.targets, tokenizer, batches, Judge(heldout, task.scored), False)
+    data = Epochs(learnt, judged, task.targets, tokenizer, batches, Judge(heldout, task.of_pairs), False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
     say(
         f"{len(train):,} groups of {texts} texts to train on, {len(heldout):,} held out; {config.batch} groups a step, "
@@ -82,27 +86,26 @@ def read_parts(config: Config) -> tuple[list[Group], list[Group]]:
     return train, heldout
 
 
-def task_of(config: Config, texts: int, scored: bool) -> Embedding:
+def task_of(config: Config, texts: int, scores: int) -> Embedding:
     wanted = config.loss
+    fitting = [name for name, loss in LOSSES.items() if loss.fits(texts, scores)]
     name = wanted.name
     if name == "auto":
-        name = ("cosent" if texts == 2 else "teacher_ranking") if scored else "multiple_negatives"
-    loss = LOSSES[name]
-    if texts < loss.texts or scored < loss.scored:
-        has = f"{texts} texts and {'scores' if scored else 'no score'}"
-        needs = f"{loss.texts} texts or more{' and scores' * loss.scored}"
-        fitting = [other for other, its in LOSSES.items() if texts >= its.texts and scored >= its.scored]
+        usual = ("cosent", "teacher_ranking", "multiple_negatives") if scores else ("multiple_negatives",)
+        name = next(name for name in usual if name in fitting)
+    if name not in fitting:
         raise BertJaxError(
-            f"loss.name={name} learns from groups of {needs}, and those of {config.data.train} have {has}; "
-            f"losses that fit: {', '.join(fitting)}"
+            f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, as {config.data.train} "
+            f"has them; losses that do: {', '.join(fitting)}"
         )
+    loss = LOSSES[name]
     layout = layout_of(config)
     if too_long := [size for size in wanted.sizes if not 0 < size <= layout.config.hidden_size]:
         raise BertJaxError(
             f"loss.sizes holds {too_long[0]}, and the vectors have {layout.config.hidden_size} dimensions"
         )
     settings = Settings(wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric)
-    return Embedding(layout, loss, settings, wanted.sizes, texts, loss.scored)
+    return Embedding(layout, loss, settings, wanted.sizes, texts, scores * loss.scored)
 
 
 def layout_of(config: Config) -> hub.Layout:
@@ -194,7 +197,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
                 role = min(n, 2)
                 name = f"{MARKS[role]}{ROLES[role]}{PLAIN}" if colour else ROLES[role]
                 lines.append(f"  {name}: {text}")
-            if task.scored:
+            if task.scores_of_group:
                 lines.append(f"  score: {', '.join(f'{score:g}' for score in piece.targets['scores'])}")
     return "\n".join(lines)
 

@@ -26,12 +26,17 @@ class Embedding(Task):
     settings: Settings = Settings(20.0, 0.0, False)
     sizes: tuple[int, ...] = ()
     texts: int = 2  # of a group
-    scored: bool = False
+    scores_of_group: int = 0  # that the loss learns from
     whole_batch: ClassVar[bool] = True
 
     @property
     def best(self) -> str:
-        return "spearman" if self.scored else retrieval.BEST
+        return "spearman" if self.of_pairs else retrieval.BEST
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether the likeness of two texts is what is learnt and measured, else which text belongs to another."""
+        return self.texts == 2 and self.scores_of_group == 1
 
     @property
     def embedder(self) -> Embedder:
@@ -40,7 +45,8 @@ class Embedding(Task):
 
     @property
     def targets(self) -> dict[str, Target]:
-        scores = {"scores": Target("float32", (self.texts - 1,))} if self.scored else {}
+        count = self.scores_of_group
+        scores = {"scores": Target("float32", (count,))} if count else {}
         return {"ids": Target("int32", (self.texts,)), "weight": Target("float32")} | scores
 
     def features(self, rows: int, length: int) -> Features:
@@ -64,7 +70,7 @@ class Embedding(Task):
         return {"embedding_loss": at_each_size(self.loss.compute, self.sizes)(vectors, groups, self.settings)}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        if self.scored or self.loss is not LOSSES["multiple_negatives"]:
+        if self.loss is not LOSSES["multiple_negatives"]:
             return {}
         return {"false_negatives": false_negatives(in_groups(outputs[VECTORS], batch)[1])}
 
@@ -90,14 +96,14 @@ class Judge:
     """Vectors of the held-out groups, None for those that were not computed -> metrics."""
 
     groups: Sequence[Group]
-    scored: bool
+    of_pairs: bool
 
     def __call__(self, vectors: list) -> dict[str, float]:
         known = [(v, group) for v, group in zip(vectors, self.groups, strict=True) if v is not None]
         if not known:
             return {}
         stacked, groups = np.stack([v for v, _ in known]), [group for _, group in known]
-        if self.scored:
+        if self.of_pairs:
             cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
             scores = metrics.numbers(cosines, [group.scores[0] for group in groups]).scores
             return {name: scores[name] for name in ("pearson", "spearman")}

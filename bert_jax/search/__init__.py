@@ -1,0 +1,1 @@
+"""Texts found by their vectors."""
