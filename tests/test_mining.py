@@ -23,10 +23,11 @@ def rows_of(path) -> list[dict]:
 
 
 class Given:
-    """Vectors that are drawn for each text."""
+    """Vectors that are drawn for each text and prompt."""
 
     def of(self, some, prompt: str = "") -> np.ndarray:
-        drawn = np.stack([np.random.default_rng(list(text.encode())).normal(0, 1, 5) for text in some])
+        seeds = [list((prompt + text).encode()) for text in some]
+        drawn = np.stack([np.random.default_rng(seed).normal(0, 1, 5) for seed in seeds])
         return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -34,6 +35,7 @@ class Given:
     "limits",
     [
         Limits(2, margin=0.0),
+        Limits(6, margin=0.0),
         Limits(1, first=3, margin=0.0),
         Limits(2, margin=0.5),
         Limits(1, margin=0.0, last=2),
@@ -43,14 +45,12 @@ class Given:
 def test_negatives_are_those_of_brute_force(limits, tmp_path):
     rows = pairs(30)
     rows += [{"question": rows[0]["question"], "answer": rows[1]["answer"]}]  # an anchor with two positives
-    rows += [
-        {"question": rows[2]["answer"], "answer": rows[3]["answer"]}
-    ]  # and one that is a candidate itself
+    rows += [{"question": rows[2]["answer"], "answer": rows[3]["answer"]}]  # and one that is a positive
     groups = read_groups(table(tmp_path / "pairs.jsonl", rows), GroupColumns())
-    corpus, counts = texts(40, (3, 9), 7), Mined()
+    corpus, counts = [*texts(10, (3, 9), 7), *(row["question"] for row in rows)], Mined()
     mined = list(mine(groups, corpus, Given(), limits, counts))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
-    products = Given().of([row["question"] for row in rows]) @ Given().of(candidates).T
+    products = Given().of([row["question"] for row in rows], "query") @ Given().of(candidates, "document").T
     expected = []
     for row, cosines in zip(rows, products, strict=True):
         right = {other["answer"] for other in rows if other["question"] == row["question"]} | {
