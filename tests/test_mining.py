@@ -114,3 +114,15 @@ def test_mined_groups_are_learnt_from(model, tmp_path):  # noqa: F811
     assert main(["mine", "--model", str(model), "--data", data, "--negatives", "1", "--output", output]) == 0
     groups = read_groups(output, GroupColumns())
     assert {len(group.texts) for group in groups} == {3}
+
+
+def test_its_inputs_are_never_overwritten_and_single_texts_are_no_pairs(model, tmp_path, capsys):  # noqa: F811
+    data = table(tmp_path / "pairs.jsonl", pairs(4))
+    corpus = table(tmp_path / "corpus.jsonl", [{"text": text} for text in texts(4)])
+    command = ["mine", "--model", str(model)]
+    for given, message in (
+        (["--data", data, "--corpus", corpus, "--output", corpus], "is also the input"),
+        (["--data", corpus, "--output", str(tmp_path / "o.jsonl")], "anchors and positives are needed"),
+    ):
+        assert main([*command, *given]) == 1
+        assert message in capsys.readouterr().err

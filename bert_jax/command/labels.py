@@ -54,11 +54,9 @@ SKIP_BAD = flag(
 )  # fmt: skip
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
-    from bert_jax.inference.model import load
     from bert_jax.report import embeddings
 
-    model = load(args.model or args.compare[0])
-    if embeddings.is_of_embeddings(model, args.data):
+    if embeddings.is_of_embeddings(args.model or args.compare[0], args.data):
         if args.report or args.foreign:
             raise BertJaxError(
                 "--report and --foreign are for predictions; leave them out to measure an embedder"
@@ -70,7 +68,7 @@ def evaluate(args):
         if args.compare:
             print(embeddings.compare(*args.compare, on, args.json))
         else:
-            print(embeddings.describe(model, args.model, on, args.json))
+            print(embeddings.describe(args.model, on, args.json))
         return
     if args.split or args.dimensions:
         raise BertJaxError(

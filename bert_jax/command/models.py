@@ -134,9 +134,10 @@ def mine(args):
     from bert_jax.search.mining import mine as mined
     from bert_jax.search.vectors import Vectors
 
-    refuse_input(args.output, args.data)
+    for source in filter(None, (args.data, args.corpus)):
+        refuse_input(args.output, source)
     groups = read_groups(args.data, GroupColumns())
-    if len(groups[0].texts) < 2:
+    if all(group.texts[0] == group.texts[1] for group in groups):
         raise BertJaxError(f"{args.data} holds one text in a row; anchors and positives are needed")
     corpus = [g.texts[0] for g in read_groups(args.corpus, GroupColumns())] if args.corpus else []
     limits = Limits(args.negatives, args.first, args.last, args.margin, args.least, args.most)

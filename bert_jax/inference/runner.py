@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from bert_jax.errors import BertJaxError
-from bert_jax.hub.layout import PREDICTION_KIND, Layout
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import batches
@@ -17,7 +17,7 @@ from bert_jax.inference.streaming import results
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.kind import KINDS, Kind, kind_of
+from bert_jax.predictions.kind import Kind, kind_of
 from bert_jax.predictions.origin import UNKNOWN, Origin
 from bert_jax.predictions.scope import NONE as NO_SCOPE
 from bert_jax.predictions.scope import Scope
@@ -69,15 +69,6 @@ class Runner:
     def kind(self) -> Kind:
         """The kind of its predictions."""
         return kind_of(self.layout)
-
-    @property
-    def predicts(self) -> bool:
-        """Whether it has a head for labels, tags or answers."""
-        return PREDICTION_KIND in self.layout.published or any(
-            head in kind.heads and kind.fits(self.layout)
-            for kind in map(KINDS.__getitem__, KINDS.names())
-            for head in self.layout.heads
-        )
 
     def need(self, heads: Sequence[str], what: str) -> str:
         """The model's head that is one of these; the first of them is the one that an error names."""

@@ -287,6 +287,17 @@ class Outcomes:
 
 def kind_of(layout: Layout, head: str = "") -> Kind:
     """The kind of a model's predictions, or of those of one of its heads."""
+    if kind := known_kind(layout, head):
+        return kind
+    has = ", ".join(layout.heads) or "none"
+    raise BertJaxError(
+        f"this model has no head for labels, tags or answers; its heads are: {has}. Train one with "
+        "`bert-jax train --config configs/classify.py`, tag.py or answer.py"
+    )
+
+
+def known_kind(layout: Layout, head: str = "") -> Kind | None:
+    """Likewise; None where it has no head for predictions."""
     if PREDICTION_KIND in layout.published:
         return KINDS.named_in_file(layout.published[PREDICTION_KIND]).of(layout)
     # The last head is the one that the directory is named after.
@@ -294,11 +305,7 @@ def kind_of(layout: Layout, head: str = "") -> Kind:
         for kind in map(KINDS.__getitem__, KINDS.names()):
             if last in kind.heads and kind.fits(layout):
                 return kind.of(layout)
-    has = ", ".join(layout.heads) or "none"
-    raise BertJaxError(
-        f"this model has no head for labels, tags or answers; its heads are: {has}. Train one with "
-        "`bert-jax train --config configs/classify.py`, tag.py or answer.py"
-    )
+    return None
 
 
 def rounded(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.data.examples.judged import is_judged, read_judged
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
+from bert_jax.hub import directory as hub
 from bert_jax.inference.model import Model, load
 from bert_jax.metrics import Sums
+from bert_jax.predictions.kind import known_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.intervals import differences, intervals
 
@@ -31,9 +33,9 @@ class Measured:
     sums: Sums
 
 
-def is_of_embeddings(model: Model, data: str) -> bool:
+def is_of_embeddings(directory, data: str) -> bool:
     """Whether vectors are what is measured: the data has documents and queries, or the model has no predictions."""
-    return is_judged(data) or not model.predicts
+    return is_judged(data) or known_kind(hub.survey(directory)[0]) is None
 
 
 def measure(model: Model, on: Comparison) -> Measured:
@@ -79,8 +81,8 @@ def embedded(model: Model, texts: list[str], prompt: str, dimensions: int | None
     return model.embed(texts, prompt=name, normalize=True, dimensions=dimensions)
 
 
-def describe(model: Model, directory, on: Comparison, as_json: bool = False) -> str:
-    measured = measure(model, on)
+def describe(directory, on: Comparison, as_json: bool = False) -> str:
+    measured = measure(load(directory), on)
     known = intervals(measured.sums)
     if as_json:
         scores = {name: asdict(interval) for name, interval in known.items()}
