@@ -234,7 +234,10 @@ def _parse(text: str, kind: type, where: str):
     """The text of an override as `kind`: plain strings stay as typed, tuples may leave their brackets out."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
-        parts = [part.strip() for part in text.strip("()[] ").split(",")]
+        text = text.strip()
+        if text[:1] + text[-1:] in ("()", "[]"):
+            text = text[1:-1]
+        parts = [part.strip() for part in text.split(",")]
         return tuple(_parse(part, inner[0], where) for part in parts if part)
     if kind is str or (origin is typing.Literal and isinstance(inner[0], str)):
         return _fit(text, kind, where)
@@ -257,6 +260,8 @@ def _fit(value, kind: type, where: str):
         if value in inner:
             return value
         raise BertJaxError(f"config key {where} cannot be {value!r:.80}; {nearest(value, inner)}")
+    if origin is tuple and inner[0] is str and isinstance(value, str):
+        return (value,)
     if origin is tuple and isinstance(value, (tuple, list)):
         return tuple(_fit(item, inner[0], where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:

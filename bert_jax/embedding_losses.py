@@ -1,7 +1,8 @@
 """Losses of embeddings: the vectors of groups of texts -> one number of the whole batch.
 
 A group [T, D] is an anchor, a positive and perhaps negatives, or two texts with a score. Beside the vectors [N, T, D]
-a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`.
+a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`;
+`teacher [N, K, E]`, what another embedder gives for the first K texts; `scale [N]`, where it is learnt.
 
 Each loss is that of the same name in sentence-transformers, but that a text is no negative of its own group.
 """
@@ -29,14 +30,20 @@ class Settings:
 def multiple_negatives(vectors, batch: dict, s: Settings) -> Loss:
     """Each anchor finds its positive among the positives and negatives of all groups; if `symmetric`, each positive its
     anchor too."""
-    there = found_among(vectors[:, 0], vectors[:, 1:], batch, s.scale, (0, 1))
+    scale = scales(batch, s)
+    there = found_among(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
     if not s.symmetric:
         return there
-    back = found_among(vectors[:, 1], vectors[:, :1], batch, s.scale, (1, 0))
+    back = found_among(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
     return Loss((there.total + back.total) / 2, there.weight)
 
 
-def found_among(anchors, candidates, batch: dict, scale: float, columns: tuple[int, int]) -> Loss:
+def scales(batch: dict, s: Settings):
+    """[N], of the cosines of each anchor."""
+    return jnp.broadcast_to(batch.get("scale", s.scale), batch["weight"].shape)
+
+
+def found_among(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
     """Cross entropy of anchors [N, D] against candidates [N, C, D], whose first is right; `columns` are those of `ids`
     that the anchors and the right ones have."""
     count, width = len(anchors), candidates.shape[-1]
@@ -49,11 +56,39 @@ def found_among(anchors, candidates, batch: dict, scale: float, columns: tuple[i
     is_right = jnp.arange(len(group)) < count
 
     def of_block(rows):
-        scores = scale * unit(anchors[rows]) @ others.T
+        scores = scale[rows][:, None] * (unit(anchors[rows]) @ others.T)
         # The same text as the anchor or as its right one, and what is right for the same anchor, is no negative.
         alike = (of_other == of_right[rows][:, None]) | (of_other == of_anchor[rows][:, None])
         alike |= is_right & (of_anchor[group] == of_anchor[rows][:, None])
         paired = (group == rows[:, None]) & is_right
+        scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
+        return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
+
+    return weigh(in_blocks(of_block, jnp.arange(count)), known)
+
+
+def guided(vectors, batch: dict, s: Settings) -> Loss:
+    """As `multiple_negatives`, and anchors are negatives of other anchors, positives of other positives. What the
+    teacher finds nearer than the positive, less the margin, is no negative (GIST)."""
+    known, ids = batch["weight"] > 0, batch["ids"]
+    count, texts = ids.shape
+    ours, theirs, scale = unit(vectors), unit(batch["teacher"]), scales(batch, s)
+    group = jnp.tile(jnp.arange(count), texts + 1)
+    of_other = jnp.append(ids.T.reshape(-1), ids[:, 1])
+    is_right = (jnp.arange(len(group)) // count) == 1
+
+    def cosines_of(v, rows):
+        """Of anchors with all texts, and of positives with all positives [R, (T + 1) N]."""
+        all_texts = jnp.moveaxis(v, 1, 0).reshape(count * texts, -1)
+        return jnp.concatenate([v[rows, 0] @ all_texts.T, v[rows, 1] @ v[:, 1].T], 1)
+
+    def of_block(rows):
+        wanted = (theirs[rows, 0] * theirs[rows, 1]).sum(-1) - s.margin
+        alike = (of_other == ids[rows, 0][:, None]) | (of_other == ids[rows, 1][:, None])
+        alike |= is_right & (ids[group, 0] == ids[rows, 0][:, None])
+        alike |= cosines_of(theirs, rows) > wanted[:, None]
+        paired = (group == rows[:, None]) & is_right
+        scores = scale[rows][:, None] * cosines_of(ours, rows)
         scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
         return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
 
@@ -133,6 +168,11 @@ def teacher_ranking(vectors, batch: dict, s: Settings) -> Loss:
     return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["weight"])
 
 
+def teacher_vectors(vectors, batch: dict, s: Settings) -> Loss:
+    """The squared error of both vectors against the one that the teacher gives the first text."""
+    return weigh(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["weight"])
+
+
 def cosines(vectors):
     return (unit(vectors[:, 0]) * unit(vectors[:, 1])).sum(-1)
 
@@ -162,13 +202,16 @@ def text_scores(texts: int, scores: int) -> bool:
 class EmbeddingLoss:
     compute: Callable[..., Loss]
     fits: Callable[[int, int], bool] = any_scores  # whether it learns from groups of so many texts and scores
+    in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
     scored: bool = False  # learns from scores
+    taught: int = 0  # of how many leading texts it learns from a teacher's vectors; -1: of all
     scale: float = 1.0  # by default
     margin: float = 0.0  # likewise
 
 
 LOSSES = {
-    "multiple_negatives": EmbeddingLoss(multiple_negatives, scale=20.0),
+    "multiple_negatives": EmbeddingLoss(multiple_negatives, in_batch=True, scale=20.0),
+    "guided": EmbeddingLoss(guided, in_batch=True, taught=-1, scale=100.0),
     "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, margin=5.0),
     "cosent": EmbeddingLoss(cosent, pair_scores, scored=True, scale=20.0),
     "angle": EmbeddingLoss(angle, pair_scores, scored=True, scale=20.0),
@@ -179,14 +222,15 @@ LOSSES = {
         margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
     ),
     "teacher_ranking": EmbeddingLoss(teacher_ranking, text_scores, scored=True),
+    "teacher_vectors": EmbeddingLoss(teacher_vectors, lambda texts, scores: texts == 2, taught=1),
 }
 
 
 def at_each_size(compute: Callable[..., Loss], sizes: tuple[int, ...]) -> Callable[..., Loss]:
-    """The loss of the vectors, summed over those cut to each of these sizes (Matryoshka)."""
+    """The loss of the vectors, summed over those cut to each of these sizes and of length 1 (Matryoshka)."""
 
     def summed(vectors, batch: dict, settings: Settings) -> Loss:
-        losses = [compute(vectors[..., :size], batch, settings) for size in sizes]
+        losses = [compute(unit(vectors[..., :size]), batch, settings) for size in sizes]
         return Loss(jnp.stack([loss.total for loss in losses]).sum(), losses[0].weight)
 
     return summed if sizes else compute

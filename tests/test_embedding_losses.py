@@ -17,16 +17,29 @@ def reference():
     torch = pytest.importorskip("torch")
     losses = pytest.importorskip("sentence_transformers.losses")
 
+    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+
     class Given(torch.nn.Module):
         """An embedder whose vectors are given."""
 
+        max_seq_length, device = 8, "cpu"
+        tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}))
+        )
+
+        def __init__(self, name: str = "ours"):
+            super().__init__()
+            self.name = name
+
         def forward(self, features):
-            return features
+            return {"sentence_embedding": features[self.name]} if self.name in features else features
 
         def get_embedding_dimension(self):
             return WIDTH
 
-    def of(name: str, settings: Settings, sizes, vectors: np.ndarray, scores: np.ndarray):
+    def of(
+        name: str, settings: Settings, sizes, vectors: np.ndarray, scores: np.ndarray, teacher: np.ndarray
+    ):
         model, both = Given(), ("query_to_doc", "doc_to_query")
         make = {
             "multiple_negatives": lambda: losses.MultipleNegativesRankingLoss(
@@ -40,13 +53,22 @@ def reference():
             "contrastive": lambda: losses.ContrastiveLoss(model, margin=settings.margin),
             "margin_mse": lambda: losses.MarginMSELoss(model),
             "teacher_ranking": lambda: losses.DistillKLDivLoss(model),
+            "guided": lambda: losses.GISTEmbedLoss(
+                model, Given("teacher"), temperature=1 / settings.scale, margin=settings.margin
+            ),
+            "teacher_vectors": lambda: losses.MSELoss(model),
         }  # fmt: skip
         loss = make[name]()
         if sizes:
             loss = losses.MatryoshkaLoss(model, loss, list(sizes))
         given = torch.tensor(vectors, requires_grad=True)
-        features = [{"sentence_embedding": given[:, n]} for n in range(vectors.shape[1])]
+        features = [
+            {"sentence_embedding": given[:, n], "teacher": torch.tensor(teacher[:, n])}
+            for n in range(vectors.shape[1])
+        ]
         labels = torch.tensor(scores[:, 0] if scores.shape[1] == 1 else scores)
+        if name == "teacher_vectors":
+            labels = torch.tensor(teacher[:, 0])
         value = loss(features, labels)
         value.backward()
         return value.item(), given.grad.numpy()
@@ -55,9 +77,13 @@ def reference():
 
 
 def batch_of(texts: int, scores: np.ndarray, seed: int = 0):
-    vectors = np.random.default_rng(seed).normal(0, 1, (GROUPS, texts, WIDTH)).astype(np.float32)
+    random = np.random.default_rng(seed)
+    vectors, teacher = random.normal(0, 1, (2, GROUPS, texts, WIDTH)).astype(np.float32)
     ids = np.arange(GROUPS * texts).reshape(GROUPS, texts)
-    return vectors, {"ids": ids, "weight": np.ones(GROUPS, np.float32), "scores": scores}
+    # The teacher finds the positive near, so that some of the others are negatives.
+    teacher[:, 1] += 0.3 * teacher[:, 0]
+    beside = {"scores": scores, "teacher": teacher}
+    return vectors, {"ids": ids, "weight": np.ones(GROUPS, np.float32)} | beside
 
 
 def scores_of(columns: int, whole: bool = False) -> np.ndarray:
@@ -80,6 +106,10 @@ CASES = [
     ("margin_mse", 4, scores_of(2), False, ()),
     ("margin_mse", 4, scores_of(3), False, ()),
     ("teacher_ranking", 4, scores_of(3), False, ()),
+    ("guided", 2, scores_of(1), False, ()),
+    ("guided", 3, scores_of(1), False, ()),
+    ("guided", 3, scores_of(1), False, (16, 4)),
+    ("teacher_vectors", 2, scores_of(1), False, ()),
 ]
 
 
@@ -89,8 +119,9 @@ def test_values_and_gradients_are_those_of_sentence_transformers(
 ):
     vectors, batch = batch_of(texts, scores)
     loss = LOSSES[name]
-    settings = Settings(loss.scale, loss.margin, symmetric)
-    theirs, their_slope = reference(name, settings, sizes, vectors, scores)
+    settings = Settings(min(loss.scale, 20.0), loss.margin or 0.1 * (name == "guided"), symmetric)
+    theirs, their_slope = reference(name, settings, sizes, vectors, scores, batch["teacher"])
+    batch["teacher"] = batch["teacher"][:, : texts if loss.taught < 0 else loss.taught]
 
     def ours(vectors):
         return at_each_size(loss.compute, sizes)(vectors, batch, settings).mean

@@ -11,15 +11,17 @@ import numpy as np
 
 from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.groups import Group, read_groups
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.groups import Group, check_shapes, read_groups
 from bert_jax.data.examples.split import split
 from bert_jax.embedding_losses import LOSSES, Settings
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.embed_config import EmbedConfig as Config
-from bert_jax.tasks.embedding import Embedding, Judge
+from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.parts import say
 from bert_jax.text.apart import joined
@@ -32,7 +34,8 @@ ROLES = ("anchor", "positive", "negative")
 
 
 def open(config: Config) -> tuple[Embedding, Epochs, Config]:
-    train, heldout = read_parts(config)
+    sets, heldout = read_parts(config)
+    train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
     tokenizer = open_tokenizer(hub.existing(config.init))
     task = task_of(config, texts, len(train[0].scores))
@@ -41,19 +44,20 @@ def open(config: Config) -> tuple[Embedding, Epochs, Config]:
         train, heldout = (
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
-    ids = ids_of([*train, *heldout])
-    truncated = Truncated(config.data.max_length)
-    learnt, judged = (pieces_of(groups, tokenizer, config, ids, truncated) for groups in (train, heldout))
-    if notice := truncated.notice("--config.data.max_length may be more"):
+    reading = GroupReader(config, tokenizer, task, [*train, *heldout])
+    learnt, judged = reading.pieces(train), reading.pieces(heldout)
+    if notice := reading.truncated.notice("--config.data.max_length may be more"):
         say(notice)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
     mesh, encoder, backend = config.mesh, task.layout.config, jax.default_backend()
+    shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
     batches = BatchConfig(
         config.data.rows, config.batch, max(config.steps, 1), config.seed, encoder.hidden_size, encoder.layers,
         config.data.max_length * texts,
         multiple=128 if backend == "tpu" else 8,
         shards=jax.device_count() // mesh.tensor * mesh.accumulate,
         program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
+        sets=tuple(zip(map(len, sets), shares, strict=True)),
     )  # fmt: skip
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, Judge(heldout, task.of_pairs), False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
@@ -64,26 +68,27 @@ def open(config: Config) -> tuple[Embedding, Epochs, Config]:
     return task, data, config
 
 
-def read_parts(config: Config) -> tuple[list[Group], list[Group]]:
-    """(to train on, held out)"""
+def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
+    """(to train on, a list for each file; held out)"""
     data = config.data
-    train = read_groups(data.train, data.columns, data.most)
+    sets = [read_groups(spec, data.columns, data.most) for spec in data.train]
     if data.heldout:
         heldout = read_groups(data.heldout, data.columns)
-        for name in ("texts", "scores"):
-            ours, theirs = (len(getattr(groups[0], name)) for groups in (train, heldout))
-            if ours != theirs:
-                raise BertJaxError(
-                    f"{heldout[0].where} has {theirs} {name} and {train[0].where} has {ours}; give both files as many"
-                )
     else:
-        train, heldout = (
-            [group for group in part if isinstance(group, Group)] for part in split(train, data.heldout_share)
-        )
-    repeated = sum(count - 1 for count in Counter(group.texts for group in train).values())
+        parts = [split(groups, data.heldout_share) for groups in sets]
+        sets, kept = ([as_groups(part[n]) for part in parts] for n in range(2))
+        heldout = [group for groups in kept for group in groups]
+    check_shapes([groups[0] for groups in [*sets, heldout]])
+    repeated = sum(
+        count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
+    )
     if repeated:
-        say(f"{repeated:,} of {len(train):,} training groups are duplicates of others")
-    return train, heldout
+        say(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
+    return sets, heldout
+
+
+def as_groups(examples: Sequence[Example]) -> list[Group]:
+    return [example for example in examples if isinstance(example, Group)]
 
 
 def task_of(config: Config, texts: int, scores: int) -> Embedding:
@@ -95,8 +100,8 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         name = next(name for name in usual if name in fitting)
     if name not in fitting:
         raise BertJaxError(
-            f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, as {config.data.train} "
-            f"has them; losses that do: {', '.join(fitting)}"
+            f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, as "
+            f"{config.data.train[0]} has them; losses that do: {', '.join(fitting)}"
         )
     loss = LOSSES[name]
     layout = layout_of(config)
@@ -105,7 +110,24 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
             f"loss.sizes holds {too_long[0]}, and the vectors have {layout.config.hidden_size} dimensions"
         )
     settings = Settings(wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric)
-    return Embedding(layout, loss, settings, wanted.sizes, texts, scores * loss.scored)
+    if wanted.learn_scale and not loss.in_batch:
+        able = ", ".join(name for name, loss in LOSSES.items() if loss.in_batch)
+        raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")
+    if wanted.learn_scale and settings.scale > HIGHEST_SCALE:
+        raise BertJaxError(
+            f"loss.scale={settings.scale:g} is where loss.learn_scale begins; set {HIGHEST_SCALE:g} or less"
+        )
+    taught = texts if loss.taught < 0 else loss.taught
+    width = hub.survey(wanted.teacher)[0].config.hidden_size if taught else 0
+    if name == "teacher_vectors" and width != layout.config.hidden_size:
+        raise BertJaxError(
+            f"the vectors of {wanted.teacher} have {width} dimensions, those of {config.init} "
+            f"{layout.config.hidden_size}; teacher_vectors needs as many"
+        )
+    return Embedding(
+        layout, loss, settings, wanted.sizes, texts, scores * loss.scored, (taught, width) if taught else (),
+        wanted.learn_scale,
+    )  # fmt: skip
 
 
 def layout_of(config: Config) -> hub.Layout:
@@ -154,6 +176,37 @@ def check_scores(config: Config, task: Embedding, groups: Sequence[Group]) -> No
                 )
 
 
+class GroupReader:
+    """Groups as the model reads them."""
+
+    def __init__(self, config: Config, tokenizer: Tokenizer, task: Embedding, groups: Sequence[Group]):
+        self.config, self.tokenizer, self.task = config, tokenizer, task
+        self.truncated = Truncated(config.data.max_length)
+        self.ids = ids_of(groups)
+        self.taught = vectors_of_teacher(config.loss.teacher, groups, task)
+
+    def pieces(self, groups: Sequence[Group]) -> list[Piece]:
+        config, columns = self.config, []
+        for n in range(self.task.texts):
+            prompt = config.prompts.document if n else config.prompts.query
+            texts = [prompt + group.texts[n] for group in groups]
+            encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
+            self.truncated.count(encodings)
+            columns.append(encodings)
+        rows = zip(groups, zip(*columns, strict=True), strict=True)
+        return [Piece(joined(encodings), i, self.targets(group)) for i, (group, encodings) in enumerate(rows)]
+
+    def targets(self, group: Group) -> dict:
+        known = [group.alike] * len(group.texts) if group.alike else group.texts
+        targets: dict = {"ids": [self.ids[text] for text in known], "weight": 1.0}
+        if group.scores:
+            targets["scores"] = group.scores
+        if self.task.teacher_shape:
+            count = self.task.teacher_shape[0]
+            targets[TEACHER] = np.stack([self.taught[n][group.texts[n]] for n in range(count)])
+        return targets
+
+
 def ids_of(groups: Sequence[Group]) -> dict[str, int]:
     """A number for each different text."""
     numbers: dict[str, int] = {}
@@ -163,24 +216,20 @@ def ids_of(groups: Sequence[Group]) -> dict[str, int]:
     return numbers
 
 
-def pieces_of(
-    groups: Sequence[Group], tokenizer: Tokenizer, config: Config, ids: dict[str, int], truncated: Truncated
-) -> list[Piece]:
-    columns = []
-    for n in range(len(groups[0].texts) if groups else 0):
-        prompt = config.prompts.document if n else config.prompts.query
-        texts = [prompt + group.texts[n] for group in groups]
-        encodings = tokenizer.encode(texts, max_length=config.data.max_length)
-        truncated.count(encodings)
-        columns.append(encodings)
-    pieces = []
-    for i, (group, of_group) in enumerate(zip(groups, zip(*columns, strict=True), strict=True)):
-        known = [group.alike] * len(group.texts) if group.alike else group.texts
-        targets: dict = {"ids": [ids[text] for text in known], "weight": 1.0}
-        if group.scores:
-            targets["scores"] = group.scores
-        pieces.append(Piece(joined(of_group), i, targets))
-    return pieces
+def vectors_of_teacher(
+    directory: str, groups: Sequence[Group], task: Embedding
+) -> list[dict[str, np.ndarray]]:
+    """Of the first text of the groups, of the second ...: what the teacher gives for each, by its text."""
+    if not task.teacher_shape:
+        return []
+    teacher = load(directory)
+    by_place = []
+    for n in range(task.teacher_shape[0]):
+        name = "document" if n else "query"
+        texts = list(dict.fromkeys(group.texts[n] for group in groups))
+        vectors = teacher.embed(texts, prompt=name if name in teacher.embedder.prompts else None)
+        by_place.append(dict(zip(texts, vectors, strict=True)))
+    return by_place
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

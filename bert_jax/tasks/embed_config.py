@@ -13,20 +13,29 @@ from bert_jax.tasks.epochs_config import Dropout, EpochsConfig
 
 @dataclass(frozen=True)
 class GroupsConfig:
-    train: str = ""  # a file, a folder of files, or tfds:NAME/CONFIG:SPLIT
+    # A file, a folder of files, or tfds:NAME/CONFIG:SPLIT; of several each step takes its groups from one.
+    train: tuple[str, ...] = ()
+    shares: Annotated[
+        tuple[float, ...], Range(0, 1e6, above=True)
+    ] = ()  # of the steps; (): as many as its groups
     heldout: str = ""  # likewise; "" holds out a share of train, by document
     heldout_share: Share = 0.1
     columns: GroupColumns = field(default_factory=GroupColumns)
-    most: NotNegative = 0  # groups of train that are used, drawn at random whatever the seed; 0: all
+    most: NotNegative = 0  # groups of each in train that are used, drawn at random whatever the seed; 0: all
     batch: Annotated[int, Range(1, 1 << 20)] = 64  # groups of a step; each has all others for negatives
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of a text; longer ones are truncated
     rows: RowLayout = "packed"  # how a step's groups stand in its rows; what is learnt is the same
 
     def __post_init__(self):
         check_ranges(self, "data.")
-        if not self.train:
+        if not any(self.train):
             raise BertJaxError(
                 "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
+            )
+        if self.shares and len(self.shares) != len(self.train):
+            raise BertJaxError(
+                f"data.shares holds {len(self.shares)} numbers and data.train names {len(self.train)} files; give each "
+                "file one"
             )
         if not self.heldout and not 0 < self.heldout_share < 1:
             raise BertJaxError(
@@ -66,6 +75,8 @@ class LossConfig:
     scale: Annotated[float, Range(0, 1e6)] = 0.0  # of cosines, 1 / temperature; 0: the loss's own
     margin: Annotated[float, Range(0, 1e6)] = 0.0  # 0: the loss's own
     symmetric: bool = False  # multiple_negatives: positives find their anchors, too
+    learn_scale: bool = False  # multiple_negatives, guided: scale is where it begins
+    teacher: str = ""  # guided, teacher_vectors: the directory of an embedder whose vectors they learn from
     # Numbers of leading dimensions that should do as vectors, with the whole width or without it (Matryoshka); ():
     # the whole width alone.
     sizes: tuple[int, ...] = ()
@@ -74,6 +85,12 @@ class LossConfig:
         check_ranges(self, "loss.")
         if self.name != "auto":
             check_name(self.name, LOSSES, "loss")
+            if self.teacher and not LOSSES[self.name].taught:
+                raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
+            if LOSSES[self.name].taught and not self.teacher:
+                raise BertJaxError(
+                    f"loss.name={self.name} learns from an embedder; name its directory, --config.loss.teacher=DIR"
+                )
 
 
 @dataclass(frozen=True)

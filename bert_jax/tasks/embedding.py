@@ -13,11 +13,15 @@ from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.groups import Group
 from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
 from bert_jax.hub.sentence_transformers import Embedder
-from bert_jax.losses import Loss
+from bert_jax.losses import Loss, weigh
 from bert_jax.models.pooling import pool_texts, unit
+from bert_jax.train.rules import Parameter, Rules
 from bert_jax.train.task import Features, Task
 
-VECTORS = "vectors"
+VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
+HIGHEST_SCALE = 100.0  # that is learnt; steps at a higher one were found unstable
+# How many times as fast as a weight the logarithm of the scale moves: at a weight's rate it would stay where it is.
+SCALE_SPEED = 100.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,10 @@ class Embedding(Task):
     sizes: tuple[int, ...] = ()
     texts: int = 2  # of a group
     scores_of_group: int = 0  # that the loss learns from
+    teacher_shape: tuple[int, ...] = ()  # of a teacher's vectors for a group, that the loss learns from
+    learns_scale: bool = False
     whole_batch: ClassVar[bool] = True
+    rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", Parameter(decays=False))]
 
     @property
     def best(self) -> str:
@@ -47,7 +54,12 @@ class Embedding(Task):
     def targets(self) -> dict[str, Target]:
         count = self.scores_of_group
         scores = {"scores": Target("float32", (count,))} if count else {}
-        return {"ids": Target("int32", (self.texts,)), "weight": Target("float32")} | scores
+        teacher = {TEACHER: Target("float32", self.teacher_shape)} if self.teacher_shape else {}
+        return {"ids": Target("int32", (self.texts,)), "weight": Target("float32")} | scores | teacher
+
+    def init(self, key) -> dict:
+        scale = {SCALE: {"growth": jnp.zeros(())}} if self.learns_scale else {}
+        return super().init(key) | scale
 
     def features(self, rows: int, length: int) -> Features:
         """Of a group in each row."""
@@ -60,33 +72,46 @@ class Embedding(Task):
         return of_tokens | {"cls_positions": ((rows, self.texts), np.dtype("int32"))} | of_groups
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """The vectors of each group, [B, T, D], or [B, P, T, D] where rows hold several."""
+        """The vectors of each group, [B, T, D], or [B, P, T, D] where rows hold several, and the cosines' scale."""
         hidden = super().outputs(params, batch, constants, key)["hidden"]
         vectors = pool_texts(hidden, batch, self.embedder.pooling)
-        return {VECTORS: vectors.reshape(*batch["weight"].shape, self.texts, -1)}
+        if self.embedder.normalize:
+            vectors = unit(vectors)
+        outputs = {VECTORS: vectors.reshape(*batch["weight"].shape, self.texts, -1)}
+        if self.learns_scale:
+            scale = self.settings.scale * jnp.exp(SCALE_SPEED * params[SCALE]["growth"])
+            outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, HIGHEST_SCALE), batch["weight"].shape)
+        return outputs
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        vectors, groups = in_groups(outputs[VECTORS], batch)
+        vectors, groups = in_groups(outputs, batch)
         return {"embedding_loss": at_each_size(self.loss.compute, self.sizes)(vectors, groups, self.settings)}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        if self.loss is not LOSSES["multiple_negatives"]:
-            return {}
-        return {"false_negatives": false_negatives(in_groups(outputs[VECTORS], batch)[1])}
+        _, groups = in_groups(outputs, batch)
+        scores = {}
+        if self.loss.in_batch:
+            scores["false_negatives"] = false_negatives(groups)
+        if self.learns_scale:
+            scores[SCALE] = weigh(groups[SCALE], groups["weight"])
+        return scores
 
     def predictions(self, outputs: dict, batch: dict):
         return unit(outputs[VECTORS])
 
 
-def in_groups(vectors, batch: dict) -> tuple[jax.Array, dict]:
+def in_groups(outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
     """The vectors [N, T, D] of the groups of all rows, and what else is known of them."""
     packed = batch["weight"].ndim
+    known = batch | ({SCALE: outputs[SCALE]} if SCALE in outputs else {})
 
     def flat(x):
         return x.reshape(-1, *x.shape[packed:])
 
-    groups = {name: flat(batch[name]) for name in ("weight", "ids", "scores") if name in batch}
-    vectors = flat(vectors).astype(jnp.float32)
+    groups = {
+        name: flat(known[name]) for name in ("weight", "ids", "scores", TEACHER, SCALE) if name in known
+    }
+    vectors = flat(outputs[VECTORS]).astype(jnp.float32)
     # A group that is padding has vectors of zeros, at which some losses have no finite slope.
     return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
 

@@ -41,6 +41,8 @@ class BatchConfig:
     program: float = PROGRAM["cpu"]
     # Of all pieces that runs draw their parts from, who share their programs where this is the same; (): of the run's.
     lengths: tuple[int, ...] = ()
+    # (number of pieces, share of the steps) of each of several sets, one after the other; a step's are of one set.
+    sets: tuple[tuple[int, float], ...] = ()
 
     def program_cost(self, rows: int) -> float:
         """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""

@@ -4,6 +4,7 @@ Which pieces step N takes follows from the seed and N alone; the arrangement, fr
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -26,10 +27,8 @@ class Epochs:
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)
-        self.chosen, alike = (
-            shuffled(count, config.steps * examples, seed).reshape(config.steps, examples)
-            for count, seed in ((len(sizes), config.seed), (len(lengths), 0))
-        )
+        self.chosen = mixed(config.sets or ((len(sizes), 1.0),), config.steps, examples, config.seed)
+        alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.batch = self.arrangement.rows
         # Held-out examples are computed in as many rows as a training step.
@@ -87,6 +86,36 @@ class Epochs:
                     of_pieces[piece] = logits[where]
                     begin = end
         return self.judge(of_pieces)
+
+
+def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: int) -> np.ndarray:
+    """Which pieces each step takes [steps, examples]: those of one set, whose epochs go on from step to step.
+
+    >>> (mixed([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
+    [False, False, True, False]
+    """
+    turns = in_turn([share for _, share in sets], steps)
+    chosen, first = np.zeros((steps, examples), np.int64), 0
+    for n, (size, _) in enumerate(sets):
+        own = turns == n
+        if own.any():
+            chosen[own] = first + shuffled(size, int(own.sum()) * examples, seed).reshape(-1, examples)
+        first += size
+    return chosen
+
+
+def in_turn(shares: Sequence[float], count: int) -> np.ndarray:
+    """`count` indices of the shares, each as often as its share of all, as evenly as can be.
+
+    >>> in_turn([3.0, 1.0], 8).tolist()
+    [0, 0, 1, 0, 0, 0, 1, 0]
+    """
+    each = np.asarray(shares) / sum(shares)
+    # The k-th turn of each is due in the middle of the k-th of as many equal parts as it has turns.
+    due = [
+        ((k + 0.5) / share, n) for n, share in enumerate(each) for k in range(math.ceil(count * share) + 1)
+    ]
+    return np.array([n for _, n in sorted(due)[:count]], np.int64)
 
 
 def shuffled(size: int, count: int, seed: int) -> np.ndarray:
