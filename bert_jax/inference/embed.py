@@ -14,14 +14,15 @@ from bert_jax.text.truncation import Reading, Truncated
 
 def embed(
     model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long: str = "cut", dimensions: int | None = None,
+    long: str = "cut", dimensions: int | None = None, truncated: Truncated | None = None,
 ):  # fmt: skip
     """A vector [D] for a text, an array [N, D] for a list, an iterator of vectors for any other iterable.
 
     Pooling, normalisation, greatest length and prompts are the directory's own where it is a sentence-transformers
     one, else the mean of the hidden states at length 1. `prompt` names one of its prompts. Longer texts are truncated,
     with a warning, or with long="windows" read in windows whose vectors are averaged by their number of tokens.
-    `dimensions` keeps the first ones alone, for models that were trained for it.
+    `truncated` counts the truncated ones instead of the warning. `dimensions` keeps the first ones alone, for models
+    that were trained for it.
 
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
@@ -38,16 +39,19 @@ def embed(
     if dimensions is not None:
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)
-    longest = model.config.max_positions
-    reading = Reading(min(embedder.max_length or longest, longest), long)
-    program, truncated = pooled_states(model.config, pooling, False), Truncated(reading.max_length)
+    reading, program = reading_of(model, long), pooled_states(model.config, pooling, False)
+    warned = Truncated(reading.max_length)
 
     def of_chunk(chunk):
         chunk = [before + text if isinstance(text, str) else text for text in chunk] if before else chunk
         windows = reading.encode(
             model.tokenizer, [lower(text) for text in chunk] if embedder.lower_case else chunk
         )
-        truncated.warn((parts[0] for parts in windows), 'long="windows" reads all of them')
+        first = (parts[0] for parts in windows)
+        if truncated is None:
+            warned.warn(first, 'long="windows" reads all of them')
+        else:
+            truncated.count(first)
         vectors = np.stack(model.run([window for parts in windows for window in parts], program))
         if len(vectors) > len(chunk):
             vectors = averaged(vectors, windows)
@@ -60,6 +64,12 @@ def embed(
     if isinstance(vectors, list):
         return np.stack(vectors) if vectors else np.zeros((0, dimensions or width), np.float32)
     return vectors
+
+
+def reading_of(model: Runner, long: str = "cut") -> Reading:
+    """How texts are read that are embedded."""
+    longest = model.config.max_positions
+    return Reading(min(model.embedder.max_length or longest, longest), long)
 
 
 def similarity(model: Runner, a, b, **settings) -> np.ndarray:

@@ -77,13 +77,20 @@ class Group(Example):
 
 
 def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
-    """At most `most` groups, drawn at random, 0: all of them."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
-    groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
-    check_shapes(groups)
+    """At most `most` groups, drawn at random, 0: all of them. A text that is alone gets another one of its label, or
+    itself."""
+    groups = read_unpaired(spec, columns, most)
     if len(groups[0].texts) > 1:
         return groups
     return of_labels(spec, groups) if groups[0].alike else [paired(group, group) for group in groups]
+
+
+def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
+    """The same, as the rows hold them."""
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
+    check_shapes(groups)
+    return groups
 
 
 def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[Example]:
