@@ -15,6 +15,7 @@ from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.tasks import load as load_task
+from bert_jax.tasks.embed import texts_of
 from bert_jax.train.gradient import make_gradient
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state, fresh_params, shardings_of
@@ -69,12 +70,18 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path): 
         "data.batch=24",
         "data.rows=bucketed",
         "model.dropout=0.1",
+        f"loss.learn_scale={loss == 'multiple_negatives'}",
     )
     whole, gradients, batch = gradient_of(task, data, config)
     parts, in_parts, _ = gradient_of(task, data, config, accumulate=12)
     assert batch["weight"].shape == (24,) and batch["cls_positions"].shape == (24, 2)
     assert float(parts) == pytest.approx(float(whole), rel=1e-6)
     assert_gradients_equal(in_parts, gradients, 1e-5)
+    if loss == "multiple_negatives":
+        assert abs(float(gradients["scale"]["growth"])) > 1e-3
+        assert float(in_parts["scale"]["growth"]) == pytest.approx(
+            float(gradients["scale"]["growth"]), rel=1e-5
+        )
 
 
 @pytest.mark.slow
@@ -121,17 +128,20 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     overrides = [
         f"init={model}", f"data.train={train}", "data.max_length=24", "epochs=12", "optimizer.rate=3e-3",
         "prompts.query=w1 ", "model.pooling=weighted_mean", "data.batch=30", "model.dropout=0.0",
+        "model.dimensions=24", "loss.learn_scale=True",
     ]  # fmt: skip
     assert start(CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     heldout = [line for line in lines if line["kind"] == "heldout"]
     assert max(line["ndcg@10"] for line in heldout) > heldout[0]["ndcg@10"] + 0.08
+    assert heldout[0]["scale"] == pytest.approx(20, rel=0.05) != heldout[-1]["scale"]
     assert heldout[-1]["embedding_loss"] < 0.8 * heldout[0]["embedding_loss"]
     ours = load(tmp_path / "run/model")
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
     assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)
     some = texts(20, (1, 20), 9)
     vectors = ours.embed(some)
+    assert vectors.shape == (20, 24)
     export(tmp_path / "run", tmp_path / "exported")
     exported = load(tmp_path / "exported")
     assert exported.embedder == ours.embedder and np.abs(exported.embed(some) - vectors).max() > 0, (
@@ -163,6 +173,44 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(model, tmp_path):  # 
         assert start(CONFIG, overrides, str(workdir))
         weights.append((workdir / "model/model.safetensors").read_bytes())
     assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_a_batch_has_what_its_teacher_gives(model, tmp_path):  # noqa: F811
+    train = table(tmp_path / "pairs.jsonl", pairs(20))
+    for loss, count in (("guided", 2), ("teacher_vectors", 1)):
+        given = (f"loss.name={loss}", f"loss.teacher={model}", "data.batch=6", "data.rows=bucketed")
+        task, data, _ = opened(model, train, *given)
+        (batch,) = data.batches(0, 1, 0, 1)
+        assert batch["teacher"].shape == (6, count, 32)
+        for piece, vectors in zip(data.rows_of(0), batch["teacher"], strict=True):
+            words = [" ".join(text.split()[1:-1]) for text in texts_of(piece[0].encoding, data.tokenizer)]
+            np.testing.assert_allclose(load(model).embed(words[:count]), vectors, atol=1e-6)
+
+
+def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa: F811
+    names = [table(tmp_path / f"{n}.jsonl", pairs(count, seed=n)) for n, count in enumerate((30, 60))]
+    of_file = [{row["question"] for row in pairs(count, seed=n)} for n, count in enumerate((30, 60))]
+
+    def steps_of_second(*overrides) -> int:
+        task, data, config = opened(model, ",".join(names), "data.batch=5", "steps=40", *overrides)
+        seen = []
+        for step in range(40):
+            pieces = [piece for row in data.rows_of(step) for piece in row]
+            anchors = {
+                " ".join(texts_of(piece.encoding, data.tokenizer)[0].split()[1:-1]) for piece in pieces
+            }
+            seen.append([anchors <= known for known in of_file])
+        assert all(sum(which) == 1 for which in seen)
+        return sum(second for _, second in seen)
+
+    assert abs(steps_of_second() - 40 * 2 / 3) <= 1
+    assert steps_of_second("data.shares=3,1") == 10
+    with pytest.raises(BertJaxError, match="data.shares holds 1 numbers and data.train names 2 files"):
+        steps_of_second("data.shares=3")
+    scored = table(tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(pairs(9))])
+    with pytest.raises(BertJaxError, match=r"scored.jsonl, row \d+ has 1 scores and .* has 0"):
+        opened(model, f"{names[0]},{scored}")
 
 
 def test_the_columns_are_taken_in_their_order(tmp_path):
@@ -217,11 +265,19 @@ BAD = {
     ),
     "a loss of other data": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.heldout_share=0.5"],
-        "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives$",
+        "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, guided, teacher_vectors$",
     ),
     "too large a size": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],
         "loss.sizes holds 64, and the vectors have 32 dimensions",
+    ),
+    "a loss without its teacher": (
+        [{"a": "a", "b": "b"}], ["loss.name=guided"], "learns from an embedder; name its directory",
+    ),
+    "a scale that is not learnt": (
+        [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
+        ["loss.learn_scale=True", "data.heldout_share=0.5"],
+        "loss.name=cosent does not learn its scale; losses that do: multiple_negatives, guided",
     ),
     "no text": ([{"number": 1}], [], "row 1: no column holds text; name them"),
     "an unknown loss": ([{"a": "a", "b": "b"}], ["loss.name=cosin"], 'no loss "cosin"; did you mean "cosine"'),

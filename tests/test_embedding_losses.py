@@ -151,6 +151,15 @@ def test_groups_that_are_padding_say_nothing(name):
     assert not np.asarray(its_slope[-2:]).any()
 
 
+def test_a_learnt_scale_is_that_of_each_anchor():
+    vectors, batch = batch_of(3, scores_of(1))
+    for name in ("multiple_negatives", "guided"):
+        compute = LOSSES[name].compute
+        fixed = compute(vectors, batch, Settings(13.0, 0.0, True))
+        learnt = compute(vectors, batch | {"scale": np.full(GROUPS, 13.0)}, Settings(20.0, 0.0, True))
+        assert float(learnt.total) == pytest.approx(float(fixed.total), rel=1e-6)
+
+
 def test_equal_texts_are_no_negatives_of_one_another():
     vectors, batch = batch_of(3, scores_of(1))
     settings = Settings(20.0, 0.0, False)

@@ -109,3 +109,35 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
     (tmp_path / "modules.json").write_text("[{}]")
     with pytest.raises(BertJaxError, match="0.type. is missing"):
         bert_jax.load(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tanh", "none", "residual", "two"])
+def test_a_dense_layer_is_computed_or_refused(kind, sentence_transformers, tmp_path):
+    import torch
+    from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+
+    write(tmp_path / "plain", heads=())
+    activation = torch.nn.Tanh() if kind == "tanh" else torch.nn.Identity()
+    more = {"use_residual": True} if kind == "residual" else {}
+    layers = [Dense(8, 6, bias=kind != "none", activation_function=activation, **more)]
+    layers += [Dense(6, 5)] * (kind == "two")
+    body = Transformer(str(tmp_path / "plain"))
+    modules = [body, Pooling(8, pooling_mode="mean"), *layers, Normalize()]
+    model = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
+    model.save(str(tmp_path / "theirs"))
+    ours, texts = bert_jax.load(tmp_path / "theirs"), ["the cat sat", "on", "the mat . cats"]
+    refused = {"residual": "a residual", "two": "the order Transformer, Pooling, Dense, Dense, Normalize"}
+    if wanted := refused.get(kind):
+        with pytest.raises(BertJaxError, match=wanted):
+            ours.embed(texts)
+        return
+    assert ours.embedder.projection.activation == kind
+    np.testing.assert_allclose(ours.embed(texts), vectors(model, texts), atol=1e-5)
+    ours.save(tmp_path / "ours")
+    opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)
+    again = bert_jax.load(tmp_path / "ours")
+    assert again.embedder == ours.embedder
+    with_head = bert_jax.load(tmp_path / "ours", head="classify", labels=["a", "b"])
+    assert "projection" not in with_head.params

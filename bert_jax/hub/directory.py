@@ -25,6 +25,7 @@ from bert_jax.hub.families import family_of
 from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.parts import Part
+from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
@@ -70,6 +71,8 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     pooler = any(HEADS[head].pooler for head in heads)
     pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
     embedder = sentence_transformers.read(directory)
+    if folder := sentence_transformers.projection_folder(directory):
+        tensors = tensors.beside(Tensors.in_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",)))
     return Layout(config, family, heads, labels, pooler, published, embedder), tensors
 
 
@@ -204,6 +207,7 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
             of_layer = part.shapes(shapes[part.ours])
             expected |= {name: of_layer[i % len(of_layer)] for i, name in enumerate(names)}
     known = set(expected) | family.pooler_names(prefixed)
+    known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # with a head nothing reads it
     if new_head:
         known |= {name for parts in family.heads.values() for part in parts for name in part.theirs}
     problems = {
@@ -271,8 +275,20 @@ def saving(directory) -> Iterator[Path]:
     """
     with building(Path(directory), FILES) as new:
         yield new
-        for model in sorted(path.parent for path in new.rglob("model.safetensors"))[::-1]:
+        models = [path.parent for path in new.rglob("model.safetensors")]
+        # A projection is listed with the embedder that it belongs to.
+        for model in sorted(
+            path for path in models if sentence_transformers.projection_folder(path.parent) != path
+        )[::-1]:
             hashes.write(model)
+
+
+def save_tensors(directory: Path, tensors: dict) -> None:
+    with replacing(directory / "model.safetensors") as path:
+        try:
+            save_file(tensors, path, metadata={"format": "pt"})
+        except SafetensorError as error:  # a full disk, in the words of its library
+            raise of_rust(error) from error
 
 
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
@@ -282,11 +298,14 @@ def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
         sentence_transformers.write(directory, layout.embedder, layout.config.hidden_size)
     tensors = layout.published_tensors(params)
     check_weights(tensors)
-    with replacing(directory / "model.safetensors") as path:
-        try:
-            save_file(tensors, path, metadata={"format": "pt"})
-        except SafetensorError as error:  # a full disk, in the words of its library
-            raise of_rust(error) from error
+    projection = {
+        name.removeprefix(f"{PROJECTION}."): tensors.pop(name)
+        for name in list(tensors)
+        if name.startswith(f"{PROJECTION}.")
+    }
+    save_tensors(directory, tensors)
+    if folder := sentence_transformers.projection_folder(directory):
+        save_tensors(folder, projection)
     config = layout.published_config(tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")

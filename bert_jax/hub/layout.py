@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.parts import Part, linear
+from bert_jax.hub.sentence_transformers import PROJECTION, Embedder, Projection
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert, has_transform
@@ -49,11 +51,24 @@ class Layout:
     @property
     def module_names(self) -> tuple[str, ...]:
         beside = ["pooler"] * self.pooler + ["transform"] * has_transform(self.config, self.heads)
-        return ("encoder", *beside, *self.heads)
+        return ("encoder", *beside, *self.heads, *[PROJECTION] * bool(self.projection))
+
+    @property
+    def projection(self) -> Projection | None:
+        return self.embedder.projection if self.embedder else None
+
+    @property
+    def vector_size(self) -> int:
+        """Of what it embeds."""
+        return self.projection.width if self.projection else self.config.hidden_size
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Initial values of the whole model, or of the named modules alone."""
         params = self.module.init(key, dummy_batch())["params"]
+        if projection := self.projection:
+            dense = nn.Dense(projection.width, use_bias=projection.bias)
+            vector = jnp.zeros((1, self.config.hidden_size))
+            params = params | {PROJECTION: {"dense": dense.init(key, vector)["params"]}}
         return {name: params[name] for name in (self.module_names if modules is None else modules)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -62,7 +77,10 @@ class Layout:
         return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
 
     def parts(self, prefixed: bool) -> list[Part]:
-        return self.family.parts(self.config, self.heads, self.pooler, prefixed)
+        parts = self.family.parts(self.config, self.heads, self.pooler, prefixed)
+        if projection := self.projection:
+            parts = [*parts, *linear(f"{PROJECTION}/dense", f"{PROJECTION}.linear", projection.bias)]
+        return parts
 
     def with_head(self, head: str, labels: Iterable[str] = ()) -> "Layout":
         """The same encoder under a new head alone."""

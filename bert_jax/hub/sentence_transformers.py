@@ -29,6 +29,13 @@ OLD_KEYS = {
 }
 
 
+# The modules that are read, in the order in which they work.
+KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+PROJECTION = "projection"  # begins the names of the tensors of a Dense
+ACTIVATION = "torch.nn.modules."  # begins the names of activations
+TORCH_ACTIVATIONS = {"linear.Identity": "none", "activation.Tanh": "tanh"}
+
+
 class Module(TypedDict):
     type: str
     path: str
@@ -53,12 +60,30 @@ class PoolingConfig(TypedDict, total=False):
     include_prompt: bool
 
 
+class DenseConfig(TypedDict, total=False):
+    out_features: int
+    bias: bool
+    activation_function: str
+    use_residual: bool
+    module_input_name: str
+    module_output_name: str | None
+
+
 # Each file beside modules.json and what it holds.
 BESIDE: dict[str, Any] = {
     "sentence_bert_config.json": Texts,
     "config_sentence_transformers.json": Prompts,
     "tokenizer_config.json": Lengths,
 }
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A layer between the pooling and the vector."""
+
+    width: int
+    bias: bool = True
+    activation: str = "none"
 
 
 @dataclass(frozen=True)
@@ -72,7 +97,14 @@ class Embedder:
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     pools_prompt: bool = True
+    projection: Projection | None = None
     unknown: str = ""  # modules that are not supported here
+
+    @classmethod
+    def of(cls, values: dict) -> "Embedder":
+        """The inverse of `dataclasses.asdict`."""
+        projection = values.get("projection")
+        return cls(**values | {"projection": projection and Projection(**projection)})
 
 
 def read(directory) -> Embedder | None:
@@ -86,8 +118,10 @@ def read(directory) -> Embedder | None:
         read_json(directory / name, kind) if (directory / name).is_file() else {}
         for name, kind in BESIDE.items()
     )
-    kinds = {module["type"].rsplit(".", 1)[-1]: module["path"] for module in modules}
-    unknown = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    kinds = kinds_of(modules)
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=KINDS.index)):
+        unknown = [f"modules in the order {', '.join(kind_of(module) for module in modules)}"]
     if "Pooling" not in kinds or not is_within(f"./{kinds['Pooling']}"):
         raise BertJaxError(
             f"{path} names no module of pooling in a folder beside it; copy it again from its source"
@@ -96,6 +130,8 @@ def read(directory) -> Embedder | None:
     pooling = read_json(file, PoolingConfig) if file.is_file() else {}
     mode = pooling_mode(pooling)
     length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
+    folder = projection_folder(directory)
+    projection = read_json(folder / "config.json", DenseConfig) if folder else {}
     return Embedder(
         pooling=mode,
         normalize="Normalize" in kinds,
@@ -105,8 +141,47 @@ def read(directory) -> Embedder | None:
         prompts=whole.get("prompts") or {},
         default_prompt=whole.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
-        unknown=", ".join(unknown + [f"pooling {mode}"] * (mode not in MODES)),
+        projection=projection_of(projection, folder) if folder else None,
+        unknown=", ".join(unknown + [f"pooling {mode}"] * (mode not in MODES) + unusual(projection)),
     )
+
+
+def kinds_of(modules: list[Module]) -> dict[str, str]:
+    """The kind of each module -> its folder."""
+    return {kind_of(module): module["path"] for module in modules}
+
+
+def kind_of(module: Module) -> str:
+    return module["type"].rsplit(".", 1)[-1]
+
+
+def projection_folder(directory) -> Path | None:
+    """Where the layer between pooling and vector lies, if there is one."""
+    path = Path(directory) / "modules.json"
+    folder = kinds_of(read_json(path, list[Module])).get("Dense") if path.is_file() else None
+    if folder is not None and not is_within(folder):
+        raise BertJaxError(f"{path} names {folder!r:.60} for its Dense, which is no folder beside it")
+    return Path(directory) / folder if folder is not None else None
+
+
+def projection_of(config: dict, folder: Path) -> Projection:
+    width = config.get("out_features", 0)
+    if width < 1:
+        raise BertJaxError(
+            f"{folder / 'config.json'} gives out_features = {width}; copy it again from its source"
+        )
+    activation = config.get("activation_function", ACTIVATION + "activation.Tanh").removeprefix(ACTIVATION)
+    return Projection(width, config.get("bias", True), TORCH_ACTIVATIONS.get(activation, activation))
+
+
+def unusual(config: dict) -> list[str]:
+    """What a Dense has that is not computed here."""
+    usual = ("sentence_embedding", None)
+    named = [config.get(name) for name in ("module_input_name", "module_output_name")]
+    odd = ["Dense of other inputs or outputs"] * any(name not in usual for name in named)
+    odd += ["Dense with a residual"] * bool(config.get("use_residual"))
+    name = config.get("activation_function", "").removeprefix(ACTIVATION)
+    return odd + [f"Dense with {name}"] * (bool(name) and name not in TORCH_ACTIVATIONS)
 
 
 def pooling_mode(config: dict) -> str:
@@ -124,13 +199,14 @@ def pooling_mode(config: dict) -> str:
 
 
 def write(directory, embedder: Embedder, width: int) -> None:
-    """Write the files beside a saved model."""
+    """Write the files beside a saved model, whose states have this width; the tensors of a Dense are not among them."""
     if embedder.unknown:
         raise BertJaxError(
             f"an embedder with {embedder.unknown} cannot be saved here; copy its directory instead"
         )
     directory = Path(directory)
-    names = ["Transformer", "Pooling"] + ["Normalize"] * embedder.normalize
+    present = {"Dense": embedder.projection is not None, "Normalize": embedder.normalize}
+    names = [kind for kind in KINDS if present.get(kind, True)]
     modules = [
         {
             "idx": i,
@@ -159,7 +235,15 @@ def write(directory, embedder: Embedder, width: int) -> None:
             "similarity_fn_name": "cosine",
         },
     }
+    if projection := embedder.projection:
+        theirs = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
+        files["2_Dense/config.json"] = {
+            "in_features": width,
+            "out_features": projection.width,
+            "bias": projection.bias,
+            "activation_function": ACTIVATION + theirs[projection.activation],
+        }
     if embedder.normalize:
-        (directory / "2_Normalize").mkdir(parents=True, exist_ok=True)
+        (directory / f"{len(names) - 1}_Normalize").mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write_json(directory / name, content)

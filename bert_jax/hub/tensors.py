@@ -68,6 +68,10 @@ class Tensors(Mapping[str, np.ndarray]):
                 whole._read[new] = partial(rows, self._read[name], cut)
         return whole
 
+    def beside(self, others: "Tensors") -> "Tensors":
+        """Both together."""
+        return Tensors(self.shapes | others.shapes, self._read | others._read)
+
     def with_zeros(self, shapes: dict[str, tuple[int, ...]]) -> "Tensors":
         """With these beside them, where they are not there already."""
         shapes = {name: shape for name, shape in shapes.items() if name not in self}

@@ -35,7 +35,7 @@ def embed(
     pooling = embedder.pooling if pooling is None else pooling
     normalize = embedder.normalize if normalize is None else normalize
     check_name(pooling, POOLINGS, "pooling")
-    width = model.config.hidden_size
+    width = model.layout.vector_size
     if dimensions is not None:
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from bert_jax.hub.sentence_transformers import PROJECTION, Projection
 from bert_jax.inference.parameters import unrolled
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import HEADS, Bert
-from bert_jax.models.pooling import pool
+from bert_jax.models.pooling import pool, project
 
 POOLER = "pooler"  # BERT's own, beside the poolings that need no parameters
 
@@ -58,13 +59,16 @@ def hidden_states(config: EncoderConfig):
 
 
 @program
-def pooled_states(config: EncoderConfig, pooling: str, normalize: bool):
+def pooled_states(config: EncoderConfig, pooling: str, normalize: bool, projection: Projection | None = None):
     def run(params, batch):
         if pooling == POOLER:
             pooled = Bert(config, unrolled=unrolled()).apply({"params": params}, batch)["pooled"]
             return pooled.astype("float32")
         hidden = Encoder(config, unrolled()).apply({"params": params["encoder"]}, batch)
-        return pool(hidden, batch["mask"], pooling, normalize)
+        if projection is None:
+            return pool(hidden, batch["mask"], pooling, normalize)
+        vectors = pool(hidden, batch["mask"], pooling, False)
+        return project(vectors, params[PROJECTION]["dense"], projection.activation)
 
     return run
 

@@ -45,6 +45,7 @@ WEIGHTS = {
     "last": last,
 }
 POOLINGS = (*WEIGHTS, "max")
+ACTIVATIONS = {"none": lambda vectors: vectors, "tanh": jnp.tanh}  # of a projection
 
 
 def pool(hidden, mask, how: str = "mean", normalize: bool = True):
@@ -65,6 +66,12 @@ def pool_texts(hidden, batch: dict, how: str):
         real = real * (batch["packs"][:, None] == texts[:, None])
     weights = WEIGHTS[how](real.astype(jnp.float32))
     return jnp.einsum("bpl,bld->bpd", weights, hidden.astype(jnp.float32), precision=HIGHEST)
+
+
+def project(vectors, layer: dict, activation: str):
+    """Vectors [..., D] through a dense layer [D, E]."""
+    vectors = jnp.matmul(vectors, layer["kernel"].astype(jnp.float32), precision=HIGHEST)
+    return ACTIVATIONS[activation](vectors + layer.get("bias", 0.0))
 
 
 def unit(vectors):

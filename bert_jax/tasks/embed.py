@@ -17,7 +17,7 @@ from bert_jax.data.examples.split import split
 from bert_jax.embedding_losses import LOSSES, Settings
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import Embedder, Projection
 from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.embed_config import EmbedConfig as Config
@@ -105,9 +105,9 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         )
     loss = LOSSES[name]
     layout = layout_of(config)
-    if too_long := [size for size in wanted.sizes if not 0 < size <= layout.config.hidden_size]:
+    if too_long := [size for size in wanted.sizes if not 0 < size <= layout.vector_size]:
         raise BertJaxError(
-            f"loss.sizes holds {too_long[0]}, and the vectors have {layout.config.hidden_size} dimensions"
+            f"loss.sizes holds {too_long[0]}, and the vectors have {layout.vector_size} dimensions"
         )
     settings = Settings(wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric)
     if wanted.learn_scale and not loss.in_batch:
@@ -118,11 +118,11 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
             f"loss.scale={settings.scale:g} is where loss.learn_scale begins; set {HIGHEST_SCALE:g} or less"
         )
     taught = texts if loss.taught < 0 else loss.taught
-    width = hub.survey(wanted.teacher)[0].config.hidden_size if taught else 0
-    if name == "teacher_vectors" and width != layout.config.hidden_size:
+    width = hub.survey(wanted.teacher)[0].vector_size if taught else 0
+    if name == "teacher_vectors" and width != layout.vector_size:
         raise BertJaxError(
-            f"the vectors of {wanted.teacher} have {width} dimensions, those of {config.init} "
-            f"{layout.config.hidden_size}; teacher_vectors needs as many"
+            f"the vectors of {wanted.teacher} have {width} dimensions, those of {config.init} {layout.vector_size}; "
+            f"set --config.model.dimensions={width}"
         )
     return Embedding(
         layout, loss, settings, wanted.sizes, texts, scores * loss.scored, (taught, width) if taught else (),
@@ -150,6 +150,14 @@ def layout_of(config: Config) -> hub.Layout:
             f"data.max_length is {longest} and {config.init} reads {encoder.max_positions} tokens; set "
             f"--config.data.max_length={encoder.max_positions}"
         )
+    projection, width = before.projection, config.model.dimensions
+    if width and width != source.vector_size:
+        if projection:
+            raise BertJaxError(
+                f"the vectors of {config.init} have {projection.width} dimensions by a dense layer of its own; leave "
+                f"--config.model.dimensions={width} out, or set --config.loss.sizes={width} to cut them"
+            )
+        projection = Projection(width)
     asked = dataclasses.asdict(config.prompts)
     prompts = asked if any(asked.values()) else before.prompts
     embedder = dataclasses.replace(
@@ -158,6 +166,7 @@ def layout_of(config: Config) -> hub.Layout:
         normalize=normalize,
         max_length=max(longest, before.max_length or 0),
         prompts=prompts,
+        projection=projection,
     )
     return dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder)
 

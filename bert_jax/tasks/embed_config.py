@@ -51,6 +51,9 @@ class EmbedderConfig:
     normalize: Literal["auto", "yes", "no"] = (
         "auto"  # whether the vectors of the finished model have length 1
     )
+    dimensions: NotNegative = (
+        0  # of the vectors: a dense layer behind the pooling gives so many; 0: the model's own
+    )
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     attention: str = "auto"
     remat: Literal["none", "dots", "full"] = "none"

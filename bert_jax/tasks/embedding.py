@@ -12,9 +12,9 @@ from bert_jax import metrics, retrieval
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.groups import Group
 from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import PROJECTION, Embedder
 from bert_jax.losses import Loss, weigh
-from bert_jax.models.pooling import pool_texts, unit
+from bert_jax.models.pooling import pool_texts, project, unit
 from bert_jax.train.rules import Parameter, Rules
 from bert_jax.train.task import Features, Task
 
@@ -75,6 +75,8 @@ class Embedding(Task):
         """The vectors of each group, [B, T, D], or [B, P, T, D] where rows hold several, and the cosines' scale."""
         hidden = super().outputs(params, batch, constants, key)["hidden"]
         vectors = pool_texts(hidden, batch, self.embedder.pooling)
+        if projection := self.embedder.projection:
+            vectors = project(vectors, params[PROJECTION]["dense"], projection.activation)
         if self.embedder.normalize:
             vectors = unit(vectors)
         outputs = {VECTORS: vectors.reshape(*batch["weight"].shape, self.texts, -1)}

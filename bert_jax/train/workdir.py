@@ -146,7 +146,7 @@ def layout_of(values: dict) -> Layout:
     """The inverse of `describe`."""
     config, family = build(EncoderConfig, values["config"]), FAMILIES.named_in_file(values["family"])
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
-    embedder = Embedder(**values["embedder"]) if "embedder" in values else None
+    embedder = Embedder.of(values["embedder"]) if "embedder" in values else None
     return Layout(config, family, heads, labels, values["pooler"], values["published"], embedder)
 
 
