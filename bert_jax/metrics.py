@@ -103,6 +103,32 @@ def numbers(predicted: Sequence[float], truth: Sequence[float]) -> Sums:
     return Sums(np.stack(rows, 1), scores)
 
 
+def clusters(assigned: Sequence, truth: Sequence[str]) -> Sums:
+    """How well clusters agree with labels: homogeneity, completeness and their harmonic mean, the V-measure.
+
+    The entropies of a resample are by the shares among all examples: to first order those of its own shares, without
+    the agreement that chance alone adds to a resample.
+    """
+
+    def surprise(values) -> np.ndarray:
+        _, place, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
+        return -np.log(counts / len(values))[place]
+
+    def scores(sums):
+        label, cluster, both = (sums[..., n] / sums[..., -1] for n in range(3))
+        shared = np.maximum(label + cluster - both, 0)
+        return {
+            "v_measure": np.minimum(ratio(2 * shared, label + cluster), 1),
+            "homogeneity": np.minimum(ratio(shared, label), 1),
+            "completeness": np.minimum(np.where(cluster > 0, ratio(shared, cluster), 1), 1),
+        }
+
+    check(assigned, truth)
+    t, a = (np.unique(side, return_inverse=True)[1] for side in (np.array(truth), np.array(assigned)))
+    rows = [surprise(t), surprise(a), surprise(np.stack([t, a], 1)), np.ones(len(t))]
+    return Sums(np.stack(rows, 1), scores)
+
+
 def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> Sums:
     """Tags of words: a span counts where its kind and both its ends are right. `accuracy` is that of the words."""
 

@@ -22,16 +22,27 @@ def nearest(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each query [D], in order: the indices of the `count` documents [N, D] with the highest inner product, the
     best first, and their scores."""
-    before = np.empty(len(ids), np.int64)  # which of equal ones comes first
-    before[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
+    before = order_of_equals(ids)
     size = max(1, BLOCK // max(len(documents), 1))
     for first in range(0, len(queries), size):
         for scores in (queries[first : first + size] @ documents.T).astype(np.float32):
-            among = np.arange(len(scores))
-            if count < len(scores):
-                among = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
-            order = among[np.lexsort((before[among], -scores[among]))][:count]
+            order = highest(scores, before, count)
             yield order, scores[order]
+
+
+def order_of_equals(ids: Sequence[str]) -> np.ndarray:
+    """The place of each document among those of equal scores."""
+    before = np.empty(len(ids), np.int64)
+    before[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
+    return before
+
+
+def highest(scores: np.ndarray, before: np.ndarray, count: int = DEPTH) -> np.ndarray:
+    """The indices of the `count` highest of a query's scores, the best first; `before` as of order_of_equals."""
+    among = np.arange(len(scores))
+    if count < len(scores):
+        among = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+    return among[np.lexsort((before[among], -scores[among]))][:count]
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
