@@ -265,7 +265,8 @@ BAD = {
     ),
     "a loss of other data": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.heldout_share=0.5"],
-        "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, guided, teacher_vectors$",
+        "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, "
+        "guided, teacher_vectors$",
     ),
     "too large a size": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],
