@@ -4,6 +4,7 @@ Scores are compared as float32, and of documents with equal scores the one whose
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -15,19 +16,54 @@ BEST = "ndcg@10"
 CUTS = {"ndcg": (10,), "mrr": (10,), "map": (100,), "recall": (1, 10, 100), "precision": (10,)}
 DEPTH = max(cut for cuts in CUTS.values() for cut in cuts)
 BLOCK = 1 << 26  # scores that are held at once
+WIDTH = 1 << 15  # documents that are compared at once
+NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
+
+
+class Documents(Protocol):
+    """Vectors [N, D] of which slices are read: an array, or files."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: slice, /) -> np.ndarray: ...
 
 
 def nearest(
-    queries: np.ndarray, documents: np.ndarray, ids: Sequence[str], count: int = DEPTH
+    queries: Documents,
+    documents: Documents,
+    ids: Sequence[str] | None,
+    count: int = DEPTH,
+    without: Sequence[np.ndarray] | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each query [D], in order: the indices of the `count` documents [N, D] with the highest inner product, the
-    best first, and their scores."""
-    before = order_of_equals(ids)
-    size = max(1, BLOCK // max(len(documents), 1))
+    best first, and their scores. Without `ids`, a later document has the greater one. `without` holds, for each query,
+    the sorted indices of documents that it must not find."""
+    before = np.arange(len(documents))[::-1] if ids is None else order_of_equals(ids)
+    width = max(1, min(WIDTH, len(documents)))
+    size = max(1, BLOCK // width)
     for first in range(0, len(queries), size):
-        for scores in (queries[first : first + size] @ documents.T).astype(np.float32):
-            order = highest(scores, before, count)
-            yield order, scores[order]
+        block = queries[first : first + size]
+        hidden = without[first : first + size] if without is not None else [NOTHING[0]] * len(block)
+        best = [NOTHING] * len(block)
+        for start in range(0, len(documents), width):
+            scores = (block @ documents[start : start + width].T).astype(np.float32, copy=False)
+            best = [
+                better(known, row, start, some, before, count)
+                for known, row, some in zip(best, scores, hidden, strict=True)
+            ]
+            del scores  # before the next ones are computed
+        yield from best
+
+
+def better(known, scores: np.ndarray, start: int, hidden: np.ndarray, before: np.ndarray, count: int):
+    """The `known` best (indices, scores), and those of the documents from `start` on that belong among them; `scores`
+    are overwritten."""
+    scores[hidden[slice(*np.searchsorted(hidden, (start, start + len(scores))))] - start] = -np.inf
+    least = known[1][-1] if len(known[1]) == count else np.finfo(np.float32).min  # above -inf
+    among = np.flatnonzero(scores >= least)
+    indices, scores = np.append(known[0], among + start), np.append(known[1], scores[among])
+    order = highest(scores, before[indices], count)
+    return indices[order], scores[order]
 
 
 def order_of_equals(ids: Sequence[str]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
+from operator import length_hint
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def results(texts, of_chunk: Callable[[list], Iterable]):
     check_order(texts)
     if isinstance(texts, Sequence):
         return list(stream(texts, of_chunk, len(texts)))
-    return stream(texts, of_chunk, None)
+    return stream(texts, of_chunk, length_hint(texts) or None)
 
 
 def check_order(texts) -> None:
