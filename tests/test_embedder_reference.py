@@ -1,0 +1,151 @@
+"""Losses of an embedder through all of its weights, beside sentence-transformers on the same texts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.embedding_losses import LOSSES, Settings, at_each_size
+from bert_jax.hub import directory as hub
+from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.inference.model import load
+from bert_jax.tasks.embed import texts_of
+from bert_jax.tasks.embedding import in_groups
+from test_embed_task import opened, pairs, table
+from test_finetune import model, texts  # noqa: F401
+
+GROUPS, NEGATIVES = 8, 2
+# Our name of a loss, texts and scores of a group, symmetric, sizes.
+CASES = [
+    ("multiple_negatives", 2, 0, False, ()),
+    ("multiple_negatives", 4, 0, False, ()),
+    ("multiple_negatives", 2, 0, True, ()),
+    ("multiple_negatives", 4, 0, False, (32, 16, 8)),
+    ("guided", 2, 0, False, ()),
+    ("guided", 3, 0, False, ()),
+    ("triplet", 3, 0, False, ()),
+    ("cosent", 2, 1, False, ()),
+    ("angle", 2, 1, False, ()),
+    ("cosine", 2, 1, False, ()),
+    ("contrastive", 2, 1, False, ()),
+    ("margin_mse", 4, 2, False, ()),
+    ("margin_mse", 4, 3, False, (32, 8)),
+    ("teacher_ranking", 4, 3, False, ()),
+    ("teacher_vectors", 2, 0, False, ()),
+]
+
+
+def settings_of(name: str, symmetric: bool) -> Settings:
+    return Settings(LOSSES[name].scale, LOSSES[name].margin, symmetric)
+
+
+@pytest.fixture(scope="module")
+def both(model, tmp_path_factory):  # noqa: F811
+    """(our losses and the gradients of all parameters, sentence-transformers' for each case)"""
+    root = tmp_path_factory.mktemp("embedders")
+    rows = [
+        row | {f"worse_{k}": text for k, text in enumerate(others)}
+        for row, *others in zip(
+            pairs(20), *(texts(20, (3, 9), seed) for seed in range(5, 5 + NEGATIVES)), strict=True
+        )
+    ]
+    train = table(root / "groups.jsonl", rows)
+    given = (f"data.batch={GROUPS}", "data.rows=bucketed", "model.dropout=0.0", "model.attention_dropout=0.0")
+    task, data, _ = opened(model, train, *given)
+    tokenizer, params = load(model).tokenizer, {"encoder": load(model).params["encoder"]}
+    assert task.embedder == Embedder(max_length=16, prompts={})
+    hub.save(root / "ours", task.layout, params, tokenizer)
+    hub.save(root / "teacher", task.layout, jax.device_get(task.layout.init(jax.random.key(5))), tokenizer)
+
+    batch = jax.tree.map(jnp.asarray, next(iter(data.batches(0, 1, 0, 1))))
+    columns = list(
+        zip(
+            *(
+                [" ".join(text.split()[1:-1]) for text in texts_of(row[0].encoding, data.tokenizer)]
+                for row in data.rows_of(0)
+            ),
+            strict=True,
+        )
+    )
+    teacher = jnp.stack([load(root / "teacher").embed(list(column)) for column in columns], 1)
+    scores = np.random.default_rng(1).uniform(0, 1, (GROUPS, 3)).astype(np.float32)
+
+    def losses(params):
+        vectors, groups = in_groups(task.outputs(params, batch), batch)
+        of_cases = []
+        for name, count, scored, symmetric, sizes in CASES:
+            known = groups | {"ids": groups["ids"][:, :count]}
+            known["scores"] = jnp.asarray(scores_for(name, scores[:, :scored]))
+            known["teacher"] = teacher[:, : count if LOSSES[name].taught < 0 else 1]
+            compute = at_each_size(LOSSES[name].compute, sizes)
+            of_cases.append(compute(vectors[:, :count], known, settings_of(name, symmetric)).mean)
+        return jnp.stack(of_cases)
+
+    values, gradients = jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
+    ours = {
+        case: (value, task.layout.published_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
+        for n, (case, value) in enumerate(zip(CASES, values, strict=True))
+    }
+    return ours, by_case(root, columns, scores, teacher)
+
+
+def scores_for(name: str, scores: np.ndarray) -> np.ndarray:
+    return scores.round() if name == "contrastive" else scores
+
+
+def by_case(root, columns, scores, teacher):
+    torch = pytest.importorskip("torch")
+    library, losses = (
+        pytest.importorskip("sentence_transformers"),
+        pytest.importorskip("sentence_transformers.losses"),
+    )
+    theirs, guide = (
+        library.SentenceTransformer(str(root / name), device="cpu") for name in ("ours", "teacher")
+    )
+
+    def of(case):
+        name, count, scored, symmetric, sizes = case
+        settings, both_ways = settings_of(name, symmetric), ("query_to_doc", "doc_to_query")
+        loss = {
+            "multiple_negatives": lambda: losses.MultipleNegativesRankingLoss(
+                theirs, scale=settings.scale, directions=both_ways if symmetric else both_ways[:1],
+                partition_mode="per_direction" if symmetric else "joint",
+            ),
+            "guided": lambda: losses.GISTEmbedLoss(theirs, guide, temperature=1 / settings.scale),
+            "triplet": lambda: losses.TripletLoss(theirs, triplet_margin=settings.margin),
+            "cosent": lambda: losses.CoSENTLoss(theirs, scale=settings.scale),
+            "angle": lambda: losses.AnglELoss(theirs, scale=settings.scale),
+            "cosine": lambda: losses.CosineSimilarityLoss(theirs),
+            "contrastive": lambda: losses.ContrastiveLoss(theirs, margin=settings.margin),
+            "margin_mse": lambda: losses.MarginMSELoss(theirs),
+            "teacher_ranking": lambda: losses.DistillKLDivLoss(theirs),
+            "teacher_vectors": lambda: losses.MSELoss(theirs),
+        }[name]()  # fmt: skip
+        if sizes:
+            loss = losses.MatryoshkaLoss(theirs, loss, list(sizes))
+        labels = torch.tensor(scores_for(name, scores[:, :scored]))
+        labels = torch.tensor(np.array(teacher[:, 0])) if name == "teacher_vectors" else labels
+        theirs.eval()
+        theirs.zero_grad()
+        value = loss(
+            [theirs.tokenize(list(column)) for column in columns[:count]],
+            labels[:, 0] if scored == 1 else labels,
+        )
+        value.backward()
+        named = theirs[0].auto_model.named_parameters()
+        return value.item(), {name: p.grad.numpy().copy() for name, p in named if p.grad is not None}
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_loss_has_the_reference_s_value_and_gradients(case, both):
+    ours, reference = both
+    (value, gradients), (expected, theirs) = ours[case], reference(case)
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+    assert set(gradients) == set(theirs)
+    largest = max(np.abs(gradient).max() for gradient in theirs.values())
+    assert largest > 1e-4
+    for name, gradient in theirs.items():
+        assert np.abs(gradients[name] - gradient).max() <= 1e-4 * largest, name
