@@ -134,7 +134,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     heldout = [line for line in lines if line["kind"] == "heldout"]
     assert max(line["ndcg@10"] for line in heldout) > heldout[0]["ndcg@10"] + 0.08
-    assert heldout[0]["scale"] == pytest.approx(20, rel=0.05) != heldout[-1]["scale"]
+    assert 20 < heldout[0]["scale"] < heldout[-1]["scale"] <= 100
     assert heldout[-1]["embedding_loss"] < 0.8 * heldout[0]["embedding_loss"]
     ours = load(tmp_path / "run/model")
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
@@ -209,7 +209,7 @@ def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa:
     with pytest.raises(BertJaxError, match="data.shares holds 1 numbers and data.train names 2 files"):
         steps_of_second("data.shares=3")
     scored = table(tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(pairs(9))])
-    with pytest.raises(BertJaxError, match=r"scored.jsonl, row \d+ has 1 scores and .* has 0"):
+    with pytest.raises(BertJaxError, match=r"scored.jsonl row \d+ has 1 scores and .* has 0"):
         opened(model, f"{names[0]},{scored}")
 
 

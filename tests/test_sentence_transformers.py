@@ -97,15 +97,20 @@ def test_prompts(theirs, tmp_path):
 def test_what_is_not_computed_is_refused_by_name(tmp_path):
     bert_jax.load(MINILM).save(tmp_path)
     modules = json.loads((tmp_path / "modules.json").read_text())
-    dense = {"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"}
-    (tmp_path / "modules.json").write_text(json.dumps([*modules, dense]))
+    more = {"idx": 3, "name": "3", "path": "3_LSTM", "type": "sentence_transformers.models.LSTM"}
+    (tmp_path / "modules.json").write_text(json.dumps([*modules, more]))
     model = bert_jax.load(tmp_path)
     assert model.pooled(["a"]).shape == (1, 384)
-    with pytest.raises(BertJaxError, match="asks for Dense"):
+    with pytest.raises(BertJaxError, match="asks for LSTM"):
         model.embed("a")
-    with pytest.raises(BertJaxError, match="with Dense cannot be saved"):
+    with pytest.raises(BertJaxError, match="with LSTM cannot be saved"):
         model.save(tmp_path / "again")
     assert not (tmp_path / "again").exists()
+    (tmp_path / "modules.json").write_text(
+        json.dumps([*modules, more | {"type": "models.Dense", "path": "3"}])
+    )
+    with pytest.raises(BertJaxError, match="names '3' for its Dense, and no such folder"):
+        bert_jax.load(tmp_path)
     (tmp_path / "modules.json").write_text("[{}]")
     with pytest.raises(BertJaxError, match="0.type. is missing"):
         bert_jax.load(tmp_path)

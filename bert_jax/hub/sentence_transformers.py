@@ -159,8 +159,11 @@ def projection_folder(directory) -> Path | None:
     """Where the layer between pooling and vector lies, if there is one."""
     path = Path(directory) / "modules.json"
     folder = kinds_of(read_json(path, list[Module])).get("Dense") if path.is_file() else None
-    if folder is not None and not is_within(folder):
-        raise BertJaxError(f"{path} names {folder!r:.60} for its Dense, which is no folder beside it")
+    if folder is not None and not (is_within(folder) and (path.parent / folder / "config.json").is_file()):
+        raise BertJaxError(
+            f"{path} names {folder!r:.60} for its Dense, and no such folder with config.json is beside it; copy it again "
+            "from its source"
+        )
     return Path(directory) / folder if folder is not None else None
 
 

@@ -39,7 +39,8 @@ def embed(
     if dimensions is not None:
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)
-    reading, program = reading_of(model, long), pooled_states(model.config, pooling, False)
+    program = pooled_states(model.config, pooling, False, embedder.projection)
+    reading = reading_of(model, long)
     warned = Truncated(reading.max_length)
 
     def of_chunk(chunk):
