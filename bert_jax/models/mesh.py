@@ -25,3 +25,9 @@ def platform() -> str:
     """Of the devices that the traced program is for: the mesh in context, or this process's own."""
     mesh = jax.sharding.get_abstract_mesh()
     return mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
+
+
+def device_count() -> int:
+    """Of the same devices, how many there are."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return jax.device_count() if mesh.empty else mesh.size

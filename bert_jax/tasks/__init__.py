@@ -2,7 +2,8 @@
 
 The file defines `Config`, `open(config) -> (Task, Data, config)` and `inspect(config, step, rows)`. What a config
 leaves to the data, such as the steps of an epoch, is in the one that `open` returns. A task that leaves several models
-also defines `reopen(layouts) -> Task`: as far as `Task.models` goes, without data.
+also defines `reopen(layouts) -> Task`: as far as `Task.models` goes, without data. One whose steps can be compiled
+before the run, by `bert-jax preflight`, defines `outline(config) -> Outline`.
 """
 
 from collections.abc import Sequence
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from bert_jax import config as configs
+from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.registry import Registry
+from bert_jax.tasks.outline import Outline
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Task
 
@@ -28,6 +31,7 @@ TASKS = Registry(
         "finetune_config",
         "finetune_data",
         "inspect",
+        "outline",
         "parts",
         "probe",
         "warm_start",
@@ -52,6 +56,16 @@ def read(values: dict, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]
     of_task = [override for override in overrides if override.startswith("task=")]
     module = TASKS[configs.read(values, of_task, TaskName, whole=False).task]
     return module, configs.read(values, overrides, module.Config)
+
+
+def outline_of(config: RunConfig) -> Outline:
+    """What the steps of a run compute."""
+    module = TASKS[config.task]
+    if not hasattr(module, "outline"):
+        raise BertJaxError(
+            f"preflight cannot compile the task {config.task}: it defines no `outline`; see bert_jax/tasks/__init__.py"
+        )
+    return module.outline(config)
 
 
 def reopen(name: str, layouts: dict[str, Layout]) -> Task:

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-import jax
 import numpy as np
 
 from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece
@@ -19,10 +18,12 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
 from bert_jax.inference.model import load
+from bert_jax.models.mesh import device_count, platform
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.embed_config import EmbedConfig as Config
 from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge
 from bert_jax.tasks.inspect import check_step
+from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
 from bert_jax.text.apart import joined
 from bert_jax.text.directory import open_tokenizer
@@ -31,9 +32,15 @@ from bert_jax.text.truncation import Truncated
 
 MARKS, PLAIN = ("\x1b[36m", "\x1b[32m", "\x1b[31m"), "\x1b[0m"
 ROLES = ("anchor", "positive", "negative")
+USUAL = "multiple_negatives"  # the loss of groups without scores
 
 
-def open(config: Config) -> tuple[Embedding, Epochs, Config]:
+def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config]:
+    """Unless `taught`, the teacher's vectors, which take long, are zeros."""
+    if not any(config.data.train):
+        raise BertJaxError(
+            "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
+        )
     sets, heldout = read_parts(config)
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
@@ -44,18 +51,18 @@ def open(config: Config) -> tuple[Embedding, Epochs, Config]:
         train, heldout = (
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
-    reading = GroupReader(config, tokenizer, task, [*train, *heldout])
+    reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
     learnt, judged = reading.pieces(train), reading.pieces(heldout)
     if notice := reading.truncated.notice("--config.data.max_length may be more"):
         say(notice)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
-    mesh, encoder, backend = config.mesh, task.layout.config, jax.default_backend()
+    mesh, encoder, backend = config.mesh, task.layout.config, platform()
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
     batches = BatchConfig(
         config.data.rows, config.batch, max(config.steps, 1), config.seed, encoder.hidden_size, encoder.layers,
         config.data.max_length * texts,
         multiple=128 if backend == "tpu" else 8,
-        shards=jax.device_count() // mesh.tensor * mesh.accumulate,
+        shards=device_count() // mesh.tensor * mesh.accumulate,
         program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
         sets=tuple(zip(map(len, sets), shares, strict=True)),
     )  # fmt: skip
@@ -66,6 +73,27 @@ def open(config: Config) -> tuple[Embedding, Epochs, Config]:
         f"in {data.batch} rows of {lengths} tokens, {data.padding():.1%} of them padding"
     )
     return task, data, config
+
+
+def outline(config: Config) -> Outline:
+    """Of the data's groups; without data, of the smallest that the loss learns from, one in each row and all texts as
+    long as they may be."""
+    if any(config.data.train):
+        return outlined(*open(config, taught=False))
+    loss = LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
+    sizes = (
+        (texts, scores)
+        for texts in range(1, 4)
+        for scores in range(texts)
+        if loss.fits(texts, scores) and (scores > 0) == loss.scored
+    )
+    task = task_of(config, *next(sizes))
+    rows, longest = config.batch, config.data.max_length
+    length = task.texts * longest
+    say(f"data: none (--config.data.train), so each row is a group of {task.texts} texts of {longest} tokens")
+    resolved = config.resolved(rows, task.best, task.layout.config.hidden_size)
+    phase = Phase(length, 1.0, task.features(rows, length))
+    return Outline(task, resolved, rows, rows, (phase,), config.steps)
 
 
 def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
@@ -96,7 +124,7 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
     fitting = [name for name, loss in LOSSES.items() if loss.fits(texts, scores)]
     name = wanted.name
     if name == "auto":
-        usual = ("cosent", "teacher_ranking", "multiple_negatives") if scores else ("multiple_negatives",)
+        usual = ("cosent", "teacher_ranking", USUAL) if scores else (USUAL,)
         name = next(name for name in usual if name in fitting)
     if name not in fitting:
         raise BertJaxError(
@@ -188,11 +216,13 @@ def check_scores(config: Config, task: Embedding, groups: Sequence[Group]) -> No
 class GroupReader:
     """Groups as the model reads them."""
 
-    def __init__(self, config: Config, tokenizer: Tokenizer, task: Embedding, groups: Sequence[Group]):
+    def __init__(
+        self, config: Config, tokenizer: Tokenizer, task: Embedding, groups: Sequence[Group], taught: bool
+    ):  # fmt: skip
         self.config, self.tokenizer, self.task = config, tokenizer, task
         self.truncated = Truncated(config.data.max_length)
         self.ids = ids_of(groups)
-        self.taught = vectors_of_teacher(config.loss.teacher, groups, task)
+        self.taught = vectors_of_teacher(config.loss.teacher, groups, task) if taught else []
 
     def pieces(self, groups: Sequence[Group]) -> list[Piece]:
         config, columns = self.config, []
@@ -211,8 +241,8 @@ class GroupReader:
         if group.scores:
             targets["scores"] = group.scores
         if self.task.teacher_shape:
-            count = self.task.teacher_shape[0]
-            targets[TEACHER] = np.stack([self.taught[n][group.texts[n]] for n in range(count)])
+            vectors = [by_text[text] for by_text, text in zip(self.taught, group.texts, strict=False)]
+            targets[TEACHER] = np.stack(vectors) if vectors else np.zeros(self.task.teacher_shape)
         return targets
 
 

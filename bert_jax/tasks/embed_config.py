@@ -28,10 +28,6 @@ class GroupsConfig:
 
     def __post_init__(self):
         check_ranges(self, "data.")
-        if not any(self.train):
-            raise BertJaxError(
-                "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
-            )
         if self.shares and len(self.shares) != len(self.train):
             raise BertJaxError(
                 f"data.shares holds {len(self.shares)} numbers and data.train names {len(self.train)} files; give each "

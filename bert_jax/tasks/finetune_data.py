@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
-import jax
-
 from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece
 from bert_jax.data.examples.columns import known_labels
 from bert_jax.data.examples.epochs import Epochs
@@ -15,6 +13,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.models.heads import HEADS
+from bert_jax.models.mesh import device_count, platform
 from bert_jax.predictions.kind import Kind, Windows, kind_of
 from bert_jax.predictions.unlabelled import read_foreign
 from bert_jax.tasks.contrast import Contrasting
@@ -66,12 +65,12 @@ def open_data(
     judge = Judge(kind, parts.heldout, windows[1])
     if data.fold >= 0 or config.method == "contrast":  # what is held out is predicted when the run has ended
         heldout, judge = [], Judge(kind, [], [])
-    mesh, encoder, backend = config.mesh, task.layout.config, jax.default_backend()
+    mesh, encoder, backend = config.mesh, task.layout.config, platform()
     batches = BatchConfig(
         data.rows, data.batch, max(config.steps, 1), config.seed, encoder.hidden_size, encoder.layers, data.max_length,
         # A TPU's lanes, and the attention kernel there, take lengths of 128.
         multiple=128 if backend == "tpu" else 8,
-        shards=jax.device_count() // mesh.tensor * mesh.accumulate,
+        shards=device_count() // mesh.tensor * mesh.accumulate,
         program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
         lengths=tuple(every_length) if parts.folds else (),
     )  # fmt: skip

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, family_for
@@ -18,6 +19,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
+from bert_jax.tasks.outline import Outline, Phase
 from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Features, Task
@@ -46,6 +48,20 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
     return task, data, config
+
+
+def outline(config: Config) -> Outline:
+    """With the vocabulary of the corpora, if there are some."""
+    data = config.data
+    if data.corpora:
+        vocabulary = Corpus(data.corpora[0]).tokenizer.size
+        config = dataclasses.replace(config, model=fitting(config.model, vocabulary, max(data.lengths)))
+    task, batch, all_shares = Pretraining.of(config), data.batch, sum(data.shares)
+    phases = (
+        Phase(length, share / all_shares, task.features(batch, length))
+        for length, share in zip(data.lengths, data.shares, strict=True)
+    )
+    return Outline(task, config, batch, batch, tuple(phases), config.steps - max(config.first_step, 0))
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

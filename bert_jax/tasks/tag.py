@@ -11,6 +11,7 @@ from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.tasks.finetune_data import open_data
 from bert_jax.tasks.inspect import show
+from bert_jax.tasks.outline import Outline, outlined
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Config(FinetuneConfig):
 
 def open(config: Config) -> tuple[Finetuning, Epochs, Config]:
     return open_data(config, config.labels, config.label_smoothing)
+
+
+def outline(config: Config) -> Outline:
+    return outlined(*open(config))
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

@@ -1,0 +1,39 @@
+"""What the steps of a run compute, known before there is a device to run them."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from bert_jax.tasks.epochs_config import EpochsConfig
+from bert_jax.train.config import RunConfig
+from bert_jax.train.task import Data, Features, Task
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps of the same shape."""
+
+    length: int  # of their rows
+    share: float  # of all steps
+    features: Features
+
+
+@dataclass(frozen=True)
+class Outline:
+    task: Task
+    config: RunConfig
+    batch: int  # examples of a step
+    rows: int  # that they stand in
+    phases: tuple[Phase, ...]
+    steps: int  # of the run; 0: only its data would tell
+
+
+def outlined(task: Task, data: Data, config: EpochsConfig) -> Outline:
+    """Of a run whose data are open: each length of its rows, with a batch that has it."""
+    lengths = [data.length(step) for step in range(config.steps)]
+    phases = []
+    for length, count in sorted(Counter(lengths).items()):
+        step = lengths.index(length)
+        (batch,) = data.batches(step, step + 1, 0, 1)
+        features = {name: (value.shape, value.dtype) for name, value in batch.items()}
+        phases.append(Phase(length, count / config.steps, features))
+    return Outline(task, config, config.batch, data.batch, tuple(phases), config.steps)
