@@ -1,4 +1,5 @@
-"""`bert-jax bench finetune`: the scores of a fine-tuning and its seconds, beside transformers' own.
+"""`bert-jax bench finetune`: the scores of a fine-tuning and its seconds, beside transformers' own, or those of an
+embedder's training beside sentence-transformers.
 
 Both begin from one directory, learn from the same examples in the same order by the same recipe, take turns seed by
 seed, and are scored by the same metrics on the validation set after the last step. Seconds are those of the steps:
@@ -18,13 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.bench.torch_training import Updates, quiet_transformers
+from bert_jax.bench.torch_embedding import TorchEmbedding
+from bert_jax.bench.torch_training import Updates, padded, quiet_transformers
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.examples.epochs import shuffled
+from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.tasks import load, warm_start
+from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.train.log import read
 from bert_jax.train.loop import train
@@ -37,17 +40,22 @@ AUTO = {
 # What transformers trains, too: the published head, with initial values, on one part of the data.
 AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy leaves out
-OURS, AUTOCAST = "bert_jax", "transformers-autocast"
+OURS, AUTOCAST, EMBEDDER = "bert_jax", "transformers-autocast", "sentence-transformers"
 ROWS = 32  # texts of a batch of torch's evaluation
 
 
 def measure(
     spec: str, overrides: Sequence[str], limits: Limits, against: Sequence[str] = (), as_json: bool = False
 ) -> str:
-    overrides = [*AS_TRANSFORMERS, *overrides]
     _, config = load(spec, overrides)
-    if not isinstance(config, FinetuneConfig):
+    if isinstance(config, FinetuneConfig):
+        overrides = [*AS_TRANSFORMERS, *overrides]
+        _, config = load(spec, overrides)
+    elif not isinstance(config, EmbedConfig):
         raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
+    if other := [name for name in against if (name == EMBEDDER) != isinstance(config, EmbedConfig)]:
+        trains = "embedders alone" if other[0] == EMBEDDER else "no embedder"
+        raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
     if against and config.scratch:
         raise BertJaxError("scratch=True begins with other values than transformers; leave --against out")
     makers: dict[str, tuple] = {OURS: (our_runs, spec, list(overrides))}
@@ -133,7 +141,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
             lines = read(Path(workdir) / "metrics.jsonl")
         steps_taken = [line for line in lines if line["kind"] == "train"]
         seconds = np.array([line["time"]["seconds"] for line in steps_taken])
-        losses = [line[f"{task.kind.heads[0]}_loss"] for line in steps_taken]
+        losses = [line["loss"] for line in steps_taken]
         usual = np.median(seconds)
         compiling = float((seconds[seconds > 4 * usual] - usual).sum())
         scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
@@ -144,13 +152,18 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
 
 
 def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
-    """As `our_runs`, by transformers: the usual loop, each batch padded to its longest."""
+    """As `our_runs`, by the other library: the usual loop, each batch padded to its longest."""
 
     def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
         with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
             task, data, config = opened(spec, overrides, seed)
-        torch = TorchFinetuning(task.layout, config, data.tokenizer.special.pad, autocast)
-        seconds, losses = torch.train(data.train)
+        pad = data.tokenizer.special.pad
+        torch = (
+            TorchEmbedding(task, config, pad)
+            if isinstance(config, EmbedConfig)
+            else TorchFinetuning(task.layout, config, pad, autocast)
+        )
+        seconds, losses = torch.train(data)
         return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}, losses
 
     return run
@@ -173,15 +186,14 @@ class TorchFinetuning:
         auto = getattr(transformers, AUTO[layout.heads[0]])
         self.model = auto.from_pretrained(config.init, **settings).float()
 
-    def train(self, pieces: Sequence[Piece]) -> tuple[float, list[float]]:
+    def train(self, data: Epochs) -> tuple[float, list[float]]:
         """The seconds of the steps, and the loss of each."""
         config, losses = self.config, list[float]()
         updates = Updates(self.torch, self.model, config.optimizer, config.steps)
-        chosen = shuffled(len(pieces), config.steps * config.data.batch, config.seed)
         self.model.train()
         begun = time.perf_counter()
-        for numbers in chosen.reshape(config.steps, -1):
-            batch = [pieces[i] for i in numbers]
+        for numbers in data.chosen:
+            batch = [data.train[i] for i in numbers]
             with self.computing():
                 loss = self.model(**self.inputs(batch), **self.targets(batch)).loss
             updates.apply(loss)
@@ -212,9 +224,9 @@ class TorchFinetuning:
     def inputs(self, pieces: Sequence[Piece]) -> dict:
         encodings = [piece.encoding for piece in pieces]
         return {
-            "input_ids": self.padded([encoding.ids for encoding in encodings], self.pad),
-            "token_type_ids": self.padded([encoding.segments for encoding in encodings], 0),
-            "attention_mask": self.padded([[1] * len(encoding.ids) for encoding in encodings], 0),
+            "input_ids": padded(self.torch, [encoding.ids for encoding in encodings], self.pad),
+            "token_type_ids": padded(self.torch, [encoding.segments for encoding in encodings], 0),
+            "attention_mask": padded(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
         }
 
     def targets(self, pieces: Sequence[Piece]) -> dict:
@@ -225,16 +237,10 @@ class TorchFinetuning:
             return {theirs: self.torch.tensor([t[ours] for t in targets]) for theirs, ours in names.items()}
         if np.ndim(targets[0]["weight"]):
             rows = [np.where(np.asarray(t["weight"]) > 0, t["labels"], IGNORED) for t in targets]
-            return {"labels": self.padded(rows, IGNORED)}
+            return {"labels": padded(self.torch, rows, IGNORED)}
         labels = np.array([t["labels"] for t in targets])
         kind = np.int64 if labels.ndim == 1 and labels.dtype.kind == "i" else np.float32
         return {"labels": self.torch.from_numpy(labels.astype(kind))}
-
-    def padded(self, rows: Sequence, padding: int):
-        array = np.full((len(rows), max(map(len, rows))), padding, np.int64)
-        for row, values in zip(array, rows, strict=True):
-            row[: len(values)] = values
-        return self.torch.from_numpy(array)
 
 
 def mean_of(runs: list[dict]) -> dict[str, float]:

@@ -1,6 +1,9 @@
 """How torch trains a model of `transformers` by a run's recipe."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from bert_jax.bench.libraries import libraries
 from bert_jax.errors import BertJaxError
@@ -14,6 +17,14 @@ def quiet_transformers(seed: int) -> list[Any]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return [torch, transformers]
+
+
+def padded(torch, rows: Sequence[Sequence], padding: int):
+    """Whole numbers [B, L] of rows of any lengths."""
+    array = np.full((len(rows), max(map(len, rows))), padding, np.int64)
+    for row, values in zip(array, rows, strict=True):
+        row[: len(values)] = values
+    return torch.from_numpy(array)
 
 
 class Updates:

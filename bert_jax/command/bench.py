@@ -156,7 +156,7 @@ def pretrain(args):
     "--against transformers",
     CONFIG,
     *limits("seeds", 3, 0),
-    against("transformers", "transformers-autocast", nargs="+", default=()),
+    against("transformers", "transformers-autocast", "sentence-transformers", nargs="+", default=()),
     JSON,
 )
 def finetune(args):

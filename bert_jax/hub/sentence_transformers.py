@@ -131,7 +131,8 @@ def read(directory) -> Embedder | None:
     mode = pooling_mode(pooling)
     length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
     folder = projection_folder(directory)
-    projection = read_json(folder / "config.json", DenseConfig) if folder else {}
+    dense = read_json(folder / "config.json", DenseConfig) if folder else {}
+    unknown += [f"pooling {mode}"] * (mode not in MODES) + unusual(dense)
     return Embedder(
         pooling=mode,
         normalize="Normalize" in kinds,
@@ -141,8 +142,8 @@ def read(directory) -> Embedder | None:
         prompts=whole.get("prompts") or {},
         default_prompt=whole.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
-        projection=projection_of(projection, folder) if folder else None,
-        unknown=", ".join(unknown + [f"pooling {mode}"] * (mode not in MODES) + unusual(projection)),
+        projection=projection_of(dense, folder) if folder and not unknown else None,
+        unknown=", ".join(unknown),
     )
 
 
@@ -161,7 +162,7 @@ def projection_folder(directory) -> Path | None:
     folder = kinds_of(read_json(path, list[Module])).get("Dense") if path.is_file() else None
     if folder is not None and not (is_within(folder) and (path.parent / folder / "config.json").is_file()):
         raise BertJaxError(
-            f"{path} names {folder!r:.60} for its Dense, and no such folder with config.json is beside it; copy it again "
+            f"{path} names {folder!r:.60} for its Dense, which is no folder with config.json beside it; copy it again "
             "from its source"
         )
     return Path(directory) / folder if folder is not None else None

@@ -21,7 +21,7 @@ from bert_jax.train.task import Features, Task
 VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
 HIGHEST_SCALE = 100.0  # that is learnt; steps at a higher one were found unstable
 # How many times as fast as a weight the logarithm of the scale moves: at a weight's rate it would stay where it is.
-SCALE_SPEED = 100.0
+SCALE_SPEED = 25.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,95 @@
+"""An embedder that sentence-transformers trains, from the same directory, groups, order and recipe."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.bench.libraries import libraries
+from bert_jax.bench.torch_training import Updates, padded, quiet_transformers
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.embedding_losses import LOSSES
+from bert_jax.errors import BertJaxError
+from bert_jax.tasks.embed_config import EmbedConfig
+from bert_jax.tasks.embedding import Embedding
+
+GROUPS = 32  # of a batch of the evaluation
+BOTH_WAYS = ("query_to_doc", "doc_to_query")
+
+
+class TorchEmbedding:
+    def __init__(self, task: Embedding, config: EmbedConfig, pad: int):
+        self.torch, _ = quiet_transformers(config.seed)
+        (library,) = libraries("sentence_transformers")
+        self.task, self.config, self.pad = task, config, pad
+        self.model = library.SentenceTransformer(config.init, device="cpu")
+        self.loss = self.make_loss(library.losses)
+
+    def make_loss(self, losses):
+        name = next(name for name, loss in LOSSES.items() if loss is self.task.loss)
+        settings, model = self.task.settings, self.model
+        make = {
+            "multiple_negatives": lambda: losses.MultipleNegativesRankingLoss(
+                model,
+                scale=settings.scale,
+                directions=BOTH_WAYS if settings.symmetric else BOTH_WAYS[:1],
+                partition_mode="per_direction" if settings.symmetric else "joint",
+            ),
+            "cosent": lambda: losses.CoSENTLoss(model, scale=settings.scale),
+            "triplet": lambda: losses.TripletLoss(model, triplet_margin=settings.margin),
+            "margin_mse": lambda: losses.MarginMSELoss(model),
+        }
+        if name not in make:
+            raise BertJaxError(f"loss.name={name} is not compared with; one of {', '.join(make)} is")
+        loss = make[name]()
+        return losses.MatryoshkaLoss(model, loss, list(self.task.sizes)) if self.task.sizes else loss
+
+    def train(self, data: Epochs) -> tuple[float, list[float]]:
+        """The seconds of the steps, and the loss of each."""
+        config, losses = self.config, list[float]()
+        updates = Updates(self.torch, self.model, config.optimizer, config.steps)
+        self.model.train()
+        begun = time.perf_counter()
+        for numbers in data.chosen:
+            batch = [data.train[i] for i in numbers]
+            loss = self.loss(self.inputs(batch), self.targets(batch))
+            updates.apply(loss)
+            losses.append(loss.item())
+        return time.perf_counter() - begun, losses
+
+    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+        """The vectors of length 1 of each group."""
+        vectors: list = [None] * len(pieces)
+        order = np.argsort([len(piece) for piece in pieces])
+        self.model.eval()
+        with self.torch.no_grad():
+            for numbers in np.split(order, range(GROUPS, len(order), GROUPS)):
+                columns = [self.model(column) for column in self.inputs([pieces[i] for i in numbers])]
+                stacked = self.torch.stack([column["sentence_embedding"] for column in columns], 1)
+                stacked = self.torch.nn.functional.normalize(stacked, dim=-1).numpy()
+                for i, of_group in zip(numbers, stacked, strict=True):
+                    vectors[i] = of_group
+        return vectors
+
+    def inputs(self, pieces: Sequence[Piece]) -> list[dict]:
+        """Of each column, its texts."""
+        texts = [texts_of(piece) for piece in pieces]
+        return [
+            {
+                "input_ids": padded(self.torch, column, self.pad),
+                "attention_mask": padded(self.torch, [[1] * len(ids) for ids in column], 0),
+                "token_type_ids": padded(self.torch, [[0] * len(ids) for ids in column], 0),
+            }
+            for column in zip(*texts, strict=True)
+        ]
+
+    def targets(self, pieces: Sequence[Piece]):
+        scores = np.array([piece.targets.get("scores", ()) for piece in pieces], np.float32)
+        return self.torch.from_numpy(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+
+def texts_of(piece: Piece) -> list[list[int]]:
+    """The tokens of each text of a group."""
+    ids, begins = list(piece.encoding.ids), piece.encoding.begins
+    return [ids[begin:end] for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True)]
