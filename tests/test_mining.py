@@ -1,19 +1,31 @@
 """Hard negatives are the nearest texts that are no positives, found once and the same after a kill."""
 
 import json
+import re
+import sys
+from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+from bert_jax import retrieval
 from bert_jax.command.main import main
 from bert_jax.data.examples.groups import GroupColumns, read_groups
-from bert_jax.inference.model import load
-from bert_jax.search import vectors as vectors_module
+from bert_jax.hub import directory as hub
+from bert_jax.inference import batching
+from bert_jax.inference.model import Model, load
+from bert_jax.search import mining
+from bert_jax.search.cache import Cache
 from bert_jax.search.mining import Limits, Mined, mine
 from bert_jax.search.vectors import Vectors
+from bert_jax.train.config import RunConfig
+from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
+from runs import finished
 from test_embed_task import pairs, table
-from test_finetune import model, texts  # noqa: F401
+from test_finetune import ENCODER, TOKENIZER, model, texts  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -22,15 +34,30 @@ def rows_of(path) -> list[dict]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
+def unit(values) -> np.ndarray:
+    values = np.array(values)
+    return (values / np.linalg.norm(values, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def drawn(content: str) -> np.ndarray:
+    return np.random.default_rng(list(content.encode())).normal(0, 1, 5)
+
+
 class Given:
     """Vectors that are drawn for each text and prompt."""
 
     def of(self, some, prompt: str = "") -> np.ndarray:
-        seeds = [list((prompt + text).encode()) for text in some]
-        drawn = np.stack([np.random.default_rng(seed).normal(0, 1, 5) for seed in seeds])
-        return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+        return unit([drawn(prompt + text) for text in some])
 
 
+class GivenScores:
+    """Scores that are drawn for each pair."""
+
+    def of(self, pairs) -> np.ndarray:
+        return np.array([drawn("\n".join(pair))[0] for pair in pairs], np.float32)
+
+
+@pytest.mark.parametrize("reranker", [None, GivenScores()])
 @pytest.mark.parametrize(
     "limits",
     [
@@ -42,13 +69,15 @@ class Given:
         Limits(2, margin=0.0, least=-0.4, most=0.3),
     ],
 )
-def test_negatives_are_those_of_brute_force(limits, tmp_path):
+def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypatch):
+    monkeypatch.setattr(mining, "BLOCK", 7)
+    monkeypatch.setattr(retrieval, "WIDTH", 9)
     rows = pairs(30)
     rows += [{"question": rows[0]["question"], "answer": rows[1]["answer"]}]  # an anchor with two positives
     rows += [{"question": rows[2]["answer"], "answer": rows[3]["answer"]}]  # and one that is a positive
     groups = read_groups(table(tmp_path / "pairs.jsonl", rows), GroupColumns())
     corpus, counts = [*texts(10, (3, 9), 7), *(row["question"] for row in rows)], Mined()
-    mined = list(mine(groups, corpus, Given(), limits, counts))
+    mined = list(mine(groups, corpus, Given(), limits, counts, reranker))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
     products = Given().of([row["question"] for row in rows], "query") @ Given().of(candidates, "document").T
     expected = []
@@ -57,15 +86,15 @@ def test_negatives_are_those_of_brute_force(limits, tmp_path):
             row["question"]
         }
         order = [n for n in np.argsort(-cosines, kind="stable") if candidates[n] not in right]
-        ceiling = cosines[candidates.index(row["answer"])]
-        ceiling -= limits.margin * abs(ceiling)
-        near = [n for n in order[limits.first : limits.last] if cosines[n] <= min(ceiling, limits.most)]
-        near = [candidates[n] for n in near if cosines[n] >= limits.least][: limits.negatives]
+        scores = reranker.of([(row["question"], text) for text in candidates]) if reranker else cosines
+        of_positive = scores[candidates.index(row["answer"])]
+        below = of_positive - limits.margin * (1 if reranker else abs(of_positive))
+        near = [n for n in order[limits.first : limits.last] if scores[n] < below]
+        near = [n for n in near if limits.least <= scores[n] <= limits.most][: limits.negatives]
         if len(near) == limits.negatives:
-            names = [f"negative_{n + 1}" for n in range(len(near))]
-            expected.append(
-                {"anchor": row["question"], "positive": row["answer"], **dict(zip(names, near, strict=True))}
-            )
+            negatives = {f"negative_{n}": candidates[i] for n, i in enumerate(near, 1)}
+            written = {"anchor": row["question"], "positive": row["answer"], **negatives}
+            expected.append(written | {"scores": pytest.approx([of_positive, *scores[near]], abs=1e-6)})
     assert mined == expected and 0 < len(mined) <= len(rows)
     assert (counts.groups, counts.too_few) == (len(mined), len(rows) - len(mined))
 
@@ -79,33 +108,132 @@ def test_texts_of_the_same_label_are_no_negatives(model, tmp_path):  # noqa: F81
     assert mined and all(label_of[row["anchor"]] != label_of[row["negative_1"]] for row in mined)
 
 
-def test_each_text_is_embedded_once_and_a_killed_command_goes_on(model, tmp_path, monkeypatch, capsys):  # noqa: F811
-    monkeypatch.setattr(vectors_module, "TEXTS", 8)
-    data = table(tmp_path / "pairs.jsonl", pairs(30))
-    command = ["mine", "--model", str(model), "--data", data, "--negatives", "2", "--margin", "0.2"]
-    assert main([*command, "--output", str(tmp_path / "a.jsonl")]) == 0
-    said = capsys.readouterr().err
-    mined = rows_of(tmp_path / "a.jsonl")
-    assert f"{len(mined)} groups in" in said
-    assert f"; {30 - len(mined)} anchors have fewer than 2 negatives" in said
-    parts = sorted((tmp_path / "a.jsonl.vectors").glob("*.npy"))
-    assert len(parts) == 2 * 4
-    counted, embed = [], load(model).__class__.embed
+@pytest.fixture(scope="module")
+def classifiers(tmp_path_factory):
+    """Directories of cross-encoders with one logit and with two, and initial values."""
+    directories = [tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")]
+    layout = hub.Layout(ENCODER, heads=("classify",), labels=("a", "b"))
+    params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
+    hub.save(directories[1], layout, params, TOKENIZER)
+    params["classify"] = jax.tree.map(lambda values: values[..., :1], params["classify"])
+    hub.save(directories[0], replace(layout, labels=("LABEL_0",)), params, TOKENIZER)
+    return directories
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """What a model reads to embed it, in files of 16 texts."""
+    monkeypatch.setitem(batching.TOKENS, "cpu", 16)
+    texts_read: list[str] = []
+    embed = Model.embed
 
     def counting(self, some, **settings):
-        counted.append(len(some))
-        return embed(self, some, **settings)
+        some = list(some)
+        texts_read.extend(some)
+        return embed(self, iter(some), **settings)
 
-    monkeypatch.setattr(load(model).__class__, "embed", counting)
-    for part in (parts[0], parts[5]):
-        part.unlink()
-    again = [*command, "--output", str(tmp_path / "b.jsonl"), "--cache", str(tmp_path / "a.jsonl.vectors")]
-    assert main(again) == 0
-    assert len(counted) == 2 and sum(counted) <= 16, "what was kept is not computed again"
-    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
-    parts[0].write_bytes(b"damaged")
-    assert main(again) == 1
-    assert "is damaged; delete it, and run the same command again" in capsys.readouterr().err
+    monkeypatch.setattr(Model, "embed", counting)
+    return texts_read
+
+
+@pytest.mark.slow
+def test_each_text_is_embedded_once_wherever_it_stands(model, tmp_path, counted, capsys):  # noqa: F811
+    rows = pairs(30)
+    command = ["mine", "--model", str(model), "--negatives", "2", "--margin", "0.1", "--cache", str(tmp_path)]
+    data = table(tmp_path / "pairs.jsonl", rows)
+    assert main([*command, "--data", data, "--output", str(tmp_path / "a.jsonl")]) == 0
+    mined, said = rows_of(tmp_path / "a.jsonl"), capsys.readouterr().err
+    assert f"{len(mined)} groups in" in said
+    assert f"; {30 - len(mined)} anchors have fewer than 2 negatives" in said
+    own = [text for row in rows for text in row.values()]
+    assert sorted(counted) == sorted(set(own)), "an anchor is embedded as a document is, without a prompt"
+    counted.clear()
+    parts = sorted(tmp_path.glob("vectors-*/*.npy"))
+    assert len(parts) == 4
+    more = table(tmp_path / "more.jsonl", [{"question": "w1", "answer": "w2 w3"}, *reversed(rows)])
+    assert main([*command, "--data", more, "--output", str(tmp_path / "b.jsonl")]) == 0
+    assert sorted(counted) == ["w1", "w2 w3"]
+    counted.clear()
+    parts[1].unlink()
+    assert main([*command, "--data", data, "--output", str(tmp_path / "c.jsonl")]) == 0
+    assert 0 < len(counted) <= 16
+    assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+    for damaged in (b"damaged", parts[0].read_bytes()[:-1]):
+        parts[0].write_bytes(damaged)
+        assert main([*command, "--data", data, "--output", str(tmp_path / "d.jsonl")]) == 1
+        assert "is damaged; delete it, and run the same command again" in capsys.readouterr().err
+
+
+def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
+    monkeypatch.setitem(batching.TOKENS, "cpu", 4)
+    caches = [Cache(tmp_path, "lengths", "of lists") for _ in range(2)]
+    lists = [["a"] * n for n in range(10)]
+    for cache, some in zip(caches, (lists, lists[::-1]), strict=True):
+        assert cache.of(some, lambda missing: (np.float32(len(x)) for x in missing))[:].tolist() == [
+            *map(len, some)
+        ]
+    again = Cache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], lambda missing: iter(()))
+    assert again[:].tolist() == [*range(10), 3]
+
+
+@pytest.mark.slow
+def test_a_rerankers_scores_decide_and_are_learnt_from(model, classifiers, tmp_path, capsys):  # noqa: F811
+    data, output = table(tmp_path / "pairs.jsonl", pairs(30)), tmp_path / "mined.jsonl"
+    command = ["mine", "--model", str(model), "--data", data, "--output", str(output), "--negatives", "1"]
+    assert main([*command, "--rescore", str(classifiers[0]), "--scores"]) == 0
+    rescored = rows_of(output)
+    groups = read_groups(str(output), GroupColumns())
+    assert {(len(group.texts), len(group.scores)) for group in groups} == {(3, 2)}
+    asked = [(group.texts[0], text) for group in groups for text in group.texts[1:]]
+    scores = load(classifiers[0]).classify(asked)
+    np.testing.assert_allclose(scores, [score for group in groups for score in group.scores], atol=1e-5)
+    assert all(group.scores[1] < group.scores[0] for group in groups)
+    assert main(command) == 0
+    assert rows_of(output) != rescored and "scores" not in rows_of(output)[0]
+
+
+# Kills a command where it is about to name a file; each in a process that is forked from one that has imported
+# everything.
+KILLED = """
+import os, signal, sys
+from bert_jax import output
+from bert_jax.command.main import main
+from bert_jax.inference import batching, model
+import bert_jax.search.mining
+
+batching.TOKENS["cpu"] = 16
+sync = output.sync
+for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
+    name, count = (kill or "never 1").split()
+    left = int(count)
+
+    def counting(path):
+        global left
+        left -= name in str(path)
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sync(path)
+
+    number = os.fork()
+    if not number:
+        output.sync = counting
+        os._exit(main([*sys.argv[2:], "--output", sys.argv[1]]))
+    code = os.waitstatus_to_exitcode(os.wait()[1])
+    assert code == (-9 if kill else 0), (kill, code)
+    sys.argv[1] = os.path.join(os.path.dirname(sys.argv[1]), "cut.jsonl")
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_command_ends_as_if_it_had_not_been(model, classifiers, tmp_path):  # noqa: F811
+    data, whole = table(tmp_path / "pairs.jsonl", pairs(60)), tmp_path / "whole.jsonl"
+    finished(
+        [sys.executable, "-c", KILLED, str(whole), "mine", "--model", str(model), "--data", data, "--negatives", "1",
+         "--rescore", str(classifiers[0]), "--scores"]
+    )  # fmt: skip
+    assert len(rows_of(whole)) > 30
+    assert (tmp_path / "cut.jsonl").read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_mined_groups_are_learnt_from(model, tmp_path):  # noqa: F811
@@ -116,13 +244,41 @@ def test_mined_groups_are_learnt_from(model, tmp_path):  # noqa: F811
     assert {len(group.texts) for group in groups} == {3}
 
 
-def test_its_inputs_are_never_overwritten_and_single_texts_are_no_pairs(model, tmp_path, capsys):  # noqa: F811
-    data = table(tmp_path / "pairs.jsonl", pairs(4))
-    corpus = table(tmp_path / "corpus.jsonl", [{"text": text} for text in texts(4)])
-    command = ["mine", "--model", str(model)]
-    for given, message in (
-        (["--data", data, "--corpus", corpus, "--output", corpus], "is also the input"),
-        (["--data", corpus, "--output", str(tmp_path / "o.jsonl")], "anchors and positives are needed"),
-    ):
-        assert main([*command, *given]) == 1
-        assert message in capsys.readouterr().err
+BAD = {
+    "an input as output": (["--corpus", "CORPUS", "--output", "CORPUS"], [], "is also the input"),
+    "single texts": (["--data", "CORPUS"], [], "anchors and positives are needed"),
+    "no such column": (["--text", "question", "--pair", "passage"], [], 'row 1 has no column "passage"'),
+    "an empty anchor": (
+        [], [{"a": "x", "b": "y"}, {"a": " ", "b": "z"}], 'row 2: column "a" is empty; .*1 of 2, which --skip-bad',
+    ),
+    "a positive among its negatives": (
+        [], [{"a": "x", "b": "y", "c": "y"}], "row 1: the positive is one of its negatives; remove it",
+    ),
+    "one label": ([], [{"t": "x", "label": "l"}, {"t": "y", "label": "l"}], 'has only the label "l"; there is nothing'),
+    "a score for each pair": ([], [{"a": "x", "b": "y", "score": 0.5}], "pairs of low scores have no positive"),
+    "an empty text of the corpus": (
+        ["--corpus", "ROWS", "--data", "PAIRS"], [{"t": "x", "label": ""}, {"t": ""}], 'row 2: column "t" is empty',
+    ),
+    "a score as a limit of cosines": (["--most", "3"], [], "--most 3 is for cosines; give a number from -1 to 1"),
+    "too few texts": (["--first", "9", "--last", "11"], [], "--last 11 leaves fewer than 3 texts after the first 9"),
+    "several numbers": (["--rescore", "SEVERAL"], [], "gives 2 numbers for a pair of texts; --rescore needs a model"),
+    "no numbers": (["--rescore", "MODEL"], [], '--rescore needs the head "classify"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_mined_is_said_in_a_line(case, model, classifiers, tmp_path, capsys):  # noqa: F811
+    arguments, rows, message = BAD[case]
+    rows = rows or pairs(4)
+    names = {
+        "ROWS": table(tmp_path / "rows.jsonl", rows),
+        "PAIRS": table(tmp_path / "pairs.jsonl", pairs(4)),
+        "CORPUS": table(tmp_path / "corpus.jsonl", [{"text": text} for text in texts(4)]),
+        "MODEL": str(model),
+        "SEVERAL": str(classifiers[1]),
+    }
+    defaults = ["--model", "MODEL", "--data", "ROWS", "--output", str(tmp_path / "mined.jsonl")]
+    assert main(["mine", *(names.get(word, word) for word in [*defaults, *arguments])]) == 1
+    said = capsys.readouterr().err
+    assert re.search(message, said) and said.count("\n") == 1
+    assert not (tmp_path / "mined.jsonl").exists()

@@ -4,8 +4,12 @@ import sys
 from pathlib import Path
 
 from bert_jax.command.flags import count, flag, number, verb, whole
+from bert_jax.command.labels import SKIP_BAD
+from bert_jax.config import LARGEST
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
+
+any_number = number(-LARGEST)
 
 
 @verb(
@@ -13,37 +17,49 @@ from bert_jax.files import to_json
     "bert-jax mine --model DIR --data pairs.jsonl --output mined.jsonl",
     flag("--model", required=True, metavar="DIR", help="embedder by which texts are near"),
     flag("--data", required=True, metavar="FILE", help="table whose columns are anchor and positive, in this order"),
+    flag("--text", default="", metavar="COLUMN", help="column of anchors (default: the first that holds text)"),
+    flag("--pair", default="", metavar="COLUMN", help="column of positives (default: the next that holds text)"),
+    SKIP_BAD,
     flag("--corpus", metavar="FILE", help="table of further texts that may be negatives (default: all positives)"),
+    flag("--rescore", metavar="DIR", help="cross-encoder whose scores the limits apply to, instead of cosines"),
+    flag("--scores", action="store_true", help="write the scores of the positive and of the negatives into each row"),
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
-    flag("--cache", metavar="DIR", help="keeps vectors for the next time (default: OUTPUT.vectors)"),
+    flag("--cache", metavar="DIR", help="keeps vectors and scores for the next time (default: OUTPUT.cache)"),
     flag("--negatives", type=count, default=3, metavar="N", help="negatives of an anchor (default 3)"),
     flag("--first", type=whole(0), default=0, metavar="N", help="pass over the N nearest texts (default 0)"),
     flag("--last", type=count, default=100, metavar="N", help="look at the N nearest texts (default 100)"),
     flag(
-        "--margin", type=number(0, 1), default=0.05, metavar="SHARE",
-        help="a negative's cosine is lower than the positive's by this share of it (default 0.05)",
+        "--margin", type=number(0), metavar="M",
+        help="a negative's cosine is lower than the positive's by more than this share of it (default 0.05); with "
+        "--rescore its score is lower by more than this (default 0)",
     ),
-    flag("--least", type=number(-1, 1), default=-1.0, metavar="COSINE", help="lowest cosine of a negative"),
-    flag("--most", type=number(-1, 1), default=1.0, metavar="COSINE", help="highest cosine of a negative"),
+    flag("--least", type=any_number, metavar="SCORE", help="lowest score of a negative: a cosine, or of --rescore"),
+    flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative: a cosine, or of --rescore"),
 )  # fmt: skip
 def mine(args):
-    from bert_jax.data.examples.groups import GroupColumns, read_groups
+    from bert_jax.data.examples.groups import GroupColumns, read_groups, read_texts
     from bert_jax.output import refuse_input, streaming
     from bert_jax.search.mining import Limits, Mined
     from bert_jax.search.mining import mine as mined
+    from bert_jax.search.scores import Scores
     from bert_jax.search.vectors import Vectors
 
     for source in filter(None, (args.data, args.corpus)):
         refuse_input(args.output, source)
-    groups = read_groups(args.data, GroupColumns())
-    if all(group.texts[0] == group.texts[1] for group in groups):
-        raise BertJaxError(f"{args.data} holds one text in a row; anchors and positives are needed")
-    corpus = [g.texts[0] for g in read_groups(args.corpus, GroupColumns())] if args.corpus else []
-    limits = Limits(args.negatives, args.first, args.last, args.margin, args.least, args.most)
+    limits = Limits(args.negatives, args.first, args.last, **bounds(args))
+    names = tuple(name for name in (args.text, args.pair) if name)
+    groups = read_groups(args.data, GroupColumns(names, skip_bad=args.skip_bad))
+    check(args.data, groups)
+    corpus = read_texts(args.corpus, GroupColumns(skip_bad=args.skip_bad)) if args.corpus else []
     counts = Mined()
-    vectors = Vectors(args.model, Path(args.cache or f"{args.output}.vectors"))
+    cache = Path(args.cache or f"{args.output}.cache")
+    vectors = Vectors(args.model, cache)
+    scores = Scores(args.rescore, cache) if args.rescore else None
     with streaming(Path(args.output)) as file:
-        for row in mined(groups, corpus, vectors, limits, counts):
+        for row in mined(groups, corpus, vectors, limits, counts, scores):
+            given = row.pop("scores")
+            if args.scores:
+                row["scores"] = [round(score, 6) for score in given]
             file.write(to_json(row) + "\n")
     left = ""
     if counts.too_few:
@@ -52,3 +68,25 @@ def mine(args):
             "out: a higher --last or a lower --margin keeps more"
         )
     print(f"{counts.groups:,} groups in {args.output}{left}", file=sys.stderr)
+
+
+def bounds(args) -> dict[str, float]:
+    """The limits of scores that were given, and the margin."""
+    ranges = {"margin": (0, 1), "least": (-1, 1), "most": (-1, 1)}
+    given = {name: value for name in ranges if (value := getattr(args, name)) is not None}
+    for name, value in given.items():
+        low, high = ranges[name]
+        if not args.rescore and not low <= value <= high:
+            raise BertJaxError(f"--{name} {value:g} is for cosines; give a number from {low} to {high}")
+    return {"margin": 0.0 if args.rescore else 0.05} | given
+
+
+def check(data: str, groups) -> None:
+    """Refuse what holds no positives."""
+    if all(group.texts[0] == group.texts[1] for group in groups):
+        raise BertJaxError(f"{data} holds one text in a row; anchors and positives are needed")
+    if len(groups[0].texts) == 2 and groups[0].scores:
+        raise BertJaxError(
+            f"{data} holds a score for each pair, and pairs of low scores have no positive; leave those out, and the "
+            "column of the scores"
+        )

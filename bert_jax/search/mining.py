@@ -1,25 +1,49 @@
 """Hard negatives: texts that an embedder finds near an anchor, and that are no positives of it."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
 
 from bert_jax.data.examples.groups import Group
+from bert_jax.errors import BertJaxError
 from bert_jax.retrieval import nearest
-from bert_jax.search.vectors import Vectors
+
+BLOCK = 4096  # anchors whose candidates are held, and scored, at once
+
+
+class Embedder(Protocol):
+    def of(self, texts: Sequence[str], prompt: str = "") -> Any:
+        """Vectors [N, D] of length 1, which slices and indices read."""
+
+
+class Reranker(Protocol):
+    def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """The score [N] of each anchor with a text."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Which texts near an anchor are its negatives."""
+    """Which texts near an anchor are its negatives. Scores are cosines, or those of a reranker."""
 
     negatives: int = 3  # of an anchor
     first: int = 0  # the nearest texts that are passed over: they may be right, too
     last: int = 100  # the farthest that is looked at, by its place
-    # A negative's cosine is lower than the positive's by this share of it at least.
+    # A negative's score is lower than the positive's by more than this: a share of the positive's cosine, or a
+    # difference of a reranker's scores.
     margin: float = 0.05
-    least: float = -1.0  # cosine
-    most: float = 1.0
+    least: float = -math.inf
+    most: float = math.inf
+
+    def __post_init__(self):
+        if self.last < self.first + self.negatives:
+            raise BertJaxError(
+                f"--last {self.last} leaves fewer than {self.negatives} texts after the first {self.first}; raise it"
+            )
 
 
 @dataclass
@@ -30,34 +54,102 @@ class Mined:
     too_few: int = 0  # anchors with fewer negatives than were wanted, which are left out
 
 
+@dataclass
+class Search:
+    """For the negatives of one anchor."""
+
+    anchor: str
+    positive: str
+    near: np.ndarray  # texts that may be negatives, the nearest first
+    cosines: np.ndarray
+    right: float = 0.0  # the positive's score
+    below: float = 0.0  # which the score of a negative stays
+    looked: int = 0  # at so many of `near`
+    negatives: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+
+    def next(self, wanted: int) -> range:
+        """The places of texts to look at, if there are too few negatives: as many as are missing, but twice as many as
+        so far, so that few rounds look at all of them."""
+        missing = wanted - len(self.negatives)
+        start = self.looked
+        if missing > 0:
+            self.looked = min(len(self.near), start + max(missing, start))
+        return range(start, self.looked)
+
+    def consider(self, place: int, score: float, limits: Limits) -> None:
+        fits = limits.least <= score <= limits.most and score < self.below
+        if fits and len(self.negatives) < limits.negatives:
+            self.negatives.append(int(self.near[place]))
+            self.scores.append(score)
+
+
 def mine(
-    groups: Sequence[Group], corpus: Sequence[str], vectors: Vectors, limits: Limits, counts: Mined
-) -> Iterator[dict[str, str]]:
-    """Rows of an anchor, its positive and its negatives, in the order of the groups. Candidates are the texts of the
-    `corpus` and all positives."""
-    positives: dict[str, set[str]] = defaultdict(set)  # of an anchor, or of a label
-    for group in groups:
-        positives[group.alike or group.texts[0]].update(group.texts if group.alike else group.texts[1:2])
+    groups: Sequence[Group],
+    corpus: Sequence[str],
+    embedder: Embedder,
+    limits: Limits,
+    counts: Mined,
+    reranker: Reranker | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Rows of an anchor, its positive, its negatives and the scores of these, in the order of the groups. Candidates
+    are the texts of the `corpus` and all positives. A reranker's scores take the place of the cosines, but not of the
+    order: the negatives are the nearest texts within the limits."""
     texts = list(dict.fromkeys([*(group.texts[1] for group in groups), *corpus]))
-    place = {text: n for n, text in enumerate(texts)}
-    width = len(str(len(texts)))
-    ids = [str(n).zfill(width) for n in range(len(texts))]
-    documents = vectors.of(texts, "document")
-    anchors = vectors.of([group.texts[0] for group in groups], "query")
-    depth = limits.last + max(map(len, positives.values()), default=0) + 1  # positives take no place
-    for group, anchor, (order, scores) in zip(
-        groups, anchors, nearest(anchors, documents, ids, depth), strict=True
-    ):
-        right = float(anchor @ documents[place[group.texts[1]]])
-        known = positives[group.alike or group.texts[0]] | {group.texts[0]}
-        others = [(n, score) for n, score in zip(order, scores, strict=True) if texts[n] not in known]
-        ceiling = min(limits.most, right - limits.margin * abs(right))
-        chosen = [
-            texts[n] for n, score in others[limits.first : limits.last] if limits.least <= score <= ceiling
-        ][: limits.negatives]
-        if len(chosen) < limits.negatives:
-            counts.too_few += 1
-            continue
-        counts.groups += 1
-        names = (f"negative_{n}" for n in range(1, len(chosen) + 1))
-        yield {"anchor": group.texts[0], "positive": group.texts[1], **dict(zip(names, chosen, strict=True))}
+    documents = embedder.of(texts, "document")
+    anchors = embedder.of([group.texts[0] for group in groups], "query")
+    place = places_of(groups, texts)
+    right = np.array([place[group.texts[1]] for group in groups])
+    found = nearest(anchors, documents, None, limits.last, positives_of(groups, place))
+    searches = (
+        Search(group.texts[0], group.texts[1], near[limits.first :], cosines[limits.first :])
+        for group, (near, cosines) in zip(groups, found, strict=True)
+    )
+    first = 0
+    while block := list(islice(searches, BLOCK)):
+        if reranker:
+            scores = reranker.of([(search.anchor, search.positive) for search in block])
+        else:
+            some = slice(first, first + len(block))
+            scores = (anchors[some] * documents[right[some]]).sum(-1)
+        first += len(block)
+        for search, score in zip(block, scores.tolist(), strict=True):
+            search.right = score
+            search.below = score - limits.margin * (1 if reranker else abs(score))
+        search_all(block, texts, limits, reranker)
+        for search in block:
+            if len(search.negatives) < limits.negatives:
+                counts.too_few += 1
+                continue
+            counts.groups += 1
+            negatives = {f"negative_{n}": texts[i] for n, i in enumerate(search.negatives, 1)}
+            scored = [search.right, *search.scores]
+            yield {"anchor": search.anchor, "positive": search.positive, **negatives, "scores": scored}
+
+
+def search_all(
+    searches: Sequence[Search], texts: Sequence[str], limits: Limits, reranker: Reranker | None
+) -> None:
+    """In rounds: a reranker is slow, and most anchors have their negatives among the first few texts."""
+    while asked := [(search, n) for search in searches for n in search.next(limits.negatives)]:
+        if reranker:
+            scores = reranker.of([(search.anchor, texts[search.near[n]]) for search, n in asked]).tolist()
+        else:
+            scores = [float(search.cosines[n]) for search, n in asked]
+        for (search, n), score in zip(asked, scores, strict=True):
+            search.consider(n, score, limits)
+
+
+def places_of(groups: Sequence[Group], texts: Sequence[str]) -> dict[str, int]:
+    """Of the groups' own texts among all."""
+    own = {text for group in groups for text in group.texts[:2]}
+    return {text: n for n, text in enumerate(texts) if text in own}
+
+
+def positives_of(groups: Sequence[Group], place: dict[str, int]) -> list[np.ndarray]:
+    """For each group the places of its anchor, and of all positives that its anchor or its label has."""
+    alike: dict[str, set[int]] = defaultdict(set)
+    for group in groups:
+        alike[group.alike or group.texts[0]].update(place[text] for text in group.texts[:2] if text in place)
+    known = {name: np.array(sorted(places)) for name, places in alike.items()}
+    return [known[group.alike or group.texts[0]] for group in groups]

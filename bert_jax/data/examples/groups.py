@@ -58,7 +58,10 @@ class GroupColumns:
         if not texts:
             texts = [name for name, value in row.items() if holds_text(value) and plain(name) not in beside]
         if not texts:
-            raise BertJaxError(f"{where}: no column holds text; name them with --config.data.columns.texts")
+            raise BertJaxError(
+                f"{where}: no column holds text; name them with --text and --pair, in training with "
+                "--config.data.columns.texts"
+            )
         return replace(self, texts=tuple(texts), score=known, document=whole)
 
 
@@ -91,6 +94,21 @@ def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group
     groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
     check_shapes(groups)
     return groups
+
+
+def read_texts(spec: str, columns: GroupColumns) -> list[str]:
+    """The texts of the first column that holds text, whatever stands beside it."""
+    first, rows = peeked(tables.read_rows(spec, columns.numbered))
+    if first is None:
+        raise BertJaxError(f"{spec} holds no text")
+    column = columns.of(*first).texts[0]
+    examples = examples_in_rows(
+        rows,
+        lambda where, row: Example(tuple(texts_in(where, row, column)), None, where),
+        Columns(skip_bad=columns.skip_bad),
+        is_whole=True,
+    )
+    return [text for example in examples for text in example.text]
 
 
 def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[Example]:

@@ -1,0 +1,130 @@
+"""Numbers that are computed once: kept in files of a folder, and found by the contents that they were computed from.
+
+A file holds keys, which are hashes of contents, and a row of numbers for each key. It is written whole and never
+changed, so a command that was stopped goes on, and several commands may fill the same folder.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.hashes import digest
+from bert_jax.inference.batching import tokens_in_batch
+from bert_jax.output import errors_of, replacing
+
+KEY = np.dtype("S16")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where the rows of a file begin, and their shape [N, ...]."""
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+
+    def rows(self) -> np.ndarray:
+        return np.memmap(self.path, np.float32, "r", self.offset, self.shape)
+
+
+class Cache:
+    """The rows of one kind that one model computes; `maker` holds all that decides them beside the contents."""
+
+    def __init__(self, folder: Path, kind: str, maker: Any):
+        self.folder = folder / f"{kind}-{digest(maker)}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BertJaxError(f"{folder} cannot be made ({error.strerror}); name another --cache") from error
+        self.parts: list[Part] = []
+        self.keys, self.places = np.empty(0, KEY), np.empty(0, np.int64)  # in the order of the keys
+        self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
+
+    def of(self, contents: Sequence, compute: Callable[[Iterator], Iterator]) -> "Rows":
+        """The rows of contents; `compute` gives those of contents that the folder has not, in their order."""
+        keys = keys_of(contents)
+        missing = self.missing(keys)
+        rows = compute(iter([contents[i] for i in missing])) if len(missing) else iter(())
+        # A whole number of the chunks that a model reads at a time: after a stop the batches are the same, and so is
+        # every bit of the result.
+        size = tokens_in_batch()
+        self.include(
+            [
+                self.write(keys[some], np.stack(list(islice(rows, len(some)))))
+                for some in (missing[first : first + size] for first in range(0, len(missing), size))
+            ]
+        )
+        return Rows(self, self.find(keys))
+
+    def missing(self, keys: np.ndarray) -> np.ndarray:
+        """The indices of the keys that the folder has not, each key once."""
+        absent = np.flatnonzero(self.find(keys) < 0)
+        first = np.unique(keys[absent], return_index=True)[1]
+        return absent[np.sort(first)]
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The places of the keys' rows among those of all files; -1 where there is none."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[near] == keys, self.places[near], -1)
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """[N, ...], read from the files anew each time, so that none stays in memory."""
+        part = np.searchsorted(self.starts, places, side="right") - 1
+        rows = np.empty((len(places), *self.parts[0].shape[1:]), np.float32)
+        for n in np.unique(part):
+            here = part == n
+            rows[here] = self.parts[n].rows()[places[here] - self.starts[n]]
+        return rows
+
+    def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[Part, np.ndarray]:
+        path = self.folder / f"{digest(keys.tobytes().hex())}.npy"
+        with replacing(path, shared=True) as new, open(new, "wb") as file:
+            np.save(file, keys)
+            np.save(file, rows.astype(np.float32))
+        return self.open(path)
+
+    def open(self, path: Path) -> tuple[Part, np.ndarray]:
+        with errors_of(path), open(path, "rb") as file:
+            try:
+                keys = np.load(file)
+                np.lib.format.read_magic(file)
+                shape, _, _ = np.lib.format.read_array_header_1_0(file)
+                part = Part(path, file.tell(), shape)
+                if keys.dtype != KEY or keys.shape != shape[:1] or not part.rows().nbytes:
+                    raise ValueError("keys and rows are not as many")
+            except (ValueError, EOFError) as error:
+                raise BertJaxError(f"{path} is damaged; delete it, and run the same command again") from error
+        return part, keys
+
+    def include(self, opened: Sequence[tuple[Part, np.ndarray]]) -> None:
+        keys = np.concatenate([self.keys, *(keys for _, keys in opened)])
+        places = np.concatenate([self.places, np.arange(len(self.keys), len(keys))])
+        order = np.argsort(keys, kind="stable")
+        self.keys, self.places = keys[order], places[order]
+        self.parts += [part for part, _ in opened]
+        self.starts = np.cumsum([0, *(part.shape[0] for part in self.parts)])[:-1]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a list of contents, read where they are asked for by a slice or indices."""
+
+    cache: Cache
+    places: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, which) -> np.ndarray:
+        return self.cache.rows(self.places[which])
+
+
+def keys_of(contents: Sequence) -> np.ndarray:
+    return np.frombuffer(b"".join(bytes.fromhex(digest(content)) for content in contents), KEY)

@@ -1,0 +1,39 @@
+"""Scores of pairs of texts, each computed once."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.model import load
+from bert_jax.predictions.kind import kind_of
+from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.search.cache import Cache
+from bert_jax.search.vectors import fingerprint
+from bert_jax.text.truncation import Truncated, warn
+
+
+class Scores:
+    """The logit that the cross-encoder of a directory gives a pair, kept in a folder."""
+
+    def __init__(self, directory, folder: Path):
+        self.model = load(directory)
+        head = self.model.need(WholeTexts.heads, "--rescore")
+        if (count := len(self.model.labels)) != 1:
+            raise BertJaxError(
+                f"{directory} gives {count} numbers for a pair of texts; --rescore needs a model of one (num_labels: 1)"
+            )
+        self.kind = kind_of(self.model.layout, head)
+        self.cache = Cache(folder, "scores", fingerprint(directory))
+        self.truncated = Truncated(self.model.config.max_positions)
+
+    def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        before = self.truncated.truncated
+        scores = self.cache.of(pairs, self.compute)[:]
+        if self.truncated.truncated and not before:
+            warn(self.truncated.notice(what="pairs"))
+        return scores
+
+    def compute(self, pairs: Iterator[tuple[str, str]]) -> Iterator[np.ndarray]:
+        return self.model.outcomes(self.kind, pairs, lambda raw: raw[0], truncated=self.truncated)
