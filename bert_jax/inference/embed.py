@@ -1,5 +1,7 @@
 """Embeddings: one vector for a text."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from bert_jax.config import Range, check_number
@@ -27,6 +29,22 @@ def embed(
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
     """
+    of_chunk = embedding(
+        model, prompt=prompt, pooling=pooling, normalize=normalize, long=long, dimensions=dimensions,
+        truncated=truncated,
+    )  # fmt: skip
+    vectors = results(texts, of_chunk)
+    if isinstance(vectors, list):
+        width = dimensions or model.layout.vector_size
+        return np.stack(vectors) if vectors else np.zeros((0, width), np.float32)
+    return vectors
+
+
+def embedding(
+    model: Runner, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
+    long: str = "cut", dimensions: int | None = None, truncated: Truncated | None = None,
+) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
+    """The function that `embed` calls with each list of texts, whose vectors [N, D] it returns."""
     embedder = model.embedder
     if embedder.unknown:
         raise BertJaxError(
@@ -61,10 +79,7 @@ def embed(
             vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors
 
-    vectors = results(texts, of_chunk)
-    if isinstance(vectors, list):
-        return np.stack(vectors) if vectors else np.zeros((0, dimensions or width), np.float32)
-    return vectors
+    return of_chunk
 
 
 def reading_of(model: Runner, long: str = "cut") -> Reading:
