@@ -236,12 +236,22 @@ def test_a_killed_command_ends_as_if_it_had_not_been(model, classifiers, tmp_pat
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_mined_groups_are_learnt_from(model, tmp_path):  # noqa: F811
-    data = table(tmp_path / "pairs.jsonl", pairs(30))
-    output = str(tmp_path / "mined.jsonl")
-    assert main(["mine", "--model", str(model), "--data", data, "--negatives", "1", "--output", output]) == 0
-    groups = read_groups(output, GroupColumns())
-    assert {len(group.texts) for group in groups} == {3}
+def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(model, tmp_path):  # noqa: F811
+    rows = pairs(30)
+    again = {row["answer"].replace(" ", "  "): row["question"] for row in rows}
+    arguments = {
+        "model": model, "data": table(tmp_path / "pairs.jsonl", rows), "output": tmp_path / "mined.jsonl",
+        "corpus": table(tmp_path / "corpus.jsonl", [{"passage": text, "label": ""} for text in again]),
+        "margin": 0, "negatives": 9,
+    }  # fmt: skip
+    assert (
+        main(["mine", *(str(word) for name, value in arguments.items() for word in (f"--{name}", value))])
+        == 0
+    )
+    groups = read_groups(str(tmp_path / "mined.jsonl"), GroupColumns())
+    assert groups and {len(group.texts) for group in groups} == {11}
+    owners = [(again.get(text), group.texts[0]) for group in groups for text in group.texts[2:]]
+    assert any(owner for owner, _ in owners) and all(owner != anchor for owner, anchor in owners)
 
 
 BAD = {

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.retrieval import nearest
 
 BLOCK = 4096  # anchors whose candidates are held, and scored, at once
+NOISE = 1e-5  # by which scores of texts may differ that a model reads as the same
 
 
 class Embedder(Protocol):
@@ -95,15 +96,15 @@ def mine(
     """Rows of an anchor, its positive, its negatives and the scores of these, in the order of the groups. Candidates
     are the texts of the `corpus` and all positives. A reranker's scores take the place of the cosines, but not of the
     order: the negatives are the nearest texts within the limits."""
-    texts = list(dict.fromkeys([*(group.texts[1] for group in groups), *corpus]))
+    texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
     documents = embedder.of(texts, "document")
     anchors = embedder.of([group.texts[0] for group in groups], "query")
     place = places_of(groups, texts)
     right = np.array([place[group.texts[1]] for group in groups])
-    found = nearest(anchors, documents, None, limits.last, positives_of(groups, place))
+    ranked = nearest(anchors, documents, None, limits.last, positives_of(groups, place))
     searches = (
         Search(group.texts[0], group.texts[1], near[limits.first :], cosines[limits.first :])
-        for group, (near, cosines) in zip(groups, found, strict=True)
+        for group, (near, cosines) in zip(groups, ranked, strict=True)
     )
     first = 0
     while block := list(islice(searches, BLOCK)):
@@ -115,7 +116,7 @@ def mine(
         first += len(block)
         for search, score in zip(block, scores.tolist(), strict=True):
             search.right = score
-            search.below = score - limits.margin * (1 if reranker else abs(score))
+            search.below = score - max(limits.margin * (1 if reranker else abs(score)), NOISE)
         search_all(block, texts, limits, reranker)
         for search in block:
             if len(search.negatives) < limits.negatives:
