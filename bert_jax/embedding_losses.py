@@ -208,6 +208,10 @@ class EmbeddingLoss:
     scale: float = 1.0  # by default
     margin: float = 0.0  # likewise
 
+    @property
+    def name(self) -> str:
+        return self.compute.__name__
+
 
 LOSSES = {
     "multiple_negatives": EmbeddingLoss(multiple_negatives, in_batch=True, scale=20.0),

@@ -18,10 +18,13 @@ from bert_jax.output import refuse_foreign
 from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
+from bert_jax.report import card
 from bert_jax.report.curves import draw
 from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.tasks import warm_start
+from bert_jax.tasks.embed_config import EmbedConfig
+from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.text.directory import open_tokenizer
@@ -65,6 +68,7 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
                 else:
                     warn_nothing_learnt(heldout(directory.metrics), TRAIN_OTHERWISE)
                 conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
+                describe(directory, directory.metrics, task, config, command)
         return finished
     runs = sweep.plan(values, overrides, config, directory.path)
     if not sweep.run_all(runs, partial(run_single, cache=StepCache())):
@@ -73,6 +77,7 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
         chosen = sweep.settle(directory.path, runs)
         task, data, config = chosen.module.open(chosen.config)
         conclude(directory, task, origin_of(task, data, config, command))
+        describe(directory, Workdir(chosen.path).metrics, task, config, command)
     return True
 
 
@@ -113,6 +118,12 @@ def conclude(
             finished.offer_class_weights()
         if task.results.report:
             finished.write_report(workdir, origin.command)
+
+
+def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, command: str) -> None:
+    """Write the card of an embedder."""
+    if isinstance(task, Embedding) and isinstance(config, EmbedConfig):
+        card.write(workdir.model, metrics, task, config, command)
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:

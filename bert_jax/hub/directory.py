@@ -39,7 +39,7 @@ FILES = {
     "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
-    "config_sentence_transformers.json",
+    "config_sentence_transformers.json", "README.md",
 }  # fmt: skip
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 

@@ -21,7 +21,7 @@ from bert_jax.inference.model import load
 from bert_jax.models.mesh import device_count, platform
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.embed_config import EmbedConfig as Config
-from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge
+from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, About, Embedding, Judge
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
@@ -53,8 +53,11 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
         )
     reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
     learnt, judged = reading.pieces(train), reading.pieces(heldout)
-    if notice := reading.truncated.notice("--config.data.max_length may be more"):
+    truncated = reading.truncated
+    if notice := truncated.notice("--config.data.max_length may be more"):
         say(notice)
+    about = About(len(train), len(heldout), truncated.texts, truncated.truncated)
+    task = dataclasses.replace(task, about=about)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
     mesh, encoder, backend = config.mesh, task.layout.config, platform()
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
