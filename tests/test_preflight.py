@@ -10,6 +10,7 @@ import pytest
 
 import runs
 from bert_jax import config as configs
+from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.models import short_attention
@@ -18,7 +19,9 @@ from bert_jax.pod.chips import GiB, tpu
 from bert_jax.pod.compile import held
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import slice_of
+from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.train.config import CheckpointConfig
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
@@ -46,7 +49,7 @@ STEP = {"base": 3 * (24.7397e12 + 0.9471e12), "large": 3 * (85.7622e12 + 1.2738e
 def test_flops_and_bytes_are_those_by_hand(size):
     config = settings("model.attention=xla", name=size)
     task, mesh = Pretraining.of(config), make_mesh(config.mesh)
-    state, batch = abstract_state(task, config, mesh), abstract_batch(task, config, mesh, 256, 512)
+    state, batch = abstract_state(task, config, mesh), abstract_batch(task.features(256, 512), config, mesh)
     assert held(state.params) == 4 * PARAMETERS[size]
     assert held(state.optimizer) == pytest.approx(8 * PARAMETERS[size], rel=1e-6)
     # tokens, segments and mask; positions, words and weights of 77 targets; a label and its weight
@@ -258,22 +261,21 @@ def test_slices_of_the_four_kinds():
         (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
         (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
         (["data.batch=250"], "a batch of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
-        (["task=tag"], "preflight is for pre-training, and the config's task is tag"),
         (["data.corpora=nowhere"], "nowhere has no manifest.json"),
     ],
 )
 def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, message):
     with pytest.raises(BertJaxError) as error:
-        checks.check_config(settings(*overrides), HERE)
+        checks.check_outline(pretrain.outline(settings(*overrides)), HERE)
     assert message in str(error.value)
 
 
 def test_room_for_checkpoints(tmp_path):
-    config = settings("checkpoints.keep=4", "checkpoints.keep_every=100000", "steps=1000000")
-    line = checks.check_space(config, state=10**6, workdir=str(tmp_path / "not yet"))
+    config = CheckpointConfig(keep=4, keep_every=100_000)
+    line = checks.check_space(config, 1_000_000, state=10**6, workdir=str(tmp_path / "not yet"))
     assert "for 14 and the one being written" in line
     with pytest.raises(BertJaxError, match="do not fit in .* free some space, or keep fewer"):
-        checks.check_space(config, state=10**18, workdir=str(tmp_path))
+        checks.check_space(config, 1_000_000, state=10**18, workdir=str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -282,11 +284,12 @@ def corpus(tmp_path_factory):
 
 
 def test_a_corpus_is_checked_against_the_model(corpus):
-    lines, vocabulary = checks.check_config(settings(f"data.corpora={corpus}"), HERE)
-    assert vocabulary == 1000
+    outline = pretrain.outline(settings(f"data.corpora={corpus}"))
+    assert outline.task.layout.config.vocab_size == 1000
+    lines = checks.check_outline(outline, HERE)
     assert any("of its lines are duplicates" in line for line in lines)
     with pytest.raises(BertJaxError, match="vocab_size is 77 and the tokenizer"):
-        checks.check_config(settings(f"data.corpora={corpus}", "model.vocab_size=77"), HERE)
+        pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"))
 
 
 def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
@@ -309,9 +312,16 @@ def compiles(monkeypatch):
     """Stands for the compiler: what was asked, answered by a function that the test may replace."""
     asked = []
 
-    def compiled(spec, overrides, where, length, vocabulary):
-        asked.append((tuple(overrides), length))
-        return compiled.answer(overrides, length)
+    def compiled(spec, overrides, where, longest=False):
+        outline = tasks.outline_of(tasks.load(spec, overrides)[1])
+        phases = outline.phases[-1:] if longest else outline.phases
+        asked.extend((tuple(overrides), phase.length) for phase in phases)
+        return {
+            "topology": str(where), "chips": where.chips, "hosts": where.hosts,
+            "batch": outline.batch, "rows": outline.rows, "steps": outline.steps, "checks": [],
+            "remat": outline.task.layout.config.remat,
+            "phases": [{"share": phase.share} | compiled.answer(overrides, phase.length) for phase in phases],
+        }  # fmt: skip
 
     compiled.answer, compiled.asked = lambda overrides, length: a_phase(length), asked
     monkeypatch.setattr(preflight, "compiled", compiled)

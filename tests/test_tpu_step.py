@@ -19,7 +19,8 @@ PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
 
 def compiled(name: str, topology: str, *overrides: str) -> dict:
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    return preflight.compiled(f"{CONFIG}:{name},tpu", [*PACKED, *overrides], slice_of(topology), 512, None)
+    (phase,) = preflight.compiled(f"{CONFIG}:{name},tpu", [*PACKED, *overrides], slice_of(topology))["phases"]
+    return phase
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_training_takes_the_program_that_was_checked(tmp_path):
     script = """
 import json, sys
 from bert_jax import config as configs
-from bert_jax.pod.compile import traced_for
+from bert_jax.pod.compile import outline_for, traced
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
 from bert_jax.train.sharding import make_mesh
@@ -100,10 +101,12 @@ from bert_jax.train.step import make_step
 spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), slice_of("v5e:4x4")
 task, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
 mesh = make_mesh(config.mesh, where.devices())
-state, batch = abstract_state(task, config, mesh), abstract_batch(task, config, mesh, data.batch, data.length(0))
+features = task.features(data.batch, data.length(0))
+state, batch = abstract_state(task, config, mesh), abstract_batch(features, config, mesh)
 trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, mesh))
-checked = traced_for(configs.load(spec, overrides, pretrain.Config), where, 128, data.tokenizer.size)
-print("SAME", trained.as_text() == checked[-1].lower().as_text())
+outline, mesh = outline_for(configs.load(spec, overrides, pretrain.Config), where)
+checked = traced(outline, outline.phases[0], mesh)[-1].lower()
+print("SAME", trained.as_text() == checked.as_text())
 """
     ran = subprocess.run(
         [sys.executable, "-c", script, f"{CONFIG}:tiny,tpu", json.dumps(overrides)],

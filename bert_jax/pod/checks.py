@@ -12,28 +12,40 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
 from bert_jax.pod.topology import Slice
-from bert_jax.tasks.pretrain import Config, fitting
+from bert_jax.tasks.outline import Outline
+from bert_jax.train.config import CheckpointConfig, RunConfig
 
 MEASURED = 3.0  # seconds of reading
 SPARE = 0.5  # how much faster than the chips a host should make batches
 DUPLICATES = 0.05  # share of repeated lines that brings a warning
 
 
-def check_config(config: Config, where: Slice) -> tuple[list[str], int | None]:
-    """Lines about the config and its corpora, and the size of the vocabulary if there is a corpus."""
-    if config.task != "pretrain":
-        raise BertJaxError(f"preflight is for pre-training, and the config's task is {config.task}")
-    lines = [check_schedule(config), check_hosts(config, where)]
-    if not config.data.corpora:
-        return [*lines, "corpus: none (--config.data.corpora), so none was checked"], None
-    corpora = [Corpus(name) for name in config.data.corpora]
-    vocabulary = check_vocabulary(corpora, config)
-    counts = f"vocabulary: {vocabulary:,} entries, as the tokenizer's"
-    return [*lines, *map(describe_corpus, corpora), counts], vocabulary
+def check_outline(outline: Outline, where: Slice) -> list[str]:
+    """Lines about the run, and about its corpora if it reads some."""
+    lines = [check_schedule(outline), check_hosts(outline.rows, where)]
+    data = corpora_of(outline.config)
+    if data is None:
+        return lines
+    if not data.corpora:
+        return [*lines, "corpus: none (--config.data.corpora), so none was checked"]
+    corpora = [Corpus(name) for name in data.corpora]
+    vocabulary = check_vocabulary(corpora, outline.task.layout.config.vocab_size)
+    return [*lines, *map(describe_corpus, corpora), vocabulary]
 
 
-def check_schedule(config: Config) -> str:
-    steps, warmup = config.steps - max(config.first_step, 0), config.optimizer.warmup_of(config.steps)
+def corpora_of(config: RunConfig) -> DataConfig | None:
+    """What the config says of corpora; None if its data are others."""
+    data = getattr(config, "data", None)
+    return data if isinstance(data, DataConfig) else None
+
+
+def check_schedule(outline: Outline) -> str:
+    config, steps = outline.config, outline.steps
+    if not steps:
+        return (
+            "schedule: how many steps there are is known with --config.data.train, or set by --config.steps"
+        )
+    warmup = config.optimizer.warmup_of(config.steps)
     if warmup >= steps:
         raise BertJaxError(
             f"{steps:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.warmup={steps // 10}"
@@ -46,29 +58,27 @@ def check_schedule(config: Config) -> str:
     return f"schedule: {warmup:,} of {steps:,} steps warm up"
 
 
-def check_hosts(config: Config, where: Slice) -> str:
-    if config.data.batch % where.hosts:
-        several = -(-config.data.batch // where.hosts) * where.hosts
+def check_hosts(rows: int, where: Slice) -> str:
+    if rows % where.hosts:
+        several = -(-rows // where.hosts) * where.hosts
         raise BertJaxError(
-            f"a batch of {config.data.batch} rows does not divide over {where.hosts} hosts; "
-            f"set --config.data.batch={several}"
+            f"a batch of {rows} rows does not divide over {where.hosts} hosts; set --config.data.batch={several}"
         )
-    return f"hosts: each of {where.hosts} makes {config.data.batch // where.hosts} rows of a batch"
+    return f"hosts: each of {where.hosts} makes {rows // where.hosts} rows of a batch"
 
 
-def check_vocabulary(corpora: list[Corpus], config: Config) -> int:
-    """The entries of the vocabulary that all corpora share."""
+def check_vocabulary(corpora: list[Corpus], size: int) -> str:
+    """That all corpora share their vocabulary, and the model has its `size`."""
     tokenizer = corpora[0].tokenizer
     for corpus in corpora[1:]:
         corpus.check(tokenizer, corpora[0].name)
-    model = fitting(config.model, tokenizer.size, max(config.data.lengths))
     for name, number in vars(tokenizer.special).items():
-        if not 0 <= number < model.vocab_size:
+        if not 0 <= number < size:
             raise BertJaxError(
-                f"{corpora[0].name}/tokenizer: the {name} token has id {number}, outside of the {model.vocab_size:,} "
-                "embeddings; prepare the corpus with a tokenizer whose ids are its own"
+                f"{corpora[0].name}/tokenizer: the {name} token has id {number}, outside of the {size:,} embeddings; "
+                " prepare the corpus with a tokenizer whose ids are its own"
             )
-    return model.vocab_size
+    return f"vocabulary: {size:,} entries, as the tokenizer's"
 
 
 def describe_corpus(corpus: Corpus) -> str:
@@ -82,18 +92,20 @@ def describe_corpus(corpus: Corpus) -> str:
     )
 
 
-def check_machine(config: Config, phases: list[dict], where: Slice, workdir: str | None) -> list[str]:
+def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str | None) -> list[str]:
     """Lines about space for checkpoints, and whether this machine makes batches as fast as the slice takes them."""
-    lines = [check_space(config, phases[0]["state"], workdir)]
-    if config.data.corpora:
-        lines += [check_input(config, phase, where) for phase in phases if "rows_per_second" in phase]
+    phases, data = compiled["phases"], corpora_of(config)
+    lines = [check_space(config.checkpoints, compiled["steps"], phases[0]["state"], workdir)]
+    if data and data.corpora:
+        lines += [
+            check_input(data, config.seed, phase, where) for phase in phases if "rows_per_second" in phase
+        ]
     return lines
 
 
-def check_space(config: Config, state: int, workdir: str | None) -> str:
+def check_space(config: CheckpointConfig, steps: int, state: int, workdir: str | None) -> str:
     """`state` is the bytes of a checkpoint."""
-    every = config.checkpoints.keep_every
-    kept = config.checkpoints.keep + (config.steps // every if every else 0)
+    kept = config.keep + (steps // config.keep_every if config.keep_every else 0)
     needed = (kept + 1) * state  # the oldest is deleted once the next is written
     line = (
         f"checkpoints: {state / 1e9:.1f} GB each, {needed / 1e9:,.0f} GB for {kept} and the one being written"
@@ -112,9 +124,9 @@ def check_space(config: Config, state: int, workdir: str | None) -> str:
     return f"{line}, {free / 1e9:,.0f} GB free in {workdir}"
 
 
-def check_input(config: Config, phase: dict, where: Slice) -> str:
+def check_input(data: DataConfig, seed: int, phase: dict, where: Slice) -> str:
     length, taken = phase["length"], phase["rows_per_second"] / where.hosts
-    made = rows_per_second(dataclasses.replace(config.data, lengths=(length,), shares=(1.0,)), config.seed)
+    made = rows_per_second(dataclasses.replace(data, lengths=(length,), shares=(1.0,)), seed)
     warning = "" if made > taken * (1 + SPARE) else ": too slow, unless its hosts have more cores"
     return (
         f"input: this machine makes {made:,.0f} rows/s of {length}, a host of the slice takes "

@@ -1,6 +1,7 @@
-"""Run in a process of its own: the step of a config compiled for a slice without having one, as JSON.
+"""Run in a process of its own: the steps of a config compiled for a slice without having one, as JSON.
 
-`python -m bert_jax.pod.compile JSON`, an object of config, overrides, topology, length and vocabulary (or null).
+`python -m bert_jax.pod.compile JSON`, an object of config, overrides, topology and whether the longest rows alone are
+asked for. What the task says of its data while it reads them comes before the result, a line each.
 """
 
 import dataclasses
@@ -10,14 +11,16 @@ import re
 import sys
 
 import jax
+from jax.sharding import Mesh
 
-from bert_jax.config import load
+from bert_jax import tasks
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
-from bert_jax.pod import flops, program
+from bert_jax.pod import checks, flops, program
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import Slice, slice_of
-from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.tasks.outline import Outline, Phase
+from bert_jax.train.config import RunConfig
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
@@ -27,31 +30,52 @@ TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def traced_for(config: Config, where: Slice, length: int, vocabulary: int | None):
-    """The task, the mesh, what the step takes, and the step traced for the slice."""
-    if vocabulary:
-        config = dataclasses.replace(config, model=config.model.replace(vocab_size=vocabulary))
-    task, mesh = Pretraining.of(config), make_mesh(config.mesh, where.devices())
-    state = abstract_state(task, config, mesh)
-    batch = abstract_batch(task, config, mesh, config.data.batch, length)
-    traced = make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
-    return task, mesh, state, batch, traced
+def outline_for(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
+    """What the steps compute on the slice, which decides how many rows examples stand in; and its mesh."""
+    mesh = make_mesh(config.mesh, where.devices())
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        return tasks.outline_of(config), mesh
 
 
-def compiled_for(config: Config, where: Slice, length: int, vocabulary: int | None) -> dict:
-    task, mesh, state, batch, traced = traced_for(config, where, length, vocabulary)
-    executed, kernels = flops.count(traced.jaxpr)
+def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
+    outline, mesh = outline_for(config, where)
+    lines = checks.check_outline(outline, where)
+    phases = outline.phases
+    if longest:
+        phases = (max(phases, key=lambda phase: phase.length),)
+    return {
+        "batch": outline.batch,
+        "rows": outline.rows,
+        "steps": outline.steps,
+        "remat": outline.task.layout.config.remat,
+        "checks": lines,
+        "phases": [compiled_phase(outline, phase, mesh, where) for phase in phases],
+    }
+
+
+def traced(outline: Outline, phase: Phase, mesh: Mesh):
+    """What the step takes, and the step traced for the mesh."""
+    task, config = outline.task, outline.config
+    state, batch = abstract_state(task, config, mesh), abstract_batch(phase.features, config, mesh)
+    return state, batch, make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
+
+
+def compiled_phase(outline: Outline, phase: Phase, mesh: Mesh, where: Slice) -> dict:
+    state, batch, step = traced(outline, phase, mesh)
+    executed, kernels = flops.count(step.jaxpr)
     result = {
+        "length": phase.length,
+        "share": phase.share,
         "mesh": dict(mesh.shape),
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.params)),
         "state": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
         "flops": executed,
-        "model_flops": task.flops(config.data.batch, length),
+        "model_flops": outline.task.flops(outline.rows, phase.length),
     }
     memory = {"parameters": state.params, "optimizer": state.optimizer, "batch": batch}
     result["memory"] = {name: held(tree) for name, tree in memory.items()}
     try:
-        compiled = traced.lower().compile()
+        compiled = step.lower().compile()
     except jax.errors.JaxRuntimeError as error:
         too_much = TOO_MUCH.search(str(error))
         if not too_much:
@@ -93,8 +117,8 @@ def axes(members: int, mesh) -> str:
 def main() -> None:
     asked = json.loads(sys.argv[1])
     try:
-        config = load(asked["config"], asked["overrides"], Config)
-        result = compiled_for(config, slice_of(asked["topology"]), asked["length"], asked["vocabulary"])
+        _, config = tasks.load(asked["config"], asked["overrides"])
+        result = compiled_for(config, slice_of(asked["topology"]), asked["longest"])
     except BertJaxError as error:
         result = {"error": str(error)}
     print(to_json(result))

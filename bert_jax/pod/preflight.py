@@ -11,13 +11,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from bert_jax import config as configs
+from bert_jax import tasks
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.pod import checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
 from bert_jax.pod.topology import Slice, slice_of
-from bert_jax.tasks.pretrain import Config
+from bert_jax.train.config import RunConfig
 
 GiB, HOUR = 2**30, 3600
 # For a machine without a TPU: libtpu looks for one, and for other hosts, unless it is told.
@@ -39,31 +39,19 @@ def preflight(
 ) -> str:
     """Facts about the run; raises what would go wrong."""
     where = slice_of(topology)
-    config = configs.load(spec, overrides, Config)
-    lines, vocabulary = checks.check_config(config, where)
-    data, phases = config.data, []
-    for length, share in zip(data.lengths, data.shares, strict=True):
-        phase = {"share": share / sum(data.shares)}
-        phase |= compiled(spec, overrides, where, length, vocabulary)
-        phases.append(with_speed(phase, config, where))
-    for phase in phases:
+    _, config = tasks.load(spec, overrides)
+    facts = with_speeds(compiled(spec, overrides, where), where)
+    for phase in facts["phases"]:
         if phase["headroom"] < 0:
-            raise BertJaxError(advice(phase, config, where))
-    facts = {"topology": str(where), "chips": where.chips, "hosts": where.hosts, "batch": data.batch}
-    facts |= {"phases": phases} | total(phases, config, where, price)
-    facts["checks"] = lines + checks.check_machine(config, phases, where, workdir)
+            raise BertJaxError(advice(facts, phase, config, where))
+    facts |= total(facts, where, price)
+    facts["checks"] += checks.check_machine(config, facts, where, workdir)
     return to_json(facts) if as_json else describe(facts, where)
 
 
-def compiled(spec: str, overrides: Sequence[str], where: Slice, length: int, vocabulary: int | None) -> dict:
+def compiled(spec: str, overrides: Sequence[str], where: Slice, longest: bool = False) -> dict:
     """The result of pod/compile.py, in a process of its own: libtpu and a program that runs do not mix."""
-    asked = {
-        "config": spec,
-        "overrides": list(overrides),
-        "topology": str(where),
-        "length": length,
-        "vocabulary": vocabulary,
-    }
+    asked = {"config": spec, "overrides": list(overrides), "topology": str(where), "longest": longest}
     command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(asked)]
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     if ran.returncode:
@@ -71,14 +59,20 @@ def compiled(spec: str, overrides: Sequence[str], where: Slice, length: int, voc
         if re.search("TPU support not installed|libtpu.*install|install.*libtpu", ran.stderr, re.I | re.S):
             last = "the TPU compiler is not installed; pip install 'bert-jax[preflight]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
-    result = json.loads(ran.stdout.splitlines()[-1])
+    *said, last = ran.stdout.splitlines()
+    result = json.loads(last)
     if "error" in result:
         raise BertJaxError(result["error"])
-    return {"length": length} | result
+    result["checks"] = said + result["checks"]
+    return {"topology": str(where), "chips": where.chips, "hosts": where.hosts} | result
 
 
-def with_speed(phase: dict, config: Config, where: Slice) -> dict:
-    """A compiled phase with what follows from its memory and its bounds."""
+def with_speeds(facts: dict, where: Slice) -> dict:
+    """What was compiled, with what follows from its memory and its bounds."""
+    return facts | {"phases": [with_speed(phase, facts["rows"], where) for phase in facts["phases"]]}
+
+
+def with_speed(phase: dict, rows: int, where: Slice) -> dict:
     phase["headroom"] = where.chip.memory - sum(phase["memory"].values())
     if "seconds" in phase:
         roofline = Roofline(**phase["seconds"])
@@ -86,31 +80,31 @@ def with_speed(phase: dict, config: Config, where: Slice) -> dict:
         phase["seconds"] |= {bound: getattr(roofline, bound) for bound in BOUNDS}
         speeds = {bound: 1 / phase["seconds"][bound] for bound in BOUNDS}  # steps per second
         of_peak = phase["model_flops"] / (where.chips * where.chip.flops)
-        tokens = config.data.batch * phase["length"]
+        tokens = rows * phase["length"]
         phase["mfu"] = {bound: of_peak * speed for bound, speed in speeds.items()}
         phase["tokens_per_second"] = {bound: tokens * speed for bound, speed in speeds.items()}
-        phase["rows_per_second"] = config.data.batch / roofline.overlapped
+        phase["rows_per_second"] = rows / roofline.overlapped
     return phase
 
 
-def total(phases: list[dict], config: Config, where: Slice, price: float | None) -> dict:
+def total(facts: dict, where: Slice, price: float | None) -> dict:
     """Hours and costs of all the steps."""
-    if any("seconds" not in phase for phase in phases):
+    phases, steps = facts["phases"], facts["steps"]
+    if not steps or any("seconds" not in phase for phase in phases):
         return {}
-    steps = config.steps - max(config.first_step, 0)
     hours = {
         bound: steps * sum(phase["share"] * phase["seconds"][bound] for phase in phases) / HOUR
         for bound in BOUNDS
     }
     cost = {} if price is None else {"cost": {b: time * where.chips * price for b, time in hours.items()}}
-    return {"steps": steps, "hours": hours} | cost
+    return {"hours": hours} | cost
 
 
-def advice(phase: dict, config: Config, where: Slice) -> str:
-    memory = phase["memory"]
+def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
+    memory, batch = phase["memory"], facts["batch"]
     needed, has = sum(memory.values()), where.chip.memory
     shortage = (
-        f"{config.data.batch} x {phase['length']} needs {needed / GiB:.1f} GiB on each chip of {where}, which has "
+        f"{facts['rows']} x {phase['length']} needs {needed / GiB:.1f} GiB on each chip of {where}, which has "
         f"{has / GiB:.2f}"
     )
     lasting = memory["parameters"] + memory["optimizer"]
@@ -125,27 +119,29 @@ def advice(phase: dict, config: Config, where: Slice) -> str:
     parts, shares = config.mesh.accumulate, phase["mesh"]["data"] * phase["mesh"]["fsdp"]
     while lasting + memory["temporaries"] * config.mesh.accumulate / parts > 0.9 * has:
         parts *= 2
-    if config.data.batch % (shares * parts) == 0:
+    if batch % (shares * parts) == 0:
         return f"{shortage}; set --config.mesh.accumulate={parts}"
-    if config.model.remat == "none":
+    if facts["remat"] == "none":
         return f"{shortage}; set --config.model.remat=full, or take a larger slice"
     return f"{shortage}; set --config.data.batch={shares}, or take a larger slice"
 
 
 def describe(facts: dict, where: Slice) -> str:
-    chip, hours, first = where.chip, facts["hours"], facts["phases"][0]
+    chip, first = where.chip, facts["phases"][0]
     mesh = " x ".join(f"{axis} {size}" for axis, size in first["mesh"].items())
+    in_rows = f" in {facts['rows']} rows" if facts["rows"] != facts["batch"] else ""
     lines = [
         f"{facts['topology']}: {where.chips} chips, {where.hosts} hosts ({mesh}), "
-        f"{first['parameters']:,} parameters, batch {facts['batch']}",
+        f"{first['parameters']:,} parameters, batch {facts['batch']}{in_rows}",
     ]
     for phase in facts["phases"]:
         lines += ["", *describe_phase(phase, where)]
-    lines += [
-        "",
-        f"{facts['steps']:,} steps: {hours['serial']:,.1f} h serial, {hours['by_operation']:,.1f} h operation by "
-        f"operation, {hours['overlapped']:,.1f} h at least",
-    ]
+    if hours := facts.get("hours"):
+        lines += [
+            "",
+            f"{facts['steps']:,} steps: {hours['serial']:,.1f} h serial, {hours['by_operation']:,.1f} h operation by "
+            f"operation, {hours['overlapped']:,.1f} h at least",
+        ]
     if cost := facts.get("cost"):
         lines.append(
             f"cost: {cost['serial']:,.0f} serial, {cost['by_operation']:,.0f} operation by operation"

@@ -22,7 +22,7 @@ from bert_jax.train.sharding import (
     parameter_shardings,
     split_over_data,
 )
-from bert_jax.train.task import Task
+from bert_jax.train.task import Features, Task
 
 
 @flax.struct.dataclass
@@ -152,11 +152,14 @@ def place(tree, shardings):
     )
 
 
-def abstract_batch(task: Task, config: RunConfig, mesh: Mesh, rows: int, length: int) -> dict:
+def abstract_batch(features: Features, config: RunConfig, mesh: Mesh) -> dict:
+    (rows,) = {shape[0] for shape, _ in features.values()}
     check_batch(rows, mesh, config.mesh.accumulate)
     sharding = NamedSharding(mesh, ROWS)
-    features = task.features(rows, length).items()
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding) for name, (shape, dtype) in features}
+    return {
+        name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+        for name, (shape, dtype) in features.items()
+    }
 
 
 def gathered(params: dict, mesh: Mesh) -> dict:
