@@ -21,10 +21,10 @@ BOTH_WAYS = ("query_to_doc", "doc_to_query")
 class TorchEmbedding:
     def __init__(self, task: Embedding, config: EmbedConfig, pad: int):
         self.torch, _ = quiet_transformers(config.seed)
-        (library,) = libraries("sentence_transformers")
+        library, losses = libraries("sentence_transformers", "sentence_transformers.losses")
         self.task, self.config, self.pad = task, config, pad
         self.model = library.SentenceTransformer(config.init, device="cpu")
-        self.loss = self.make_loss(library.losses)
+        self.loss = self.make_loss(losses)
 
     def make_loss(self, losses):
         name = next(name for name, loss in LOSSES.items() if loss is self.task.loss)
