@@ -1,11 +1,14 @@
 # ruff: noqa: E501  (XLA's lines are as long as they are)
 """What preflight counts, against counts by hand; what it refuses, and what it tells to do. Nothing is compiled here."""
 
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import runs
@@ -13,18 +16,23 @@ from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
 from bert_jax.models import short_attention
+from bert_jax.models.mesh import AXES
 from bert_jax.pod import checks, flops, preflight, program, sweep
 from bert_jax.pod.chips import GiB, tpu
 from bert_jax.pod.compile import held
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
+from bert_jax.tasks.outline import Outline
 from bert_jax.tasks.pretrain import Config, Pretraining
 from bert_jax.train.config import CheckpointConfig
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
+from test_finetune import ENCODER, TOKENIZER, texts
 
 CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
 HERE = slice_of("v5e:4x4")
@@ -268,6 +276,62 @@ def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, mess
     with pytest.raises(BertJaxError) as error:
         checks.check_outline(pretrain.outline(settings(*overrides)), HERE)
     assert message in str(error.value)
+
+
+def test_a_task_that_says_nothing_of_its_steps_is_refused(monkeypatch):
+    monkeypatch.setitem(tasks.TASKS, "spot", SimpleNamespace(Config=Config))
+    with pytest.raises(BertJaxError, match="cannot compile the task spot: it defines no `outline`; see "):
+        tasks.outline_of(dataclasses.replace(settings(), task="spot"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model directory, for its sizes."""
+    directory, layout = tmp_path_factory.mktemp("model"), Layout(ENCODER, heads=("mlm",), pooler=False)
+    shapes = jax.eval_shape(layout.init, jax.random.key(0))
+    hub.save(
+        directory, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER
+    )
+    return directory
+
+
+def outline_of(name: str, model, *overrides: str) -> Outline:
+    spec = str(Path(CONFIG).with_name(f"{name}.py"))
+    return tasks.outline_of(tasks.load(spec, [f"init={model}", "data.max_length=16", *overrides])[1])
+
+
+@pytest.mark.parametrize(
+    ("loss", "texts", "scores"), [("auto", 2, 0), ("cosent", 2, 1), ("margin_mse", 3, 1)]
+)
+def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, model, capsys):
+    outline = outline_of("embed", model, "data.batch=64", f"loss.name={loss}")
+    (phase,) = outline.phases
+    assert (outline.rows, phase.length, outline.steps) == (64, 16 * texts, 0)
+    assert phase.features["tokens"][0] == (64, 16 * texts)
+    assert phase.features["cls_positions"][0] == (64, texts)
+    assert phase.features.get("scores", ((64, 0), None))[0] == (64, scores)
+    assert f"each row is a group of {texts} texts of 16 tokens" in capsys.readouterr().out
+    assert "set by --config.steps" in checks.check_schedule(outline)
+
+
+@pytest.mark.parametrize("name", ["embed", "classify"])
+def test_the_rows_of_data_are_those_of_the_slice(name, model, tmp_path):
+    """Not of the devices here."""
+    train = tmp_path / "train.csv"
+    columns = {"embed": "question,answer", "classify": "text,label"}[name]
+    written = [f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(texts(60))]
+    train.write_text("\n".join([columns, *map(str.strip, written)]))
+    given = [f"data.train={train}", "data.batch=32", "data.heldout_share=0.2"]
+    devices = jax.sharding.AbstractMesh((32, 1, 1), AXES)
+    with jax.sharding.use_abstract_mesh(devices):
+        there = outline_of(name, model, *given)
+    here = outline_of(name, model, *given)
+    assert here.rows < there.rows == 32, "a row for each of 32 chips"
+    assert there.batch == 32 and there.steps == there.config.steps > 0
+    assert sum(phase.share for phase in there.phases) == pytest.approx(1)
+    for phase in there.phases:
+        assert phase.features["tokens"] == ((there.rows, phase.length), np.dtype("int32"))
+        assert phase.features["weight"][0][0] == there.rows
 
 
 def test_room_for_checkpoints(tmp_path):

@@ -6,12 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 import runs
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.models.cost import layer_flops
 from bert_jax.pod import preflight
 from bert_jax.pod.topology import slice_of
+from test_finetune import ENCODER, TOKENIZER
 
 CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
 PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
@@ -57,6 +63,32 @@ def test_the_compiled_program_has_the_products_that_were_traced(base):
         1024 * 12 * (4 + 10) * 512 * 512 * 768
     )  # scores and their use, 2 products forward and 5 backward
     assert base["products"] * 16 + by_hand == pytest.approx(base["flops"], rel=0.001)
+
+
+@pytest.mark.long
+def test_an_embedder_s_batch_in_parts(tmp_path):
+    """All vectors, then each part again with their slopes."""
+    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
+    encoder = ENCODER.replace(hidden_size=128, layers=2, heads=2, feed_forward=512)
+    layout = Layout(encoder, heads=("mlm",), pooler=False)
+    shapes = jax.eval_shape(layout.init, jax.random.key(0))
+    hub.save(tmp_path, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER)
+    given = [f"init={tmp_path}", "data.batch=256", "data.max_length=64", "mesh.accumulate=4"]
+    N, L, D = 256, 2 * 64, encoder.hidden_size
+    spec = str(Path(CONFIG).with_name("embed.py"))
+    (phase,) = preflight.compiled(spec, [*given, "model.attention=xla"], slice_of("v5e:2x2"))["phases"]
+    # Forward twice, backward once; pooling, N L 2 D, and the scores, N N D, have no parameters to differentiate.
+    layers = 2 * layer_flops(encoder, N * L, L)
+    assert phase["model_flops"] == 3 * layers
+    by_hand = 4 * layers + 3 * 2 * N * L * 2 * D + 3 * 2 * N * N * D
+    assert phase["flops"] == pytest.approx(by_hand, rel=0.001)
+    assert phase["products"] * 4 == pytest.approx(phase["flops"], rel=0.001), (
+        "on no chip what another computes"
+    )
+    # Gradients cross once a step, not with every part; what else does is less than the vectors of the batch.
+    assert {collective["trips"] for collective in phase["collectives"]} == {1}
+    crossed = sum(collective["bytes"] for collective in phase["collectives"])
+    assert 0 <= crossed - 4 * phase["parameters"] < 4 * N * 2 * D
 
 
 @pytest.mark.long
