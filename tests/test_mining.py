@@ -15,8 +15,9 @@ from bert_jax.command.main import main
 from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.hub import directory as hub
 from bert_jax.inference import batching
-from bert_jax.inference.model import Model, load
-from bert_jax.search import mining
+from bert_jax.inference.embed import embedding
+from bert_jax.inference.model import load
+from bert_jax.search import mining, vectors
 from bert_jax.search.cache import Cache
 from bert_jax.search.mining import Limits, Mined, mine
 from bert_jax.search.vectors import Vectors
@@ -125,14 +126,17 @@ def counted(monkeypatch):
     """What a model reads to embed it, in files of 16 texts."""
     monkeypatch.setitem(batching.TOKENS, "cpu", 16)
     texts_read: list[str] = []
-    embed = Model.embed
 
-    def counting(self, some, **settings):
-        some = list(some)
-        texts_read.extend(some)
-        return embed(self, iter(some), **settings)
+    def counting(embedder, **settings):
+        compute = embedding(embedder, **settings)
 
-    monkeypatch.setattr(Model, "embed", counting)
+        def of_texts(some):
+            texts_read.extend(some)
+            return compute(some)
+
+        return of_texts
+
+    monkeypatch.setattr(vectors, "embedding", counting)
     return texts_read
 
 
@@ -169,10 +173,8 @@ def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
     caches = [Cache(tmp_path, "lengths", "of lists") for _ in range(2)]
     lists = [["a"] * n for n in range(10)]
     for cache, some in zip(caches, (lists, lists[::-1]), strict=True):
-        assert cache.of(some, lambda missing: (np.float32(len(x)) for x in missing))[:].tolist() == [
-            *map(len, some)
-        ]
-    again = Cache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], lambda missing: iter(()))
+        assert cache.of(some, lambda missing: np.array([*map(len, missing)]))[:].tolist() == [*map(len, some)]
+    again = Cache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], pytest.fail)
     assert again[:].tolist() == [*range(10), 3]
 
 
@@ -198,7 +200,7 @@ KILLED = """
 import os, signal, sys
 from bert_jax import output
 from bert_jax.command.main import main
-from bert_jax.inference import batching, model
+from bert_jax.inference import batching
 import bert_jax.search.mining
 
 batching.TOKENS["cpu"] = 16

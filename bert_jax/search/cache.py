@@ -4,13 +4,13 @@ A file holds keys, which are hashes of contents, and a row of numbers for each k
 changed, so a command that was stopped goes on, and several commands may fill the same folder.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hashes import digest
@@ -36,7 +36,7 @@ class Cache:
     """The rows of one kind that one model computes; `maker` holds all that decides them beside the contents."""
 
     def __init__(self, folder: Path, kind: str, maker: Any):
-        self.folder = folder / f"{kind}-{digest(maker)}"
+        self.kind, self.folder = kind, folder / f"{kind}-{digest(maker)}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -45,20 +45,17 @@ class Cache:
         self.keys, self.places = np.empty(0, KEY), np.empty(0, np.int64)  # in the order of the keys
         self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
 
-    def of(self, contents: Sequence, compute: Callable[[Iterator], Iterator]) -> "Rows":
-        """The rows of contents; `compute` gives those of contents that the folder has not, in their order."""
+    def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "Rows":
+        """The rows of contents; `compute` gives those of contents that the folder has not."""
         keys = keys_of(contents)
-        missing = self.missing(keys)
-        rows = compute(iter([contents[i] for i in missing])) if len(missing) else iter(())
-        # A whole number of the chunks that a model reads at a time: after a stop the batches are the same, and so is
-        # every bit of the result.
-        size = tokens_in_batch()
-        self.include(
-            [
-                self.write(keys[some], np.stack(list(islice(rows, len(some)))))
-                for some in (missing[first : first + size] for first in range(0, len(missing), size))
-            ]
-        )
+        missing, size = self.missing(keys), tokens_in_batch()
+        added = []
+        with tqdm(total=len(missing), unit=" texts", desc=self.kind, disable=None, delay=2) as bar:
+            for some in (missing[first : first + size] for first in range(0, len(missing), size)):
+                # After a stop the same contents are computed together, so that every bit of the result is the same.
+                added.append(self.write(keys[some], compute([contents[i] for i in some])))
+                bar.update(len(some))
+        self.include(added)
         return Rows(self, self.find(keys))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:

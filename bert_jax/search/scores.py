@@ -1,17 +1,18 @@
 """Scores of pairs of texts, each computed once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.predictions.kind import kind_of
+from bert_jax.inference.programs import head_logits
+from bert_jax.models.heads import HEADS
 from bert_jax.predictions.whole_texts import WholeTexts
 from bert_jax.search.cache import Cache
 from bert_jax.search.vectors import fingerprint
-from bert_jax.text.truncation import Truncated, warn
+from bert_jax.text.truncation import Reading, Truncated, warn
 
 
 class Scores:
@@ -24,9 +25,10 @@ class Scores:
             raise BertJaxError(
                 f"{directory} gives {count} numbers for a pair of texts; --rescore needs a model of one (num_labels: 1)"
             )
-        self.kind = kind_of(self.model.layout, head)
+        self.program = head_logits(self.model.config, head, 1)
+        self.reading = Reading(self.model.config.max_positions, apart=HEADS[head].compares)
         self.cache = Cache(folder, "scores", fingerprint(directory))
-        self.truncated = Truncated(self.model.config.max_positions)
+        self.truncated = Truncated(self.reading.max_length)
 
     def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         before = self.truncated.truncated
@@ -35,5 +37,7 @@ class Scores:
             warn(self.truncated.notice(what="pairs"))
         return scores
 
-    def compute(self, pairs: Iterator[tuple[str, str]]) -> Iterator[np.ndarray]:
-        return self.model.outcomes(self.kind, pairs, lambda raw: raw[0], truncated=self.truncated)
+    def compute(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+        encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
+        self.truncated.count(encodings)
+        return np.stack(self.model.run(encodings, self.program))[:, 0]

@@ -1,14 +1,14 @@
 """Vectors of texts, each computed once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from bert_jax.hashes import digest, facts_of, files_in
 from bert_jax.hub import directory as hub
+from bert_jax.inference.embed import embedding, reading_of
 from bert_jax.inference.model import load
 from bert_jax.search.cache import Cache, Rows
+from bert_jax.text.truncation import Truncated, warn
 
 
 class Vectors:
@@ -23,11 +23,12 @@ class Vectors:
         embedder = self.model.embedder
         name = prompt if prompt in embedder.prompts else embedder.default_prompt
         before = "" if name is None else embedder.prompts.get(name)
-
-        def compute(missing: Iterator[str]) -> Iterator[np.ndarray]:
-            return self.model.embed(missing, prompt=name, normalize=True)
-
-        return Cache(self.folder, "vectors", [self.embedder, before]).of(texts, compute)
+        truncated = Truncated(reading_of(self.model).max_length)
+        compute = embedding(self.model, prompt=name, normalize=True, truncated=truncated)
+        vectors = Cache(self.folder, "vectors", [self.embedder, before]).of(texts, compute)
+        if notice := truncated.notice():
+            warn(notice)
+        return vectors
 
 
 def fingerprint(directory) -> str:
