@@ -13,6 +13,7 @@ import pytest
 from bert_jax import retrieval
 from bert_jax.command.main import main
 from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.files import write_json
 from bert_jax.hub import directory as hub
 from bert_jax.inference import batching
 from bert_jax.inference.embed import embedding
@@ -111,13 +112,18 @@ def test_texts_of_the_same_label_are_no_negatives(model, tmp_path):  # noqa: F81
 
 @pytest.fixture(scope="module")
 def classifiers(tmp_path_factory):
-    """Directories of cross-encoders with one logit and with two, and initial values."""
+    """Directories of cross-encoders with initial values: with one logit as sentence-transformers saves it, and two."""
     directories = [tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")]
     layout = hub.Layout(ENCODER, heads=("classify",), labels=("a", "b"))
     params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
     hub.save(directories[1], layout, params, TOKENIZER)
     params["classify"] = jax.tree.map(lambda values: values[..., :1], params["classify"])
     hub.save(directories[0], replace(layout, labels=("LABEL_0",)), params, TOKENIZER)
+    write_json(
+        directories[0] / "modules.json",
+        [{"type": "sentence_transformers.base.modules.Transformer", "path": ""}],
+    )
+    write_json(directories[0] / "sentence_bert_config.json", {"transformer_task": "sequence-classification"})
     return directories
 
 

@@ -44,6 +44,7 @@ class Module(TypedDict):
 class Texts(TypedDict, total=False):
     max_seq_length: int | float | None
     do_lower_case: bool | None
+    transformer_task: str  # "sequence-classification" of a cross-encoder
 
 
 class Prompts(TypedDict, total=False):
@@ -108,7 +109,7 @@ class Embedder:
 
 
 def read(directory) -> Embedder | None:
-    """How a directory of sentence-transformers embeds; None where it has no modules.json."""
+    """How a directory of sentence-transformers embeds; None where it has no modules.json, or is a cross-encoder's."""
     directory = Path(directory)
     if not (directory / "modules.json").is_file():
         return None
@@ -118,6 +119,8 @@ def read(directory) -> Embedder | None:
         read_json(directory / name, kind) if (directory / name).is_file() else {}
         for name, kind in BESIDE.items()
     )
+    if bert.get("transformer_task") == "sequence-classification":
+        return None
     kinds = kinds_of(modules)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=KINDS.index)):
