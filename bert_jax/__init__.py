@@ -1,7 +1,7 @@
 """BERT in JAX: pre-train, fine-tune and use BERT encoders on a laptop, a GPU or a TPU slice."""
 
 __version__ = "0.1.0"
-__all__ = ["load"]
+__all__ = ["load", "open_vectors"]
 
 
 def __getattr__(name: str):
@@ -10,4 +10,8 @@ def __getattr__(name: str):
         from bert_jax.inference.model import load
 
         return load
+    if name == "open_vectors":
+        from bert_jax.search.shards import open_vectors
+
+        return open_vectors
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")

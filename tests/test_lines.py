@@ -115,7 +115,7 @@ def test_ctrl_c_ends_quietly_and_leaves_no_half_file(directory, tmp_path):
         [*COMMAND, "embed", "--model", directory, "--output", tmp_path / "out.npy"], stdin=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    for _ in range(2000):
+    for _ in range(20_000):  # more than a window
         process.stdin.write("the cat sat\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60

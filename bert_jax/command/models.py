@@ -1,6 +1,5 @@
 """Verbs on model directories of any kind: what they hold, another layout, words for [MASK], vectors."""
 
-import sys
 from pathlib import Path
 
 from bert_jax.command.flags import JSON, LONG, count, flag, verb
@@ -76,34 +75,32 @@ def fill_mask(args):
 
 
 @verb(
-    "compute a vector for each line of text",
+    "compute a vector for each text",
     "bert-jax embed --model DIR --input lines.txt --output vectors.npy",
     flag("--model", required=True, metavar="DIR", help="sentence-transformers or other model directory"),
     flag(
-        "--input", default="-", metavar="FILE", help="file with one text per line (default -, standard input)"
+        "--input", default="-", metavar="FILE",
+        help="file with one text per line, or a table: .csv .tsv .jsonl .json .parquet (default -, standard input)",
     ),
-    flag("--output", metavar="FILE.npy", help="output file (default: JSON arrays on standard output)"),
+    flag(
+        "--text", default="", metavar="COLUMN",
+        help="column of texts of a table, or of JSON objects on standard input (default: by its usual names)",
+    ),
+    flag(
+        "--output", metavar="PATH",
+        help="a file NAME.npy, or a directory of .npy files, in which the same command resumes (default: JSON arrays "
+        "on standard output)",
+    ),
     flag("--prompt", metavar="NAME", help="name of a prompt of the model, put before each text"),
+    flag("--dimensions", type=count, metavar="N", help="keep the first N numbers of each vector"),
+    flag(
+        "--quantize", choices=("int8", "binary"),
+        help="store a byte for each number, or a bit for its sign",
+    ),
     LONG,
-)
+)  # fmt: skip
 def embed(args):
-    from bert_jax.data.arrays import growing_array
-    from bert_jax.inference.model import load
-    from bert_jax.output import refuse_input
-    from bert_jax.text.lines import read_lines
+    from bert_jax.command.embed import write
 
-    if args.output is not None and not args.output.endswith(".npy"):
-        raise BertJaxError(f"--output {args.output} should end in .npy, the format that it is written in")
-    refuse_input(args.output, args.input)
-
-    def vectors():
-        return load(args.model).embed(read_lines(args.input), prompt=args.prompt, long=args.long)
-
-    if args.output is None:
-        for vector in vectors():
-            print(to_json([round(float(x), 7) for x in vector]))
-        return
-    with growing_array(Path(args.output), "float32") as array:
-        for vector in vectors():
-            array.append(vector[None])
-    print(f"{array.rows:,} vectors in {args.output}", file=sys.stderr)
+    settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long": args.long}
+    write(args.model, settings, args.input, args.text, args.output, args.quantize)

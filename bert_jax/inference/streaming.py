@@ -9,6 +9,9 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.batching import tokens_in_batch
 
+CHARACTERS = 256  # of a window, for each token of a batch: some 64 batches of English
+LEAST = 16  # characters that any text counts as, so that empty ones end a window too
+
 
 def results(texts, of_chunk: Callable[[list], Iterable]):
     """The results that `of_chunk` gives for lists of texts: one for one text, a list for a list, else an iterator.
@@ -48,3 +51,21 @@ def stream(texts: Iterable, of_chunk, total: int | None) -> Iterator:
         while chunk := list(islice(texts, size)):
             yield from of_chunk(chunk)
             bar.update(len(chunk))
+
+
+def windows(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts that are sorted by length together: more pad less, and long ones fill a window sooner, so that the memory
+    is that of so many characters.
+
+    >>> [len(window) for window in windows(["a", "b" * 10**7, "c"])]
+    [2, 1]
+    """
+    window, size, most = [], 0, CHARACTERS * tokens_in_batch()
+    for text in texts:
+        window.append(text)
+        size += max(len(text), LEAST)
+        if size >= most:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window

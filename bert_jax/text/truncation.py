@@ -58,6 +58,13 @@ class Truncated:
                 self.most, self.longest = encoding.dropped, self.texts
             self.texts += 1
 
+    def add(self, texts: int, truncated: int, most: int, longest: int) -> None:
+        """What was counted of the texts that come next."""
+        if most > self.most:
+            self.most, self.longest = most, self.texts + longest
+        self.texts += texts
+        self.truncated += truncated
+
     def warn(self, encodings: Iterable[Encoding], advice: str = "") -> None:
         """Count, and warn at the first time that something was truncated."""
         before = self.truncated

@@ -1,0 +1,153 @@
+"""Vectors of the texts of a file or of standard input: what the verb `embed` runs. No more than a window of texts is
+held at a time."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.data.examples.columns import Columns, text_and_label
+from bert_jax.data.examples.rows import peeked
+from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
+from bert_jax.hub import directory as hub
+from bert_jax.inference.embed import embedding, reading_of
+from bert_jax.inference.model import Model, load
+from bert_jax.inference.streaming import windows
+from bert_jax.output import refuse_input, replacing
+from bert_jax.search import shards
+from bert_jax.search.quantization import TYPES, Quantizer
+from bert_jax.search.vectors import fingerprint
+from bert_jax.text import tables
+from bert_jax.text.inputs import ending
+from bert_jax.text.lines import LineReader, read_lines
+from bert_jax.text.truncation import Truncated, warn
+
+Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
+
+
+def write(
+    directory: str, settings: Settings, source: str, column: str, output: str | None, quantize: str | None
+) -> None:
+    """On standard output, in a .npy file, or in a directory of shards."""
+    is_file = output is not None and output.endswith(".npy")
+    check_output(output, is_file, quantize)
+    refuse_input(output, source)
+    first, texts = peeked(read_texts(source, column))
+    if first is None:
+        raise BertJaxError(f"the input is empty: {source} has no text")
+    model = load(directory)
+    embedding(model, **settings)  # refuses wrong settings before anything is written
+    truncated = Truncated(reading_of(model).max_length)
+    with tqdm(texts, total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
+        if output is None:
+            print_vectors(vectors_of(model, settings, bar, truncated))
+        elif is_file:
+            write_file(
+                Path(output),
+                vectors_of(model, settings, bar, truncated),
+                Quantizer(quantize, shards.TEXTS),
+                source,
+            )
+        else:
+            truncated = write_shards(Path(output), directory, model, settings, bar, quantize)
+    if truncated.truncated:
+        warn(truncated.notice("--long windows reads all of them"))
+
+
+def vectors_of(
+    model: Model, settings: Settings, texts: Iterable[str], truncated: Truncated
+) -> Iterator[np.ndarray]:
+    """[N, D] of each window of texts. No window goes from one shard into the next, whatever is written."""
+    compute = embedding(model, **settings, truncated=truncated)
+    for part in shards.parts_of(texts, shards.TEXTS):
+        yield from map(compute, windows(part))
+
+
+def check_output(output: str | None, is_file: bool, quantize: str | None) -> None:
+    if output is None and quantize:
+        raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
+    if output is not None and not is_file and ending(output) in (*tables.ENDINGS, ".npz"):
+        raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
+
+
+def read_texts(source: str, column: str) -> Iterator[str]:
+    """Lines of plain text, or a column of a table."""
+    kind = ending(source)
+    is_table = source.startswith("tfds:") or (kind in tables.ENDINGS and kind != ".txt")
+    if not is_table and not column:
+        return read_lines(source)
+    reader = LineReader(source)
+    rows = tables.read_rows(source, column.isdecimal()) if is_table else tables.json_rows(reader.name, reader)
+    first, rows = peeked(rows)
+    if first is None:
+        return iter(())
+    (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
+    return (tables.text_in(where, row, name) for where, row in rows)
+
+
+def total_of(source: str) -> int | None:
+    """How many texts a file holds, if somebody watches and it is soon counted."""
+    if not sys.stderr.isatty() or not Path(source).is_file():
+        return None
+    kind = ending(source)
+    if kind == ".parquet":
+        with tables.opened_parquet(source) as file:
+            return file.metadata.num_rows
+    if kind in (".csv", ".tsv", ".json") or kind != Path(source).suffix:  # quoted lines, or compressed ones
+        return None
+    with open(source, "rb") as file:
+        return sum(1 for _ in file)
+
+
+def print_vectors(parts: Iterator[np.ndarray]) -> None:
+    for vector in chain.from_iterable(parts):
+        print(to_json([round(float(x), 7) for x in vector]))
+
+
+def write_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:
+    """One .npy file, and beside it the ranges of int8."""
+    ranges = path.with_suffix(".ranges.npy")
+    refuse_input(str(ranges), source)
+    with growing_array(path, TYPES[quantizer.kind]) as array:
+        for rows in quantizer(parts):
+            array.append(rows)
+        if quantizer.ranges is not None:
+            with replacing(ranges) as new, open(new, "wb") as file:
+                np.save(file, quantizer.ranges)
+    tell(path, array.rows, quantizer.clipped)
+
+
+def write_shards(
+    path: Path, directory: str, model: Model, settings: Settings, texts: Iterable[str], quantize: str | None
+) -> Truncated:
+    if path.resolve().is_relative_to(hub.existing(directory).resolve()):
+        raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
+    made = shards.Settings(
+        model=fingerprint(directory),
+        pooling=model.embedder.pooling,
+        normalize=model.embedder.normalize,
+        prompt=settings["prompt"],
+        long=settings["long"],
+        max_length=reading_of(model).max_length,
+        dimensions=settings["dimensions"] or model.layout.vector_size,
+        quantization=quantize,
+        shard=shards.TEXTS,
+    )
+    facts = shards.write(
+        path, texts, lambda some, truncated: vectors_of(model, settings, some, truncated), made
+    )
+    tell(path, facts.count, facts.clipped)
+    return facts.truncations()
+
+
+def tell(path: Path, count: int, clipped: int) -> None:
+    beyond = (
+        f"; {clipped:,} numbers are beyond the ranges of the first {shards.TEXTS:,} vectors and were clipped"
+    )
+    print(f"{count:,} vectors in {path}{beyond if clipped else ''}", file=sys.stderr)

@@ -1,0 +1,294 @@
+"""Vectors of millions of texts: a directory of .npy files of 65,536 rows each, and vectors.json, which describes
+them.
+
+A shard is listed in vectors.json, with the hash of its texts, once its file is there. So a command that was killed
+resumes, and vectors of other texts never come among them.
+"""
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json, write_json
+from bert_jax.hashes import digest
+from bert_jax.output import PARTIAL, holding
+from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
+from bert_jax.text.truncation import Truncated
+
+FILE = "vectors.json"
+TEXTS = 65_536  # of a shard
+
+Compute = Callable[[Iterable[str], Truncated], Iterator[np.ndarray]]  # vectors of texts, some at a time
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides the vectors of a text, and their files."""
+
+    model: str  # its fingerprint
+    pooling: str
+    normalize: bool
+    prompt: str | None
+    long: str
+    max_length: int
+    dimensions: int
+    quantization: str | None  # int8 or binary
+    shard: int  # texts of each file but the last
+
+
+@dataclass(frozen=True)
+class Shard:
+    texts: int
+    blake2b: str  # of the texts
+    truncated: int
+    most: int  # tokens that the longest text lost
+    longest: int  # its index
+    clipped: int  # numbers beyond the range of their dimension
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What vectors.json holds."""
+
+    settings: Settings
+    dtype: str
+    count: int
+    complete: bool
+    truncated: int
+    clipped: int
+    input: str  # hash of the texts
+    shards: list[Shard]
+    ranges: list[list[float]] | None  # of int8: the least and the greatest value of each dimension
+
+    @classmethod
+    def of(
+        cls, settings: Settings, shards: list[Shard], ranges: np.ndarray | None, complete: bool
+    ) -> "Facts":
+        return cls(
+            settings,
+            TYPES[settings.quantization],
+            sum(shard.texts for shard in shards),
+            complete,
+            sum(shard.truncated for shard in shards),
+            sum(shard.clipped for shard in shards),
+            digest([shard.blake2b for shard in shards]),
+            shards,
+            None if ranges is None else ranges.tolist(),
+        )
+
+    @classmethod
+    def read(cls, directory: Path) -> "Facts":
+        try:
+            return read_json(directory / FILE, cls, "name a new directory")
+        except (FileNotFoundError, NotADirectoryError):
+            raise BertJaxError(
+                f"{directory} holds no {FILE}; name a directory that `bert-jax embed` wrote"
+            ) from None
+
+    def truncations(self) -> Truncated:
+        """The texts that were truncated, counted over all shards."""
+        counts = Truncated(self.settings.max_length)
+        for shard in self.shards:
+            counts.add(shard.texts, shard.truncated, shard.most, shard.longest)
+        return counts
+
+
+class Hashed:
+    """Texts that are hashed as they are read."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.texts, self._hash = texts, blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            self._hash.update(json.dumps(text).encode())
+            yield text
+
+
+def parts_of(texts: Iterable[str], size: int) -> Iterator[Iterator[str]]:
+    """Parts of so many texts, each to be read to its end before the next."""
+    texts = iter(texts)
+    for first in texts:
+        yield chain([first], islice(texts, size - 1))
+
+
+def write(directory: Path, texts: Iterable[str], compute: Compute, settings: Settings) -> Facts:
+    """Write the shards that are missing; those that are there must be of the same texts."""
+    refuse_foreign(directory)
+    with holding(directory):
+        writer = Writer(directory, settings)
+        for part in parts_of(texts, settings.shard):
+            writer.take(Hashed(part), compute)
+        return writer.end()
+
+
+def refuse_foreign(directory: Path) -> None:
+    if not directory.is_dir() or (directory / FILE).exists():
+        return
+    if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
+        raise BertJaxError(
+            f"{directory} stays as it is, for it holds what this command does not write ({foreign[0]}); name a new "
+            "directory"
+        )
+
+
+class Writer:
+    """Takes the parts of the input in turn."""
+
+    def __init__(self, directory: Path, settings: Settings):
+        self.directory, self.settings = directory, settings
+        self.shards: list[Shard] = []
+        self.ranges: np.ndarray | None = None
+        self.complete, self.taken = False, 0
+        if (directory / FILE).exists():
+            facts = Facts.read(directory)
+            self.refuse_unlike(facts.settings)
+            self.shards, self.ranges, self.complete = facts.shards, ranges_in(facts), facts.complete
+        else:
+            self.save()
+
+    def refuse_unlike(self, theirs: Settings) -> None:
+        for name, value in asdict(self.settings).items():
+            if (before := getattr(theirs, name)) != value:
+                unlike = "of another model" if name == "model" else f"with {name} {before!r}, not {value!r}"
+                raise BertJaxError(f"{self.directory} holds vectors {unlike}; name a new directory")
+
+    def save(self) -> Facts:
+        facts = Facts.of(self.settings, self.shards, self.ranges, self.complete)
+        write_json(self.directory / FILE, asdict(facts))
+        return facts
+
+    def take(self, part: Hashed, compute: Compute) -> None:
+        number, path = self.taken, path_of(self.directory, self.taken)
+        is_listed = number < len(self.shards)
+        if self.complete and not is_listed:
+            raise self.other_texts(number)
+        if is_listed and path.exists():
+            mapped(path, self.shards[number].texts)
+            deque(part, maxlen=0)
+            self.check(number, part)
+        else:
+            shard = self.make(number, part, compute)
+            if not is_listed:
+                self.shards.append(shard)
+                self.save()
+        self.taken += 1
+
+    def make(self, number: int, part: Hashed, compute: Compute) -> Shard:
+        counts = Truncated(self.settings.max_length)
+        quantizer = Quantizer(self.settings.quantization, self.settings.shard, self.ranges)
+        with growing_array(path_of(self.directory, number), TYPES[quantizer.kind]) as array:
+            for rows in quantizer(compute(part, counts)):
+                array.append(rows)
+            self.check(number, part)
+        self.ranges = quantizer.ranges
+        return Shard(
+            counts.texts, part.digest, counts.truncated, counts.most, counts.longest, quantizer.clipped
+        )
+
+    def check(self, number: int, part: Hashed) -> None:
+        if number < len(self.shards) and self.shards[number].blake2b != part.digest:
+            raise self.other_texts(number)
+
+    def other_texts(self, number: int) -> BertJaxError:
+        first = number * self.settings.shard
+        return BertJaxError(
+            f"{self.directory} holds vectors of other texts than the input, which differs after the first {first:,}; "
+            "name a new directory"
+        )
+
+    def end(self) -> Facts:
+        if self.taken < len(self.shards):
+            raise self.other_texts(self.taken)
+        self.complete = True
+        return self.save()
+
+
+def path_of(directory: Path, number: int) -> Path:
+    return directory / f"{number:05}.npy"
+
+
+def ranges_in(facts: Facts) -> np.ndarray | None:
+    return None if facts.ranges is None else np.array(facts.ranges, np.float32)
+
+
+def mapped(path: Path, rows: int) -> np.ndarray:
+    """The rows of a shard; the disk is read where they are asked for."""
+    damaged = BertJaxError(f"{path} is damaged; delete it, and repeat the command that wrote it")
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise damaged from error
+    if len(array) != rows:
+        raise damaged
+    return array
+
+
+class ShardedVectors:
+    """The rows [N, D] of a directory, of which those are read that a number, a slice or indices ask for."""
+
+    def __init__(self, directory: Path, dequantize: bool):
+        self.facts, self.dequantize = Facts.read(directory), dequantize
+        if not self.facts.complete:
+            raise BertJaxError(
+                f"{directory} is not complete: it has {self.facts.count:,} vectors; repeat the command that writes it"
+            )
+        counts = [shard.texts for shard in self.facts.shards]
+        self.shards = [mapped(path_of(directory, number), rows) for number, rows in enumerate(counts)]
+        self.starts = np.cumsum([0, *counts])[:-1]
+        self.ranges = ranges_in(self.facts)
+
+    def __len__(self) -> int:
+        return self.facts.count
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        width = self.facts.settings.dimensions if self.dequantize else self.shards[0].shape[1]
+        return len(self), width
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32 if self.dequantize else self.facts.dtype)
+
+    def __getitem__(self, which) -> np.ndarray:
+        if isinstance(which, slice):
+            which = np.arange(*which.indices(len(self)))
+        places = np.asarray(which, np.int64)
+        if places.size and not -len(self) <= places.min() <= places.max() < len(self):
+            raise IndexError(f"no row {places.min():,} or {places.max():,} among {len(self):,}")
+        places = places % len(self)
+        shard = np.searchsorted(self.starts, places, side="right") - 1
+        rows = np.empty((*places.shape, self.shards[0].shape[1]), self.facts.dtype)
+        for number in np.unique(shard):
+            here = shard == number
+            rows[here] = self.shards[number][places[here] - self.starts[number]]
+        return self.dequantized(rows) if self.dequantize else rows
+
+    def dequantized(self, rows: np.ndarray) -> np.ndarray:
+        if self.ranges is not None:
+            return from_bytes(rows, self.ranges)
+        if self.facts.settings.quantization == "binary":
+            return from_bits(rows, self.facts.settings.dimensions)
+        return rows
+
+
+def open_vectors(path, dequantize: bool = False) -> ShardedVectors:
+    """The vectors that `bert-jax embed` wrote into a directory, as one array, whose rows are read when asked for.
+
+    They come as they are stored, or with `dequantize` as float32: for int8 the middle of the step that a number was in,
+    for binary 1 and -1.
+    """
+    return ShardedVectors(Path(path), dequantize)

@@ -1,0 +1,295 @@
+"""Vectors of many texts: shards that are the same after a kill, quantized vectors, and what is refused."""
+
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import bert_jax
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
+from bert_jax.search import shards
+from bert_jax.search.quantization import Quantizer
+from test_hub import WORDS, write
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+SHARD = 8
+QUANTIZED = {None: [], "int8": ["--quantize", "int8"], "binary": ["--quantize", "binary"]}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    write(path, heads=("mlm",))
+    return path
+
+
+@pytest.fixture
+def embed(model, tmp_path, monkeypatch, capsys):
+    """Runs the verb in a folder, with small shards; what it said on standard error."""
+    monkeypatch.setattr(shards, "TEXTS", SHARD)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags, code: int = 0, directory=model) -> str:
+        assert main(["embed", "--model", str(directory), *map(str, flags)]) == code
+        return capsys.readouterr().err
+
+    return run
+
+
+def made_up(count: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS[5:], k=rng.randint(0, 20))) for _ in range(count)]
+
+
+def lines(path, texts) -> str:
+    path.write_text("".join(text + "\n" for text in texts))
+    return str(path)
+
+
+def contents(directory) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_path):
+    given = ["--input", lines(tmp_path / "lines.txt", made_up(4 * SHARD + 3)), *QUANTIZED[kind]]
+    embed(*given, "--output", "whole.npy")
+    whole = np.load("whole.npy")
+    assert "35 vectors in there" in embed(*given, "--output", "there")
+    before = contents(tmp_path / "there")
+    assert len(before) == 5 + 1
+    for missing in (["00000.npy"], ["00002.npy", "00004.npy"]):
+        for name in missing:
+            (tmp_path / "there" / name).unlink()
+        embed(*given, "--output", "there")
+        assert contents(tmp_path / "there") == before
+
+    stored = bert_jax.open_vectors("there")
+    assert (stored.shape, stored.dtype) == (whole.shape, whole.dtype)
+    for which in (slice(None), slice(5, 29, 3), slice(-4, None), 17, -1, [30, 2, 2, 9], np.array([], int)):
+        np.testing.assert_array_equal(stored[which], whole[which])
+    with pytest.raises(IndexError):
+        stored[[0, 35]]
+
+
+@pytest.mark.filterwarnings("ignore:.*were truncated")
+def test_dequantized_vectors_are_near_and_dimensions_are_a_prefix(embed, model, tmp_path):
+    texts = made_up(2 * SHARD)
+    given = ["--input", lines(tmp_path / "lines.txt", texts), "--dimensions", 5]
+    embed(*given, "--output", "floats.npy")
+    floats, prefix = np.load("floats.npy"), bert_jax.load(model).embed(texts)[:, :5]
+    np.testing.assert_allclose(floats, prefix / np.linalg.norm(prefix, axis=1, keepdims=True), atol=1e-6)
+    for kind in ("int8", "binary"):
+        embed(*given, "--output", kind, *QUANTIZED[kind])
+    signs = bert_jax.open_vectors("binary", dequantize=True)
+    assert (signs.shape, signs.dtype) == ((2 * SHARD, 5), np.float32)
+    np.testing.assert_array_equal(signs[:], np.where(floats > 0, 1, -1))
+    least, greatest = floats[:SHARD].min(0), floats[:SHARD].max(0)
+    near = bert_jax.open_vectors("int8", dequantize=True)[:]
+    half_a_step = (greatest - least) / 255 / 2
+    assert (abs(near - np.clip(floats, least, greatest)) <= half_a_step + 1e-6).all()
+    assert json.loads((tmp_path / "int8/vectors.json").read_text())["clipped"] == np.sum(
+        (floats < least) | (floats > greatest)
+    )
+
+
+@pytest.mark.slow
+def test_quantized_vectors_are_those_of_sentence_transformers(embed, tmp_path):
+    theirs = pytest.importorskip("sentence_transformers").util.quantize_embeddings
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(0, 1, (500, 13)).astype(np.float32)
+    vectors[:, 3], vectors[:9, 4] = (
+        0.25,
+        0,
+    )  # a dimension without a range, and what is neither positive nor negative
+    int8 = Quantizer("int8", 100)
+    ours = np.concatenate(list(int8(iter(np.split(vectors, 5)))))
+    np.testing.assert_array_equal(int8.ranges, [vectors[:100].min(0), vectors[:100].max(0)])
+    assert ours.dtype == np.int8 and 0 < int8.clipped < 500
+    np.testing.assert_array_equal(ours, theirs(vectors, "int8", ranges=int8.ranges))
+    np.testing.assert_array_equal(ours, theirs(vectors, "int8", calibration_embeddings=vectors[:100]))
+    (bits,) = Quantizer("binary", 100)(iter([vectors]))
+    assert bits.dtype == np.uint8
+    np.testing.assert_array_equal(bits, theirs(vectors, "ubinary"))
+    given = ["--input", lines(tmp_path / "lines.txt", made_up(3 * SHARD))]
+    embed(*given, "--output", "floats.npy")
+    embed(*given, "--output", "bytes.npy", "--quantize", "int8")
+    expected = theirs(np.load("floats.npy"), "int8", ranges=np.load("bytes.ranges.npy"))
+    np.testing.assert_array_equal(np.load("bytes.npy"), expected)
+
+
+def test_texts_come_from_lines_tables_and_standard_input(embed, tmp_path, monkeypatch):
+    texts = ["the cat", "", 'sat on "the" mat , cats', "mat"]
+    lines(tmp_path / "lines.txt", texts)
+    rows = [{"id": n, "review": text, "text": "no"} for n, text in enumerate(texts)]
+    lines(tmp_path / "rows.jsonl", map(json.dumps, rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), "rows.parquet")
+    quoted = ('"{}",1'.format(text.replace('"', '""')) for text in texts)
+    lines(tmp_path / "rows.csv", ["review,stars", *quoted])
+    sources = {
+        "lines.txt": [],
+        "rows.jsonl": ["--text", "review"],
+        "rows.parquet": ["--text", "Review"],
+        "rows.csv": [],
+    }
+    for source, flags in sources.items():
+        embed("--input", source, *flags, "--output", f"{source}.npy")
+    for source, flags in {"lines.txt": [], "rows.jsonl": ["--text", "review"]}.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper((tmp_path / source).open("rb")))
+        embed(*flags, "--output", f"{source}.piped.npy")
+    first, *others = (np.load(path) for path in sorted(tmp_path.glob("*.npy")))
+    assert len(first) == 4 and len(others) == 5
+    for vectors in others:
+        np.testing.assert_array_equal(vectors, first)
+
+
+def test_truncated_texts_are_counted_once_over_all_shards(embed, tmp_path):
+    texts = ["the cat " * (20 if n in (3, 17, 18) else 1) for n in range(3 * SHARD)]
+    texts[17] += "the cat"
+    given = ["--input", lines(tmp_path / "lines.txt", texts)]
+    for output in ([], ["--output", "o.npy"], ["--output", "there"], ["--output", "there"]):
+        said = embed(*given, *output)
+        assert said.count("3 of 24 texts are longer than 16 tokens and were truncated") == 1
+        assert "the longest (number 17) by 28 tokens; --long windows" in said and said.count("truncated") == 1
+    assert "truncated" not in embed(*given, "--output", "windows", "--long", "windows")
+
+
+@pytest.mark.slow
+def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
+    texts = made_up(3 * SHARD + 2)
+    given = ["--input", lines(tmp_path / "lines.txt", texts), "--output", "there"]
+    embed(*given)
+    before = contents(tmp_path / "there")
+    shutil.copytree(model, tmp_path / "other")
+    (tmp_path / "other/config.json").write_text((model / "config.json").read_text() + "\n")
+
+    def refused(*flags, **more) -> str:
+        said = embed(*given, *flags, code=1, **more)
+        assert said.count("\n") == 1 and contents(tmp_path / "there") == before
+        return said
+
+    assert "there holds vectors of another model; name a new directory" in refused(directory="other")
+    assert "there holds vectors with dimensions 8, not 4; name" in refused("--dimensions", 4)
+    assert "there holds vectors with quantization None, not 'int8'" in refused("--quantize", "int8")
+    changed = [*texts[:12], "mat", *texts[13:]]
+    for other, first in ((changed, 8), (texts[: 2 * SHARD], 16), (texts[:-1], 24), ([*texts, "mat"], 24)):
+        lines(tmp_path / "lines.txt", other)
+        assert f"of other texts than the input, which differs after the first {first};" in refused()
+    lines(tmp_path / "lines.txt", changed)
+    (tmp_path / "there/00001.npy").unlink()
+    said = embed(*given, code=1)  # nor does a file that is made again bring in other texts
+    assert "differs after the first 8;" in said and "00001.npy" not in contents(tmp_path / "there")
+    lines(tmp_path / "lines.txt", texts)
+    (tmp_path / "there/00001.npy").write_bytes(before["00001.npy"][:300])
+    assert "there/00001.npy is damaged; delete it, and repeat the command" in embed(*given, code=1)
+    with pytest.raises(BertJaxError, match="00001.npy is damaged"):
+        bert_jax.open_vectors("there")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--quantize", "int8"], "--quantize needs an --output"),
+        (["--output", "out.jsonl"], "should end in .npy, or be the name of a directory"),
+        (["--output", "out", "--dimensions", "9"], "dimensions must be between 1 and 8, not 9"),
+        (["--output", "out", "--prompt", "query"], 'no prompt of this embedder "query"'),
+        (
+            ["--output", "foreign"],
+            "foreign stays as it is, for it holds what this command does not write (mine)",
+        ),
+        (["--output", "lines.txt/out"], "Not a directory"),
+        (["--output", "out", "--text", "review"], "lines.txt row 1 is not JSON"),
+    ],
+)
+def test_what_is_refused_before_anything_is_written(flags, message, embed, tmp_path):
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/mine").touch()
+    lines(tmp_path / "lines.txt", ["the cat"])
+    assert message in embed("--input", "lines.txt", *flags, code=1)
+    assert sorted(os.listdir()) == ["foreign", "lines.txt"]
+
+
+def test_shards_beside_a_model_are_no_part_of_it(embed, model, tmp_path):
+    lines(tmp_path / "lines.txt", ["the cat"])
+    said = embed("--input", "lines.txt", "--output", model / "vectors", code=1)
+    assert "is in the model's directory; name one elsewhere" in said and not (model / "vectors").exists()
+
+
+CHILD = """
+import sys
+from bert_jax.command.main import main
+from bert_jax.search import shards
+shards.TEXTS = int(sys.argv[1])
+sys.exit(main(["embed", *sys.argv[2:]]))
+"""
+
+
+def started(shard: int, *flags, **options) -> subprocess.Popen:
+    # As the tests of this file, for other programs may give other last bits.
+    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    command = [sys.executable, "-c", CHILD, str(shard), *map(str, flags)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, **options)
+
+
+def listed(directory) -> int:
+    path = directory / "vectors.json"
+    return len(json.loads(path.read_text())["shards"]) if path.exists() else 0
+
+
+@pytest.mark.slow
+def test_killed_it_resumes_to_the_same_bytes(embed, model, tmp_path):
+    texts = made_up(400 * SHARD)
+    given = ["--input", lines(tmp_path / "lines.txt", texts), "--quantize", "int8"]
+    embed(*given, "--output", "whole")
+    process = started(SHARD, "--model", model, *given, "--output", "killed")
+    deadline = time.monotonic() + 100
+    while listed(tmp_path / "killed") < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    assert 3 <= listed(tmp_path / "killed") < 400, "it was not killed on the way"
+    with pytest.raises(BertJaxError, match="killed is not complete: it has .* vectors; repeat the command"):
+        bert_jax.open_vectors("killed")
+    embed(*given, "--output", "killed")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def resident(process: subprocess.Popen) -> int:
+    with open(f"/proc/{process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.long
+def test_a_million_texts_in_flat_memory(model, tmp_path):
+    process = started(
+        65_536,
+        "--model",
+        model,
+        "--output",
+        tmp_path / "out",
+        "--quantize",
+        "int8",
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    some, sizes = made_up(100_000), []
+    with process.stdin as pipe:
+        for n in range(1_000_000):
+            pipe.write(f"{some[n % len(some)]} {n}\n")
+            if n % 65_536 == 0 and n:
+                sizes.append(resident(process))
+    assert process.wait() == 0
+    print([f"{size / 1e6:.0f} MB" for size in sizes])
+    assert bert_jax.open_vectors(tmp_path / "out").shape == (1_000_000, 8)
+    # The first parts bring in the programs that are compiled for new lengths.
+    assert max(sizes[5:]) - sizes[4] < 20e6
