@@ -86,6 +86,18 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path): 
         )
 
 
+@pytest.mark.long
+def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(model, tmp_path):  # noqa: F811
+    train = table(tmp_path / "pairs.jsonl", pairs(520))
+    given = ("data.batch=448", "data.rows=bucketed", "model.dropout=0.1", "model.attention_dropout=0.1")
+    task, data, config = opened(model, train, *given)
+    whole, gradients, _ = gradient_of(task, data, config)
+    for chunk in (1, 7, 64):
+        parts, in_parts, _ = gradient_of(task, data, config, accumulate=448 // chunk)
+        assert float(parts) == pytest.approx(float(whole), rel=1e-6)
+        assert_gradients_equal(in_parts, gradients, 1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "loss", "learnt_from"),
