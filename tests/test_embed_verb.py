@@ -185,6 +185,9 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
     for other, first in ((changed, 8), (texts[: 2 * SHARD], 16), (texts[:-1], 24), ([*texts, "mat"], 24)):
         lines(tmp_path / "lines.txt", other)
         assert f"of other texts than the input, which differs after the first {first};" in refused()
+    embed("--input", lines(tmp_path / "even.txt", texts[:16]), "--output", "even")
+    lines(tmp_path / "even.txt", texts[:17])
+    assert "after the first 16;" in embed("--input", "even.txt", "--output", "even", code=1)
     lines(tmp_path / "lines.txt", changed)
     (tmp_path / "there/00001.npy").unlink()
     said = embed(*given, code=1)  # nor does a file that is made again bring in other texts
@@ -258,10 +261,12 @@ def test_killed_it_resumes_to_the_same_bytes(embed, model, tmp_path):
     process.kill()
     process.wait()
     assert 3 <= listed(tmp_path / "killed") < 400, "it was not killed on the way"
+    first = (tmp_path / "killed/00000.npy").stat().st_ino
     with pytest.raises(BertJaxError, match="killed is not complete: it has .* vectors; repeat the command"):
         bert_jax.open_vectors("killed")
     embed(*given, "--output", "killed")
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert (tmp_path / "killed/00000.npy").stat().st_ino == first, "a finished shard was made again"
 
 
 def resident(process: subprocess.Popen) -> int:
