@@ -26,9 +26,8 @@ from bert_jax.pod.compile import held
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.outline import Outline
 from bert_jax.tasks.pretrain import Config, Pretraining
-from bert_jax.train.config import CheckpointConfig
+from bert_jax.train.config import CheckpointConfig, RunConfig
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
@@ -273,8 +272,9 @@ def test_slices_of_the_four_kinds():
     ],
 )
 def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, message):
+    config = settings(*overrides)
     with pytest.raises(BertJaxError) as error:
-        checks.check_outline(pretrain.outline(settings(*overrides)), HERE)
+        checks.check_outline(config, pretrain.outline(config), HERE)
     assert message in str(error.value)
 
 
@@ -295,23 +295,25 @@ def model(tmp_path_factory):
     return directory
 
 
-def outline_of(name: str, model, *overrides: str) -> Outline:
+def of_texts(name: str, model, *overrides: str) -> RunConfig:
+    """A config of a task that goes through its examples in epochs."""
     spec = str(Path(CONFIG).with_name(f"{name}.py"))
-    return tasks.outline_of(tasks.load(spec, [f"init={model}", "data.max_length=16", *overrides])[1])
+    return tasks.load(spec, [f"init={model}", "data.max_length=16", *overrides])[1]
 
 
 @pytest.mark.parametrize(
     ("loss", "texts", "scores"), [("auto", 2, 0), ("cosent", 2, 1), ("margin_mse", 3, 1)]
 )
 def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, model, capsys):
-    outline = outline_of("embed", model, "data.batch=64", f"loss.name={loss}")
+    config = of_texts("embed", model, "data.batch=64", f"loss.name={loss}")
+    outline = tasks.outline_of(config)
     (phase,) = outline.phases
     assert (outline.rows, phase.length, outline.steps) == (64, 16 * texts, 0)
     assert phase.features["tokens"][0] == (64, 16 * texts)
     assert phase.features["cls_positions"][0] == (64, texts)
     assert phase.features.get("scores", ((64, 0), None))[0] == (64, scores)
     assert f"each row is a group of {texts} texts of 16 tokens" in capsys.readouterr().out
-    assert "set by --config.steps" in checks.check_schedule(outline)
+    assert "set by --config.steps" in checks.check_schedule(config, outline)
 
 
 @pytest.mark.parametrize("name", ["embed", "classify"])
@@ -321,13 +323,14 @@ def test_the_rows_of_data_are_those_of_the_slice(name, model, tmp_path):
     columns = {"embed": "question,answer", "classify": "text,label"}[name]
     written = [f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(texts(60))]
     train.write_text("\n".join([columns, *map(str.strip, written)]))
-    given = [f"data.train={train}", "data.batch=32", "data.heldout_share=0.2"]
+    config = of_texts(name, model, f"data.train={train}", "data.batch=32", "data.heldout_share=0.2")
     devices = jax.sharding.AbstractMesh((32, 1, 1), AXES)
     with jax.sharding.use_abstract_mesh(devices):
-        there = outline_of(name, model, *given)
-    here = outline_of(name, model, *given)
+        there = tasks.outline_of(config)
+    here = tasks.outline_of(config)
     assert here.rows < there.rows == 32, "a row for each of 32 chips"
     assert there.batch == 32 and there.steps == there.config.steps > 0
+    assert "steps warm up" in checks.check_schedule(config, there), "whose checkpoints are left to the data"
     assert sum(phase.share for phase in there.phases) == pytest.approx(1)
     for phase in there.phases:
         assert phase.features["tokens"] == ((there.rows, phase.length), np.dtype("int32"))
@@ -348,9 +351,10 @@ def corpus(tmp_path_factory):
 
 
 def test_a_corpus_is_checked_against_the_model(corpus):
-    outline = pretrain.outline(settings(f"data.corpora={corpus}"))
+    config = settings(f"data.corpora={corpus}")
+    outline = pretrain.outline(config)
     assert outline.task.layout.config.vocab_size == 1000
-    lines = checks.check_outline(outline, HERE)
+    lines = checks.check_outline(config, outline, HERE)
     assert any("of its lines are duplicates" in line for line in lines)
     with pytest.raises(BertJaxError, match="vocab_size is 77 and the tokenizer"):
         pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"))

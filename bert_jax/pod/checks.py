@@ -20,10 +20,10 @@ SPARE = 0.5  # how much faster than the chips a host should make batches
 DUPLICATES = 0.05  # share of repeated lines that brings a warning
 
 
-def check_outline(outline: Outline, where: Slice) -> list[str]:
-    """Lines about the run, and about its corpora if it reads some."""
-    lines = [check_schedule(outline), check_hosts(outline.rows, where)]
-    data = corpora_of(outline.config)
+def check_outline(config: RunConfig, outline: Outline, where: Slice) -> list[str]:
+    """Lines about the run of a config, and about its corpora if it reads some."""
+    lines = [check_schedule(config, outline), check_hosts(outline.rows, where)]
+    data = corpora_of(config)
     if data is None:
         return lines
     if not data.corpora:
@@ -39,13 +39,13 @@ def corpora_of(config: RunConfig) -> DataConfig | None:
     return data if isinstance(data, DataConfig) else None
 
 
-def check_schedule(outline: Outline) -> str:
-    config, steps = outline.config, outline.steps
+def check_schedule(config: RunConfig, outline: Outline) -> str:
+    steps = outline.steps
     if not steps:
         return (
             "schedule: how many steps there are is known with --config.data.train, or set by --config.steps"
         )
-    warmup = config.optimizer.warmup_of(config.steps)
+    warmup = config.optimizer.warmup_of(outline.config.steps)
     if warmup >= steps:
         raise BertJaxError(
             f"{steps:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.warmup={steps // 10}"

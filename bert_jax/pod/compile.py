@@ -39,7 +39,7 @@ def outline_for(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
 
 def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
     outline, mesh = outline_for(config, where)
-    lines = checks.check_outline(outline, where)
+    lines = checks.check_outline(config, outline, where)
     phases = outline.phases
     if longest:
         phases = (max(phases, key=lambda phase: phase.length),)

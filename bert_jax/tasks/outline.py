@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from bert_jax.errors import BertJaxError
 from bert_jax.tasks.epochs_config import EpochsConfig
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Data, Features, Task
@@ -29,6 +30,10 @@ class Outline:
 
 def outlined(task: Task, data: Data, config: EpochsConfig) -> Outline:
     """Of a run whose data are open: each length of its rows, with a batch that has it."""
+    if not config.steps:
+        raise BertJaxError(
+            "the run takes no steps, so there is nothing to compile; leave --config.method=probe out"
+        )
     lengths = [data.length(step) for step in range(config.steps)]
     phases = []
     for length, count in sorted(Counter(lengths).items()):
