@@ -1,5 +1,6 @@
 """A command of each verb that writes something, and what it writes."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,9 @@ CASES = {
     "embed": Case(lambda small, folder: [
         "embed", "--model", small / "masked", "--input", small / "many.txt", "--output", folder / "out.npy"],
         "out.npy"),
+    "mine": Case(lambda small, folder: [
+        "mine", "--model", small / "masked", "--data", small / "pairs.jsonl", "--margin", 0, "--output",
+        folder / "mined.jsonl"], "mined.jsonl"),
     "evaluate": Case(lambda small, folder: [
         "evaluate", "--model", small / "classifier", "--data", small / "labelled.jsonl", "--report", folder / "report"],
         "report"),
@@ -64,6 +68,8 @@ def material(small: Path) -> Path:
 
     lines = material.sentences(2000)
     (small / "many.txt").write_text("\n".join(lines) + "\n")
+    rows = ({"anchor": a, "positive": b} for a, b in zip(lines[::2], lines[1::2], strict=True))
+    (small / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if not (small / "run").exists():
         material.run(small, small / "run")
     return small
