@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
-from operator import length_hint
 
 import numpy as np
 
@@ -28,7 +27,7 @@ def results(texts, of_chunk: Callable[[list], Iterable]):
     check_order(texts)
     if isinstance(texts, Sequence):
         return list(stream(texts, of_chunk, len(texts)))
-    return stream(texts, of_chunk, length_hint(texts) or None)
+    return stream(texts, of_chunk, None)
 
 
 def check_order(texts) -> None:
