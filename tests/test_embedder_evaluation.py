@@ -1,15 +1,22 @@
-"""`evaluate` of an embedder: on documents and queries, and on pairs with scores."""
+"""`evaluate` of an embedder: on documents and queries, pairs with scores, parallel texts, texts with labels."""
 
 import json
 
+import bm25s
 import numpy as np
 import pytest
 from scipy import stats
 
+from bert_jax import metrics
 from bert_jax.command.main import main
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
+from bert_jax.report.embedders.bm25 import BM25
+from bert_jax.report.embedders.clusters import clustered
+from bert_jax.report.embedders.evaluate import read
+from bert_jax.report.embedders.trial import Trial
+from bert_jax.report.intervals import intervals
 from test_embed_task import table
 from test_finetune import model, texts  # noqa: F401
 
@@ -53,8 +60,127 @@ def test_the_documents_of_queries_are_found_and_judged(folder, model, capsys):  
         grades = [judged.relevant[name].get(list(judged.documents)[i], 0) for i in order]
         ndcg.append(sum(grade / np.log2(place + 2) for place, grade in enumerate(grades)) / ideal)
     assert out["metrics"]["ndcg@10"]["value"] == pytest.approx(np.mean(ndcg), abs=1e-6)
+    assert out["recall_by_depth"][9] == pytest.approx(out["metrics"]["recall@10"]["value"])
+    assert "1 of 31 documents are empty" in out["notes"]
     lines = evaluated(capsys, "--compare", model, model, "--data", folder, "--dimensions", 8)
     assert "10 queries and 31 documents" in lines and "+0.0000   +0.0000 to +0.0000" in lines
+
+
+@pytest.mark.slow
+def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, model, tmp_path, capsys):  # noqa: F811
+    judged = read_judged(folder)
+    corpus, queries = (
+        bm25s.tokenize(list(side.values()), return_ids=False, show_progress=False)
+        for side in (judged.documents, judged.queries)
+    )
+    theirs = bm25s.BM25()
+    theirs.index(corpus, show_progress=False)
+    found, scores = theirs.retrieve(queries, k=len(corpus), show_progress=False)
+    ids, ours = [*judged.documents], BM25()
+    ranked = ours.nearest([*judged.queries.values()], [*judged.documents.values()], ids)
+    for (order, values), expected, points in zip(ranked, found, scores, strict=True):
+        kept = points > 0
+        np.testing.assert_array_equal(values, points[kept])
+        assert set(order) == set(expected[kept]) and 0 < kept.sum() < len(ids)
+    report = tmp_path / "report"
+    words = ["--compare", "bm25", model, "--data", folder, "--report", report]
+    lines = evaluated(capsys, *words)
+    assert f"A bm25, B {model}, on 10 queries" in lines
+    page = (report / "report.md").read_text(encoding="utf-8")
+    assert {path.name for path in report.iterdir()} == {"report.md", "recall.png", "cosines_b.png"}
+    out = json.loads(evaluated(capsys, *words[:-2], "--json"))
+    values = [side["metrics"]["ndcg@10"]["value"] for side in out["models"]]
+    assert f"| ndcg@10 | {values[0]:.4f} | {values[1]:.4f} | {values[1] - values[0]:+.4f} |" in page
+    changed = [row["query"] for row in (*out["better"], *out["worse"])]
+    assert changed and all(f"| {query} |" in page for query in changed)
+
+
+@pytest.mark.slow
+def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, model, tmp_path, capsys):  # noqa: F811
+    with open(folder / "corpus.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps({"_id": "long", "text": "w30 " * 999}) + "\n")
+    report = tmp_path / "report"
+    out = json.loads(evaluated(capsys, "--model", model, "--data", folder, "--report", report, "--json"))
+    assert any(note.startswith("1 of 32 documents are longer than") for note in out["notes"])
+    values = [row["ndcg@10"] for row in out["worst"]]
+    assert values == sorted(values) and len(values) == 10
+    page = (report / "report.md").read_text(encoding="utf-8")
+    assert all(
+        f"| {row['query']} | {row['relevant document']} | {row['its place']} |" in page
+        for row in out["worst"]
+    )
+    assert {path.name for path in report.iterdir()} == {
+        "report.md",
+        "recall.png",
+        "cosines.png",
+        "scores.png",
+    }
+    for note in out["notes"]:
+        assert f"- {note}" in page
+
+
+@pytest.mark.slow
+def test_translations_are_found_both_ways(model, tmp_path, capsys):  # noqa: F811
+    first, second = texts(20), texts(20, seed=1)
+    rows = [{"en": a, "de": b} for a, b in zip(first[:10] + first, second[:10] + second, strict=True)]
+    out = json.loads(
+        evaluated(capsys, "--model", model, "--data", table(tmp_path / "x.jsonl", rows[10:]), "--json")
+    )
+    cosines = load(model).similarity(first, second)
+    for direction, found in (("forward", cosines.argmax(1)), ("backward", cosines.argmax(0))):
+        right = found == np.arange(20)
+        f1 = [2 * right[n] / (1 + (found == n).sum()) for n in range(20)]
+        assert 0 < right.mean() < 1
+        for name, expected in (("accuracy", right.mean()), ("f1", np.mean(f1))):
+            assert out["metrics"][f"{name}_{direction}"]["value"] == pytest.approx(expected)
+    repeated = json.loads(
+        evaluated(capsys, "--model", model, "--data", table(tmp_path / "y.jsonl", rows), "--json")
+    )
+    hits = [found == np.arange(20) for found in (cosines.argmax(1), cosines.argmax(0))]
+    expected = np.mean([np.append(right[:10], right).mean() for right in hits])
+    assert repeated["metrics"]["accuracy"]["value"] == pytest.approx(expected)
+    assert repeated["notes"][0].startswith("10 of 30 pairs are duplicates of an earlier one")
+
+
+def test_the_v_measure_is_that_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 6, 400)
+    clusters = np.where(rng.random(400) < 0.6, labels, rng.integers(0, 5, 400))
+    found = intervals(metrics.clusters(clusters.tolist(), [str(label) for label in labels]))
+    expected = sklearn.homogeneity_completeness_v_measure(labels, clusters)
+    names = ("homogeneity", "completeness", "v_measure")
+    assert [found[name].value for name in names] == pytest.approx(expected)
+    # Twice as wide or half as wide as its standard error, an interval of other samples would be wrong.
+    others = []
+    for _ in range(100):
+        drawn = rng.integers(0, 6, 400)
+        guess = np.where(rng.random(400) < 0.6, drawn, rng.integers(0, 5, 400))
+        others.append(sklearn.v_measure_score(drawn, guess))
+    assert found["v_measure"].standard_error == pytest.approx(np.std(others), rel=0.25)
+
+
+def test_clusters_are_those_that_are_there():
+    rng = np.random.default_rng(1)
+    middles = rng.normal(size=(12, 16))
+    number = rng.integers(0, 12, 300)
+    vectors = middles[number] + 0.1 * rng.normal(size=(300, 16))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    found, distance = clustered(vectors, 12)
+    assert metrics.clusters(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
+    assert distance.max() < 0.5
+    same, _ = clustered(np.ones((5, 4), np.float32) / 2, 3)
+    assert len(set(same.tolist())) == 1, "equal vectors are one cluster"
+
+
+def test_texts_with_labels_are_clustered(model, tmp_path, capsys):  # noqa: F811
+    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts(30))]
+    data = table(tmp_path / "texts.jsonl", [*rows, {"text": rows[0]["text"], "label": "b"}])
+    report = tmp_path / "report"
+    out = json.loads(evaluated(capsys, "--model", model, "--data", data, "--report", report, "--json"))
+    assert 0 <= out["metrics"]["v_measure"]["value"] < 0.5  # the labels say nothing of the texts
+    assert "equal texts with different labels: 1" in out["notes"][1]
+    assert {path.name for path in report.iterdir()} == {"report.md", "clusters.png", "scores.png"}
 
 
 def test_pairs_with_scores_are_correlated(model, tmp_path, capsys):  # noqa: F811
@@ -80,6 +206,10 @@ def test_pairs_with_scores_are_correlated(model, tmp_path, capsys):  # noqa: F81
         ([("q99", "d0", 1)], 'row 2 names "q99", which queries.jsonl has not'),
         ([("q0", "d0", 0.5)], "row 2 has the grade 0.5; grades are whole numbers"),
         ([("q0", "d0", 0)], "says of no document that it is relevant"),
+        (
+            [("q0", "d0", 1), ("q0", "d0", 1), ("q0", "d0", 0)],
+            "row 4 .* the grade 0 .* row 2 the grade 1; keep one",
+        ),
     ],
 )
 def test_judgements_that_cannot_be_are_refused(judged, message, folder):
@@ -100,7 +230,23 @@ def test_the_split_is_chosen_and_ids_must_differ(folder):
         read_judged(folder, "dev")
 
 
-@pytest.mark.parametrize("flags", [["--report", "x"], ["--foreign", "x"]])
-def test_what_is_for_predictions_alone_is_refused(flags, folder, model, capsys):  # noqa: F811
-    assert main(["evaluate", "--model", str(model), "--data", str(folder), *flags]) == 1
-    assert "are for predictions; leave them out" in capsys.readouterr().err
+def test_what_is_for_predictions_alone_is_refused(folder, model, capsys):  # noqa: F811
+    assert main(["evaluate", "--model", str(model), "--data", str(folder), "--foreign", "x"]) == 1
+    assert "is for predictions; leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"text": "a", "label": "x"}] * 2, 'all 2 texts have the label "x"'),
+        ([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], "no two texts have the same label"),
+        (
+            [{"text": t, "kind": "x"} for t in "abc"],
+            "1 values in 3 rows; if they are labels, name their column",
+        ),
+        ([{"a": "a", "b": "b", "c": "c"}], "texts in a row: 3, scores: 0; an embedder is measured by"),
+    ],
+)
+def test_tables_that_measure_nothing_are_refused(rows, message, tmp_path):
+    with pytest.raises(BertJaxError, match=message):
+        read(Trial(table(tmp_path / "rows.jsonl", rows)))

@@ -29,12 +29,16 @@ SKIP_BAD = flag(
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
     one_of(
         flag("--model", metavar="DIR", help=MODEL),
-        flag("--compare", nargs=2, metavar=("DIR_A", "DIR_B"), help="two model directories to compare"),
+        flag(
+            "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
+            help="two model directories to compare; on a folder of documents one of them may be bm25",
+        ),
     ),
     flag(
         "--data", required=True, metavar="FILE",
         help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT; of an "
-        "embedder a table of pairs with scores, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv",
+        "embedder a table of pairs with scores, of parallel texts or of texts with labels, or a folder with "
+        "corpus.jsonl, queries.jsonl and qrels.tsv",
     ),
     TEXT,
     PAIR,
@@ -54,21 +58,20 @@ SKIP_BAD = flag(
 )  # fmt: skip
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
-    from bert_jax.report import embeddings
+    from bert_jax.report.embedders import evaluate as embedders
 
-    if embeddings.is_of_embeddings(args.model or args.compare[0], args.data):
-        if args.report or args.foreign:
-            raise BertJaxError(
-                "--report and --foreign are for predictions; leave them out to measure an embedder"
-            )
-        columns = embeddings.GroupColumns(
-            tuple(name for name in (args.text, args.pair) if name), args.label, skip_bad=args.skip_bad
-        )
-        on = embeddings.Comparison(args.data, args.split, columns, args.dimensions)
-        if args.compare:
-            print(embeddings.compare(*args.compare, on, args.json))
-        else:
-            print(embeddings.describe(args.model, on, args.json))
+    names = args.compare or [args.model]
+    command = shlex.join(["bert-jax", *sys.argv[1:]])
+    if embedders.is_of_embeddings(names[0], args.data):
+        from bert_jax.data.examples.groups import GroupColumns
+        from bert_jax.report.embedders.trial import Trial as EmbedderTrial
+
+        if args.foreign:
+            raise BertJaxError("--foreign is for predictions; leave it out to measure an embedder")
+        texts = tuple(name for name in (args.text, args.pair) if name)
+        groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
+        trial = EmbedderTrial(args.data, args.split, groups, args.dimensions, args.long)
+        print(embedders.describe(names, trial, args.json, args.report, command))
         return
     if args.split or args.dimensions:
         raise BertJaxError(
@@ -92,7 +95,6 @@ def evaluate(args):
     if args.report:
         from bert_jax.report.page import describe_with_report
 
-        command = shlex.join(["bert-jax", *sys.argv[1:]])
         print(describe_with_report(args.report, args.model, trial, args.json, command))
     else:
         print(describe(args.model, trial, args.json))

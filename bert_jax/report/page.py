@@ -13,6 +13,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_atomically
 from bert_jax.inference.model import Model, load
+from bert_jax.metrics import Sums
 from bert_jax.output import building
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import Kind, Outcomes
@@ -33,7 +34,8 @@ ERRORS = 12  # shown of each sort
 FILES = {"report.md"} | {
     f"{name}.png"
     for name in ("scores", "numbers", "confusion", "reliability", "precision_recall", "coverage", "balance", "lengths",
-                 "learning_curve", "scope", "curves")
+                 "learning_curve", "scope", "curves", "recall", "cosines", "cosines_a", "cosines_b", "clusters",
+                 "clusters_a", "clusters_b")
 }  # fmt: skip
 LETTERS = 240  # of a text that are shown
 
@@ -64,7 +66,7 @@ def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
     scored, view, longest = score(given), given.view, model.config.max_positions
     lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
-    lines += ["", "## Scores", "", *score_lines(directory, given), ""]
+    lines += ["", "## Scores", "", *interval_lines(directory, given.sums), ""]
     if view.numbers:
         drawn = pictures.numbers(directory / "numbers.png", *view.numbers)
         lines += [picture("predicted and true numbers", drawn), ""]
@@ -119,10 +121,11 @@ def cut(text: str) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 2] + " …"
 
 
-def score_lines(directory: Path, given: Outcomes) -> list[str]:
-    scores = intervals(given.sums)
+def interval_lines(directory: Path, sums: Sums, units: str = "examples") -> list[str]:
+    """Scores with their intervals."""
+    scores = intervals(sums)
     rows = [(name, x.value, f"{x.low:.4f} to {x.high:.4f}") for name, x in scores.items()]
-    note = f"Intervals are of {RESAMPLES:,} bootstrap resamples of the examples; they do not cover other data or seeds."
+    note = f"Intervals are of {RESAMPLES:,} bootstrap resamples of the {units}; they do not cover other data or seeds."
     if biased := [name for name, x in scores.items() if not x.low <= x.value <= x.high]:
         note += (
             f" Many classes with few examples bias {' and '.join(biased)}; the interval is corrected for that and lies "

@@ -76,8 +76,11 @@ def scores(path: Path, intervals: Mapping[str, Interval]) -> str:
     return drawn(path, (6, 1 + 0.45 * len(names)), draw)
 
 
-def confusion(path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str]) -> str:
-    """`counts` of true classes in rows and predicted ones in columns."""
+def confusion(
+    path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str],
+    names: tuple[str, str] = ("true", "predicted"),
+) -> str:  # fmt: skip
+    """`counts` of true classes in rows and predicted ones in columns; `names` of both axes."""
     rows, columns = counts.shape
     small = max(rows, columns) > 8
 
@@ -90,8 +93,8 @@ def confusion(path: Path, counts: np.ndarray, true: Sequence[str], predicted: Se
                       fontsize=7 if small else 9, color=light)  # fmt: skip
         axes.set_xticks(range(columns), map(short, predicted), rotation=90 if columns > 4 else 0, fontsize=8)
         axes.set_yticks(range(rows), map(short, true), fontsize=8)
-        axes.set_xlabel("predicted", fontsize=9)
-        axes.set_ylabel("true", fontsize=9)
+        axes.set_xlabel(names[1], fontsize=9)
+        axes.set_ylabel(names[0], fontsize=9)
         # Between the cells, so that a row can be followed.
         axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)

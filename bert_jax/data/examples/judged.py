@@ -38,6 +38,7 @@ def read_judged(folder, split: str = "") -> Judged:
     documents = dict(texts_in(folder / CORPUS))
     queries = dict(texts_in(folder / QUERIES))
     relevant: dict[str, dict[str, int]] = {}
+    places: dict[tuple[str, str], str] = {}
     path = judgements(folder, split)
     for where, row in tables.read_rows(str(path)):
         query, document = (name_in(where, row, column) for column in COLUMNS[:2])
@@ -49,7 +50,12 @@ def read_judged(folder, split: str = "") -> Judged:
             raise BertJaxError(
                 f"{where} has the grade {grade:g}; grades are whole numbers, 0 for not relevant"
             )
-        relevant.setdefault(query, {})[document] = int(grade)
+        before, grades = places.setdefault((query, document), where), relevant.setdefault(query, {})
+        if grades.setdefault(document, int(grade)) != int(grade):
+            raise BertJaxError(
+                f'{where} gives the document "{document}" the grade {grade:g} for the query "{query}", and {before} '
+                f"the grade {grades[document]}; keep one of them"
+            )
     if not any(grade > 0 for grades in relevant.values() for grade in grades.values()):
         raise BertJaxError(f"{path} says of no document that it is relevant")
     return Judged(documents, {name: queries[name] for name in relevant}, relevant)

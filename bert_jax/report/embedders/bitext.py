@@ -1,0 +1,109 @@
+"""Parallel texts: each should find its translation among all second texts, and be found by it among the first."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.data.examples.groups import Group
+from bert_jax.errors import BertJaxError
+from bert_jax.metrics import Sums
+from bert_jax.report.embedders.cosines import Cosines
+from bert_jax.report.embedders.measured import duplicates
+from bert_jax.report.embedders.retrieved import Retrieved
+from bert_jax.report.embedders.search import Search
+from bert_jax.report.embedders.trial import Trial
+from bert_jax.retrieval import DEPTH, nearest
+
+FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back
+
+
+class Bitext:
+    units = "pairs"
+
+    def __init__(self, trial: Trial, groups: Sequence[Group]):
+        self.what = f"{len(groups):,} parallel texts of {trial.data}"
+        self.places = [group.where for group in groups]
+        self.first, self.second = ([group.texts[n] for group in groups] for n in range(2))
+        for name, side in (("first", self.first), ("second", self.second)):
+            if 2 * len(distinct := set(side)) < len(side):
+                raise BertJaxError(
+                    f"{trial.data}: the {name} of its two texts has {len(distinct):,} values in {len(side):,} rows; if "
+                    "they are labels, name their column with --label"
+                )
+        self.notes = duplicates([*zip(self.first, self.second, strict=True)], self.places, "pairs")
+
+    def measure(self, embedder) -> Retrieved:
+        first, notes = embedder.vectors(self.first, "first texts")
+        second, more = embedder.vectors(self.second, "second texts")
+        target = Translations(self.first, self.second)
+        forward = target.search(self.places, first, second, FORWARD)
+        cosines = Cosines.of(first, second[target.kept], forward.relevant, "translation")
+        back = Translations(self.second, self.first)
+        backward = back.search(self.places, second, first, BACKWARD)
+        searches = [forward, backward]
+        return Retrieved(
+            embedder.name,
+            both(target.rows(forward), back.rows(backward)),
+            [*notes, *more],
+            searches,
+            cosines,
+            [np.where(search.places > DEPTH, 0, 1 / search.places) for search in searches],
+            "reciprocal rank",
+            "translation",
+        )
+
+
+class Translations:
+    """Those of texts among the distinct others; a text that stands in several rows has the translation of each."""
+
+    def __init__(self, texts: Sequence[str], others: Sequence[str]):
+        self.texts = texts
+        number: dict[str, int] = {}
+        self.gold = np.array([number.setdefault(other, len(number)) for other in others])
+        self.others = [*number]
+        self.kept = np.unique(self.gold, return_index=True)[1]  # the first row of each of them
+        known = defaultdict(list)
+        for text, n in zip(texts, self.gold.tolist(), strict=True):
+            known[text].append(n)
+        self.of = [list(dict.fromkeys(known[text])) for text in texts]
+
+    def search(self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str) -> Search:
+        found = nearest(vectors, others[self.kept], None)
+        shown = [f"{place}: {text}" for place, text in zip(places, self.texts, strict=True)]
+        return Search.of(shown, self.others, self.of, found, name)
+
+    def rows(self, search: Search) -> np.ndarray:
+        found = np.array([best[0] for best in search.order])
+        return matches(np.where(search.hits[:, 0], self.gold, found), self.gold)
+
+
+def matches(found: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Of each text whether its translation was found, and the translation's F1, which it also loses by being found for
+    other texts: their means are accuracy and weighted F1, as mteb takes them.
+
+    >>> matches(np.array([0, 0, 2]), np.array([0, 1, 2])).round(3).tolist()
+    [[1.0, 0.667], [0.0, 0.0], [1.0, 1.0]]
+    """
+    right, size = found == gold, gold.max() + 1
+    hits, given, true = (np.bincount(numbers, minlength=size) for numbers in (gold[right], found, gold))
+    return np.stack([right, (2 * hits / (given + true))[gold]], 1)
+
+
+def both(forward: np.ndarray, backward: np.ndarray) -> Sums:
+    """Of both directions together, and of each."""
+
+    def scores(sums):
+        columns = [sums[..., n] / sums[..., -1] for n in range(4)]
+        of_each = {
+            f"{name}_{direction}": columns[2 * d + n]
+            for n, name in enumerate(("accuracy", "f1"))
+            for d, direction in enumerate((FORWARD, BACKWARD))
+        }
+        return {
+            "accuracy": (columns[0] + columns[2]) / 2,
+            "f1": (columns[1] + columns[3]) / 2,
+            **of_each,
+        }
+
+    return Sums(np.column_stack([forward, backward, np.ones(len(forward))]), scores)

@@ -1,0 +1,57 @@
+"""How alike vectors are that belong together, beside those of any two texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_jax.report.foreign import area_under_curve
+
+DRAWN = 10_000  # pairs at most, of each sort
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Cosines:
+    right: np.ndarray
+    random: np.ndarray
+    noun: str  # what belongs to a query
+
+    @classmethod
+    def of(
+        cls, queries: np.ndarray, documents: np.ndarray, relevant: Sequence[Sequence[int]], noun: str
+    ) -> "Cosines":
+        rng = np.random.default_rng(0)
+        right = np.array([(q, d) for q, those in enumerate(relevant) for d in those])
+        if len(right) > DRAWN:
+            right = right[np.sort(rng.choice(len(right), DRAWN, replace=False))]
+        known = [set(those) for those in relevant]
+        drawn = rng.integers((len(queries), len(documents)), size=(DRAWN, 2))
+        random = np.array([(q, d) for q, d in drawn.tolist() if d not in known[q]], int).reshape(-1, 2)
+        ours, theirs = ((queries[pairs[:, 0]] * documents[pairs[:, 1]]).sum(-1) for pairs in (right, random))
+        return cls(ours, theirs, noun)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        sides = {"right": self.right, "random": self.random}
+        quantiles = {
+            name: {str(q): float(np.quantile(values, q)) for q in QUANTILES}
+            for name, values in sides.items()
+            if len(values)
+        }
+        return {"quantiles": quantiles, "right_above_random": self.above}
+
+    @property
+    def above(self) -> float | None:
+        """The share of right pairs whose cosine is above that of a random one; None where every pair is right."""
+        return area_under_curve(self.right, self.random) if len(self.random) else None
+
+    @property
+    def in_words(self) -> str:
+        if self.above is None:
+            return f"The median cosine with a {self.noun} is {np.median(self.right):.3f}."
+        return (
+            f"The median cosine with a {self.noun} is {np.median(self.right):.3f}, that with a random one "
+            f"{np.median(self.random):.3f}; the former is above the latter in {self.above:.1%} of cases."
+        )

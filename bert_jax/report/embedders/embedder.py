@@ -1,0 +1,32 @@
+"""A model directory whose vectors are measured."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.inference.embed import reading_of
+from bert_jax.inference.model import load
+from bert_jax.report.embedders.trial import Trial
+from bert_jax.text.truncation import Truncated
+
+
+class Embedder:
+    def __init__(self, directory, trial: Trial):
+        self.name, self.trial = str(directory), trial
+        self.model = load(directory)
+
+    def vectors(
+        self, texts: Sequence[str], noun: str = "texts", prompt: str = ""
+    ) -> tuple[np.ndarray, list[str]]:
+        """Vectors of length 1, with the prompt of that name if the model has one; and notes for people."""
+        truncated = Truncated(reading_of(self.model, self.trial.long).max_length)
+        vectors = self.model.embed(
+            list(texts),
+            prompt=prompt if prompt in self.model.embedder.prompts else None,
+            normalize=True,
+            dimensions=self.trial.dimensions,
+            long=self.trial.long,
+            truncated=truncated,
+        )
+        notice = truncated.notice("--long windows reads all of them", noun)
+        return vectors, [notice] if notice else []

@@ -1,0 +1,104 @@
+"""Texts that an embedder found for others: documents for queries, or translations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from bert_jax.report.embedders import pictures
+from bert_jax.report.embedders.cosines import Cosines
+from bert_jax.report.embedders.measured import SHOWN, Examples, Measured, Picture, lettered
+from bert_jax.report.embedders.search import Search
+
+
+@dataclass(frozen=True)
+class Retrieved(Measured):
+    searches: Sequence[Search]
+    cosines: Cosines | None  # None: of words, not of vectors
+    quality: Sequence[np.ndarray]  # of each search's queries, the higher the better
+    measure: str  # what that is
+    noun: str = "relevant document"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        recall = {search.name: [*search.recall.scores.values()] for search in self.searches}
+        cosines = {"cosines": self.cosines.facts} if self.cosines else {}
+        return {"recall_by_depth": recall if len(recall) > 1 else recall[self.searches[0].name], **cosines}
+
+    def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
+        sides = self.sides(other)
+        curves = {
+            ", ".join(filter(None, (letter, letter and Path(side.name).name, search.name))): search.recall
+            for letter, side in sides.items()
+            for search in side.searches
+        }
+        what = f"recall: share of the {self.noun}s found"
+        file = pictures.recall(directory / "recall.png", curves, what)
+        drawn = [Picture("Recall by depth", what, file)]
+        for letter, side in sides.items():
+            if side.cosines:
+                file = pictures.cosines(directory / lettered("cosines", letter), side.cosines)
+                title, what = f"Cosines {letter}".strip(), f"cosines of {self.noun}s and of random ones"
+                drawn.append(Picture(title, what, file, side.cosines.in_words))
+        return drawn
+
+    @property
+    def worst(self) -> Examples:
+        """The lowest quality first; of equal ones those with the last place, and then the most alike wrong text."""
+        keys = [
+            (value, -place, -search.highest[q], s, q)
+            for s, (search, quality) in enumerate(zip(self.searches, self.quality, strict=True))
+            for q, (value, place) in enumerate(zip(quality.tolist(), search.places.tolist(), strict=True))
+        ]
+        rows = []
+        for value, _, _, s, q in sorted(keys)[:SHOWN]:
+            search = self.searches[s]
+            rows.append((search.queries[q], search.right(q), search.place(q), search.first(q), value))
+        return Examples(
+            "Worst queries",
+            f"The {len(rows)} of {len(keys):,} queries with the lowest {self.measure}; of equal ones those whose "
+            f"{self.noun} comes last.",
+            ("query", self.noun, "its place", "ranked first", self.measure),
+            rows,
+        )
+
+    def changes(self, other: Self) -> tuple[Examples, Examples]:
+        keys = [
+            (after - before, s, q)
+            for s, sides in enumerate(zip(self.quality, other.quality, strict=True))
+            for q, (before, after) in enumerate(zip(*(side.tolist() for side in sides), strict=True))
+        ]
+
+        def shown(title: str, sign: int) -> Examples:
+            changed = sorted((-sign * gap, s, q) for gap, s, q in keys if sign * gap > 0)
+            rows = []
+            for _, s, q in changed[:SHOWN]:
+                before, after = self.searches[s], other.searches[s]
+                rows.append(
+                    (
+                        before.queries[q],
+                        self.quality[s][q].item(),
+                        other.quality[s][q].item(),
+                        before.place(q),
+                        after.place(q),
+                        before.first(q),
+                        after.first(q),
+                    )
+                )
+            note = (
+                f"{len(changed):,} of {len(keys):,} queries; the largest differences of {self.measure} first."
+            )
+            header = (
+                "query",
+                f"{self.measure} of A",
+                "of B",
+                f"place of the first {self.noun} in A",
+                "in B",
+                "ranked first by A",
+                "ranked first by B",
+            )
+            return Examples(title, note, header, rows)
+
+        return shown("Better with B", 1), shown("Worse with B", -1)
