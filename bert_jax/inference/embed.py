@@ -16,23 +16,21 @@ from bert_jax.text.truncation import Reading, Truncated
 
 def embed(
     model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long: str = "cut", dimensions: int | None = None, truncated: Truncated | None = None,
+    long: str = "cut", dimensions: int | None = None,
 ):  # fmt: skip
     """A vector [D] for a text, an array [N, D] for a list, an iterator of vectors for any other iterable.
 
     Pooling, normalisation, greatest length and prompts are the directory's own where it is a sentence-transformers
     one, else the mean of the hidden states at length 1. `prompt` names one of its prompts. Longer texts are truncated,
     with a warning, or with long="windows" read in windows whose vectors are averaged by their number of tokens.
-    `truncated` counts the truncated ones instead of the warning. `dimensions` keeps the first ones alone, for models
-    that were trained for it.
+    `dimensions` keeps the first ones alone, for models that were trained for it.
 
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
     """
     of_chunk = embedding(
-        model, prompt=prompt, pooling=pooling, normalize=normalize, long=long, dimensions=dimensions,
-        truncated=truncated,
-    )  # fmt: skip
+        model, prompt=prompt, pooling=pooling, normalize=normalize, long=long, dimensions=dimensions
+    )
     vectors = results(texts, of_chunk)
     if isinstance(vectors, list):
         width = dimensions or model.layout.vector_size
@@ -44,7 +42,8 @@ def embedding(
     model: Runner, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
     long: str = "cut", dimensions: int | None = None, truncated: Truncated | None = None,
 ) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
-    """The function that `embed` calls with each list of texts, whose vectors [N, D] it returns."""
+    """The function that `embed` calls with each list of texts, whose vectors [N, D] it returns.
+    `truncated` counts the truncated texts instead of the warning."""
     embedder = model.embedder
     if embedder.unknown:
         raise BertJaxError(

@@ -69,24 +69,24 @@ class Translations:
         self.of = [list(dict.fromkeys(known[text])) for text in texts]
 
     def search(self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str) -> Search:
-        found = nearest(vectors, others[self.kept], None)
+        ranked = nearest(vectors, others[self.kept], None)
         shown = [f"{place}: {text}" for place, text in zip(places, self.texts, strict=True)]
-        return Search.of(shown, self.others, self.of, found, name)
+        return Search.of(shown, self.others, self.of, ranked, name)
 
     def rows(self, search: Search) -> np.ndarray:
-        found = np.array([best[0] for best in search.order])
-        return matches(np.where(search.hits[:, 0], self.gold, found), self.gold)
+        first = np.array([order[0] for order in search.order])
+        return matches(np.where(search.hits[:, 0], self.gold, first), self.gold)
 
 
-def matches(found: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Of each text whether its translation was found, and the translation's F1, which it also loses by being found for
-    other texts: their means are accuracy and weighted F1, as mteb takes them.
+def matches(chosen: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """Of each text whether its translation is the nearest, and the translation's F1, which it also loses by being the
+    nearest to other texts: their means are accuracy and weighted F1, as mteb takes them.
 
     >>> matches(np.array([0, 0, 2]), np.array([0, 1, 2])).round(3).tolist()
     [[1.0, 0.667], [0.0, 0.0], [1.0, 1.0]]
     """
-    right, size = found == gold, gold.max() + 1
-    hits, given, true = (np.bincount(numbers, minlength=size) for numbers in (gold[right], found, gold))
+    right, size = chosen == gold, gold.max() + 1
+    hits, given, true = (np.bincount(numbers, minlength=size) for numbers in (gold[right], chosen, gold))
     return np.stack([right, (2 * hits / (given + true))[gold]], 1)
 
 

@@ -43,17 +43,17 @@ class Documents:
             for grades in relevant
         ]
         if isinstance(embedder, BM25):
-            found = embedder.nearest([*self.queries.values()], texts, ids)
+            ranked = embedder.nearest([*self.queries.values()], texts, ids)
         else:
             documents, of_documents = embedder.vectors(texts, "documents", "document")
             queries, of_queries = embedder.vectors([*self.queries.values()], "queries", "query")
             notes = [*of_documents, *of_queries]
             cosines = Cosines.of(queries, documents, right, "relevant document")
-            found = retrieval.nearest(queries, documents, ids)
+            ranked = retrieval.nearest(queries, documents, ids)
         shown = [
             [f"{name}: {text}" for name, text in side.items()] for side in (self.queries, self.documents)
         ]
-        search = Search.of(shown[0], shown[1], right, found)
+        search = Search.of(shown[0], shown[1], right, ranked)
         sums = retrieval.ranking([[ids[n] for n in best] for best in search.order], relevant)
         quality = sums.scores_of(sums.rows)[retrieval.BEST]
         return Retrieved(embedder.name, sums, notes, [search], cosines, [quality], retrieval.BEST)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.inference.embed import reading_of
+from bert_jax.inference.embed import embedding, reading_of
 from bert_jax.inference.model import load
+from bert_jax.inference.streaming import results
 from bert_jax.report.embedders.trial import Trial
 from bert_jax.text.truncation import Truncated
 
@@ -20,13 +21,14 @@ class Embedder:
     ) -> tuple[np.ndarray, list[str]]:
         """Vectors of length 1, with the prompt of that name if the model has one; and notes for people."""
         truncated = Truncated(reading_of(self.model, self.trial.long).max_length)
-        vectors = self.model.embed(
-            list(texts),
+        of_chunk = embedding(
+            self.model,
             prompt=prompt if prompt in self.model.embedder.prompts else None,
             normalize=True,
             dimensions=self.trial.dimensions,
             long=self.trial.long,
             truncated=truncated,
         )
+        vectors = np.stack(results(list(texts), of_chunk))
         notice = truncated.notice("--long windows reads all of them", noun)
         return vectors, [notice] if notice else []

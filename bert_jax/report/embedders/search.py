@@ -21,11 +21,11 @@ class Search:
 
     @classmethod
     def of(
-        cls, queries, documents, relevant, found: Iterable[tuple[np.ndarray, np.ndarray]], name=""
+        cls, queries, documents, relevant, ranked: Iterable[tuple[np.ndarray, np.ndarray]], name=""
     ) -> "Search":
-        """`found` as of retrieval.nearest."""
-        order, scores = zip(*found, strict=True)
-        highest = [float(each[0]) if len(each) else 0.0 for each in scores]
+        """`ranked` as of retrieval.nearest."""
+        order, scores = zip(*ranked, strict=True)
+        highest = [float(row[0]) if len(row) else 0.0 for row in scores]
         return cls(queries, documents, relevant, order, highest, name)
 
     @cached_property
@@ -51,8 +51,9 @@ class Search:
     def right(self, query: int) -> str:
         """The relevant document that was found first, or else the one that matters most."""
         place = self.places[query]
-        found = place <= DEPTH
-        return self.documents[self.order[query][place - 1] if found else self.relevant[query][0]]
+        if place > DEPTH:
+            return self.documents[self.relevant[query][0]]
+        return self.documents[self.order[query][place - 1]]
 
     def place(self, query: int) -> str:
         place = self.places[query]
