@@ -59,11 +59,11 @@ def compiled(spec: str, overrides: Sequence[str], where: Slice, longest: bool = 
         if re.search("TPU support not installed|libtpu.*install|install.*libtpu", ran.stderr, re.I | re.S):
             last = "the TPU compiler is not installed; pip install 'bert-jax[preflight]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
-    *said, last = ran.stdout.splitlines()
+    *notes, last = ran.stdout.splitlines()
     result = json.loads(last)
     if "error" in result:
         raise BertJaxError(result["error"])
-    result["checks"] = said + result["checks"]
+    result["checks"] = notes + result["checks"]
     return {"topology": str(where), "chips": where.chips, "hosts": where.hosts} | result
 
 
