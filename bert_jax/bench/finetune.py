@@ -50,7 +50,6 @@ def measure(
     _, config = load(spec, overrides)
     if isinstance(config, FinetuneConfig):
         overrides = [*AS_TRANSFORMERS, *overrides]
-        _, config = load(spec, overrides)
     elif not isinstance(config, EmbedConfig):
         raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
     if other := [name for name in against if (name == EMBEDDER) != isinstance(config, EmbedConfig)]:

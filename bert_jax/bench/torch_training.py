@@ -19,7 +19,7 @@ def quiet_transformers(seed: int) -> list[Any]:
     return [torch, transformers]
 
 
-def padded(torch, rows: Sequence[Sequence], padding: int):
+def padded(torch, rows: Sequence, padding: int):
     """Whole numbers [B, L] of rows of any lengths."""
     array = np.full((len(rows), max(map(len, rows))), padding, np.int64)
     for row, values in zip(array, rows, strict=True):

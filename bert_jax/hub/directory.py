@@ -71,8 +71,8 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     pooler = any(HEADS[head].pooler for head in heads)
     pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
     embedder = sentence_transformers.read(directory)
-    if embedder and embedder.projection:
-        folder = sentence_transformers.projection_folder(directory)
+    folder = sentence_transformers.projection_folder(directory)
+    if folder and embedder and embedder.projection:
         tensors = tensors.beside(Tensors.in_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",)))
     return Layout(config, family, heads, labels, pooler, published, embedder), tensors
 

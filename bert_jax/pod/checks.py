@@ -75,7 +75,7 @@ def check_vocabulary(corpora: list[Corpus], size: int) -> str:
     for name, number in vars(tokenizer.special).items():
         if not 0 <= number < size:
             raise BertJaxError(
-                f"{corpora[0].name}/tokenizer: the {name} token has id {number}, outside of the {size:,} embeddings; "
+                f"{corpora[0].name}/tokenizer: the {name} token has id {number}, outside of the {size:,} embeddings;"
                 " prepare the corpus with a tokenizer whose ids are its own"
             )
     return f"vocabulary: {size:,} entries, as the tokenizer's"
