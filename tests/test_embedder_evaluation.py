@@ -12,6 +12,7 @@ from bert_jax.command.main import main
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
+from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.clusters import clustered
 from bert_jax.report.embedders.evaluate import read
@@ -140,6 +141,12 @@ def test_translations_are_found_both_ways(model, tmp_path, capsys):  # noqa: F81
     expected = np.mean([np.append(right[:10], right).mean() for right in hits])
     assert repeated["metrics"]["accuracy"]["value"] == pytest.approx(expected)
     assert repeated["notes"][0].startswith("10 of 30 pairs are duplicates of an earlier one")
+
+
+def test_any_translation_of_a_text_is_right():
+    target = Translations(["a", "a", "b"], ["x", "y", "z"])
+    search = target.search(["1", "2", "3"], np.eye(2)[[0, 0, 1]], np.array([[1, 0], [0.6, 0.8], [0, 1]]), "")
+    assert target.rows(search).tolist() == [[1, 1]] * 3 and search.places.tolist() == [1, 1, 1]
 
 
 def test_the_v_measure_is_that_of_scikit_learn():
