@@ -110,10 +110,10 @@ def in_turn(shares: Sequence[float], count: int) -> np.ndarray:
     >>> in_turn([3.0, 1.0], 8).tolist()
     [0, 0, 1, 0, 0, 0, 1, 0]
     """
-    each = np.asarray(shares) / sum(shares)
+    parts = np.asarray(shares) / sum(shares)
     # The k-th turn of each is due in the middle of the k-th of as many equal parts as it has turns.
     due = [
-        ((k + 0.5) / share, n) for n, share in enumerate(each) for k in range(math.ceil(count * share) + 1)
+        ((k + 0.5) / share, n) for n, share in enumerate(parts) for k in range(math.ceil(count * share) + 1)
     ]
     return np.array([n for _, n in sorted(due)[:count]], np.int64)
 
