@@ -36,7 +36,7 @@ def write(
 ) -> None:
     """On standard output, in a .npy file, or in a directory of shards."""
     is_file = output is not None and output.endswith(".npy")
-    check_output(output, is_file, quantize)
+    check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
     first, texts = peeked(read_texts(source, column))
     if first is None:
@@ -44,36 +44,54 @@ def write(
     model = load(directory)
     embedding(model, **settings)  # refuses wrong settings before anything is written
     truncated = Truncated(reading_of(model).max_length)
-    with tqdm(texts, total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
+    given, clipped = Counted(texts), 0
+    with tqdm(total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
+
+        def compute(some: Iterable[str], truncated: Truncated) -> Iterator[np.ndarray]:
+            """[N, D] of each window, of which none goes from one shard into the next, whatever is written."""
+            vectors = embedding(model, **settings, truncated=truncated)
+            for part in shards.parts_of(some, shards.TEXTS):
+                for window in windows(part):
+                    yield vectors(window)
+                    bar.update(given.count - bar.n)  # with those of shards that were there
+
         if output is None:
-            print_vectors(vectors_of(model, settings, bar, truncated))
+            print_vectors(compute(given, truncated))
         elif is_file:
-            write_file(
-                Path(output),
-                vectors_of(model, settings, bar, truncated),
-                Quantizer(quantize, shards.TEXTS),
-                source,
-            )
+            quantizer = Quantizer(quantize, shards.TEXTS)
+            write_file(Path(output), compute(given, truncated), quantizer, source)
+            clipped = quantizer.clipped
         else:
-            truncated = write_shards(Path(output), directory, model, settings, bar, quantize)
+            made = shard_settings(directory, model, settings, quantize)
+            facts = shards.write(Path(output), given, compute, made)
+            truncated, clipped = facts.truncations(), facts.clipped
+    if output is not None:
+        tell(output, truncated.texts, clipped)
     if truncated.truncated:
         warn(truncated.notice("--long windows reads all of them"))
 
 
-def vectors_of(
-    model: Model, settings: Settings, texts: Iterable[str], truncated: Truncated
-) -> Iterator[np.ndarray]:
-    """[N, D] of each window of texts. No window goes from one shard into the next, whatever is written."""
-    compute = embedding(model, **settings, truncated=truncated)
-    for part in shards.parts_of(texts, shards.TEXTS):
-        yield from map(compute, windows(part))
+class Counted:
+    """Texts that are counted as they are read."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.texts, self.count = texts, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            self.count += 1
+            yield text
 
 
-def check_output(output: str | None, is_file: bool, quantize: str | None) -> None:
+def check_output(output: str | None, is_file: bool, quantize: str | None, directory: str) -> None:
     if output is None and quantize:
         raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
-    if output is not None and not is_file and ending(output) in (*tables.ENDINGS, ".npz"):
+    if output is None or is_file:
+        return
+    if ending(output) in (*tables.ENDINGS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
+    if Path(output).resolve().is_relative_to(hub.existing(directory).resolve()):
+        raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
 
 
 def read_texts(source: str, column: str) -> Iterator[str]:
@@ -120,15 +138,10 @@ def write_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, so
         if quantizer.ranges is not None:
             with replacing(ranges) as new, open(new, "wb") as file:
                 np.save(file, quantizer.ranges)
-    tell(path, array.rows, quantizer.clipped)
 
 
-def write_shards(
-    path: Path, directory: str, model: Model, settings: Settings, texts: Iterable[str], quantize: str | None
-) -> Truncated:
-    if path.resolve().is_relative_to(hub.existing(directory).resolve()):
-        raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
-    made = shards.Settings(
+def shard_settings(directory: str, model: Model, settings: Settings, quantize: str | None) -> shards.Settings:
+    return shards.Settings(
         model=fingerprint(directory),
         pooling=model.embedder.pooling,
         normalize=model.embedder.normalize,
@@ -139,15 +152,10 @@ def write_shards(
         quantization=quantize,
         shard=shards.TEXTS,
     )
-    facts = shards.write(
-        path, texts, lambda some, truncated: vectors_of(model, settings, some, truncated), made
-    )
-    tell(path, facts.count, facts.clipped)
-    return facts.truncations()
 
 
-def tell(path: Path, count: int, clipped: int) -> None:
+def tell(output: str, count: int, clipped: int) -> None:
     beyond = (
         f"; {clipped:,} numbers are beyond the ranges of the first {shards.TEXTS:,} vectors and were clipped"
     )
-    print(f"{count:,} vectors in {path}{beyond if clipped else ''}", file=sys.stderr)
+    print(f"{count:,} vectors in {output}{beyond if clipped else ''}", file=sys.stderr)
