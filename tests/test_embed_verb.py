@@ -128,6 +128,7 @@ def test_quantized_vectors_are_those_of_sentence_transformers(embed, tmp_path):
     np.testing.assert_array_equal(np.load("bytes.npy"), expected)
 
 
+@pytest.mark.slow
 def test_texts_come_from_lines_tables_and_standard_input(embed, tmp_path, monkeypatch):
     texts = ["the cat", "", 'sat on "the" mat , cats', "mat"]
     lines(tmp_path / "lines.txt", texts)
@@ -153,6 +154,7 @@ def test_texts_come_from_lines_tables_and_standard_input(embed, tmp_path, monkey
         np.testing.assert_array_equal(vectors, first)
 
 
+@pytest.mark.slow
 def test_truncated_texts_are_counted_once_over_all_shards(embed, tmp_path):
     texts = ["the cat " * (20 if n in (3, 17, 18) else 1) for n in range(3 * SHARD)]
     texts[17] += "the cat"
