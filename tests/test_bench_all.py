@@ -117,7 +117,7 @@ def test_every_command_is_one_of_bench(tmp_path):
         assert all(word.partition("{inputs}/")[2] in ("", *INPUTS) for word in words)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_measures(tmp_path, capsys):
     write(tmp_path / "model")
     given = places(tmp_path).given

@@ -97,7 +97,7 @@ def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     assert picture.stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_parts_of_a_text_add_up_to_it(named, tmp_path, capsys):
     write(tmp_path / "model", heads=("mlm",))
     flags = ["--model", str(tmp_path / "model"), "--texts", "20", "--rounds", "3"]

@@ -14,7 +14,6 @@ import runs
 from bert_jax.losses import cross_entropy, weigh
 from bert_jax.train.feed import placed
 from bert_jax.train.gradient import make_gradient, with_rows
-from bert_jax.train.loop import train
 from bert_jax.train.rules import named
 from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state, constants_of, fresh_params, shardings_of
@@ -151,16 +150,6 @@ def test_an_evaluation_is_that_of_the_whole_batch(results, mesh):
     expected, ours = results["plain"], results[f"{mesh}, evaluation"]
     assert ours["loss"] == pytest.approx(expected["evaluation"]["loss"], rel=1e-6)
     np.testing.assert_allclose(ours["first"], expected["evaluation"]["first"], atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
-def test_a_run_learns_by_it(tmp_path):
-    task, config = matching(20, accumulate=4)
-    assert train(task, Batches(), config, tmp_path)
-    losses = [line["loss"] for line in runs.lines(tmp_path) if line["kind"] == "train"]
-    assert losses[-1] < losses[0] - 0.1
-    assert "accuracy" in runs.lines(tmp_path)[-1]
 
 
 def main() -> None:

@@ -44,7 +44,9 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("remat", "share"), [("none", 0.3), ("full", 0.1)])
+@pytest.mark.parametrize(
+    ("remat", "share"), [pytest.param("none", 0.3, marks=pytest.mark.long), ("full", 0.1)]
+)
 def test_no_run_takes_less_than_what_is_asked_for_it(tmp_path, monkeypatch, remat, share):
     _, config = tiny(steps=2, layers=4)
     config = replace(config, model=config.model.replace(remat=remat))
