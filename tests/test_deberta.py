@@ -61,7 +61,7 @@ CONFIGS = {
     "v1, rows longer than the farthest distance": ("Deberta", V1_FAR),
     "v1, position to content alone": ("Deberta", V1 | {"pos_att_type": "p2c"}),
 }
-SHOWN = ("v3", "convolution", "projections of their own", "v1, rows longer than the farthest distance")
+SHOWN = ("convolution", "projections of their own", "v1, rows longer than the farthest distance")
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def add_places(path, places):
     [
         ("DebertaV2ForMaskedLM", V3 | {"legacy": False}),
         pytest.param("DebertaV2ForMaskedLM", XLARGE, marks=pytest.mark.long),
-        ("DebertaForMaskedLM", V1 | {"legacy": False}),
+        pytest.param("DebertaForMaskedLM", V1 | {"legacy": False}, marks=pytest.mark.long),
     ],
 )
 def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, config, tmp_path):

@@ -60,6 +60,8 @@ SIZES = {
         "pos_att_type": "c2p|p2c",
     },
 }  # fmt: skip
+# Segments and narrow embeddings, rotary positions and near layers, relative positions and sentence pieces.
+SHOWN = ("electra", "modernbert", "deberta-v2")
 STEPS = 12
 
 
@@ -139,7 +141,9 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHOWN else [pytest.mark.long]) for name in SIZES]
+)
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path, quick_to_compile):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")
@@ -195,7 +199,7 @@ def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path, quick_to_comp
     assert all(span.text == "w1 w20"[span.start : span.end] for span in model.tag("w1 w20"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_are_learnt_without_segments(directory, tmp_path, quick_to_compile):
     rows = [("w10", text, text.split()[-1]) for text in texts(16, (4, 12))]
     questions = table(tmp_path / "train.csv", rows, ("question", "context", "answer"))

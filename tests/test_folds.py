@@ -2,13 +2,15 @@
 
 import json
 import re
+import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.command import train as run
-from bert_jax.command.folds import Folds, choose
+from bert_jax.command.folds import SIMILARITIES, Folds, choose
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
@@ -20,10 +22,10 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
 
 
-@pytest.fixture
-def opened(model, tmp_path):  # noqa: F811
+@pytest.fixture(scope="module")
+def opened(model, tmp_path_factory):  # noqa: F811
     """(task, data, config, overrides) of a run on 40 examples."""
-    path = table(tmp_path / "train.csv", marked(40, 0))
+    path = table(tmp_path_factory.mktemp("folds") / "train.csv", marked(40, 0))
     overrides = [f"init={model}", f"data.train={path}", "steps=6", "report=False", "data.folds=3", *SHORT]
     task, config = load_task("configs/classify.py", overrides)
     return *task.open(config), overrides
@@ -58,44 +60,29 @@ def test_a_label_has_no_part_in_its_own_prediction(opened):
     assert same == (parts.of_piece == parts.of_piece[7]).tolist()
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_goes_on_to_the_same_predictions(opened, tmp_path):
+def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
+    """Of each example of a fold the mean cosine to the ten that are most like it in the others."""
+    inside = parts.of_example == fold
+    cosines = np.sort(vectors[inside] @ vectors[~inside].T, axis=1)
+    return cosines[:, -10:].mean(1)
+
+
+def texts_of(parts: Folds) -> list[str]:
+    return [example.text for example in parts.judge.examples]
+
+
+@pytest.fixture(scope="module")
+def fitted(opened, tmp_path_factory):
+    """The runs without each fold: what they gave, and what their models give that are removed afterwards."""
     task, data, config, overrides = opened
-    parts, begun = Folds(task, data, config), []
-
-    def until_the_third(task, data, config, path):
-        begun.append(path.name)
-        return len(begun) != 3 and run.run_single(task, data, config, path)
-
-    whole = parts.by_runs("finetune", values(), overrides, tmp_path / "whole", run.run_single)
-    assert parts.by_runs("finetune", values(), overrides, tmp_path / "cut", until_the_third) is None
-    again = parts.by_runs("finetune", values(), overrides, tmp_path / "cut", until_the_third)
-    assert begun == ["0", "1", "2", "2"], "what was predicted is not trained again"
-    assert all(np.array_equal(a, b) for a, b in zip(whole.raws, again.raws, strict=True))
-    assert not list(tmp_path.glob("*/folds/*/*/model")), "what is not needed any more is removed"
-    damaged = tmp_path / "cut/folds/finetune/2/logits.npz"
-    damaged.write_bytes(damaged.read_bytes()[:-100])
-    with pytest.raises(
-        BertJaxError, match="logits.npz is damaged; delete .*folds/finetune/2, and run the same command"
-    ):
-        parts.by_runs("finetune", values(), overrides, tmp_path / "cut", until_the_third)
-    with pytest.raises(BertJaxError, match="begun with other settings: optimizer.rate"):
-        parts.by_runs(
-            "finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path / "cut", run.run_single
-        )
-
-
-@pytest.mark.slow
-def test_a_fold_is_predicted_by_the_model_that_left_it_out(opened, tmp_path, monkeypatch):
-    task, data, config, overrides = opened
-    parts, likely = Folds(task, data, config), {}
+    parts, likely, near = Folds(task, data, config), np.zeros(40), np.zeros(40)
     predict = Folds.predict
 
     def noted(self, directory, fold, path):
-        indices = np.flatnonzero(self.of_piece == fold)
-        texts = [self.judge.examples[i].text for i in indices]
-        scores = load(directory.model).classify(texts, scores=True)
-        likely.update(zip(indices.tolist(), [score["good"] for score in scores], strict=True))
+        inside, left_out = parts.of_example == fold, load(directory.model)
+        scores = left_out.classify(np.array(texts_of(parts))[inside].tolist(), scores=True)
+        likely[inside] = [score["good"] for score in scores]
+        near[inside] = nearest(parts, left_out.pooled(texts_of(parts)), fold)
         predict(self, directory, fold, path)
 
     def without_the_fold(task, data, config, path):
@@ -103,27 +90,94 @@ def test_a_fold_is_predicted_by_the_model_that_left_it_out(opened, tmp_path, mon
         assert not left_out & {example.text for example in task.results.train}
         return run.run_single(task, data, config, path)
 
-    monkeypatch.setattr(Folds, "predict", noted)
-    outcomes = parts.by_runs("finetune", values(), overrides, tmp_path, without_the_fold)
-    of_logits = [1 / (1 + np.exp(bad - good)) for bad, good in outcomes.raws]
-    np.testing.assert_allclose(of_logits, [likely[i] for i in range(40)], atol=1e-5)
+    workdir = tmp_path_factory.mktemp("fitted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Folds, "predict", noted)
+        outcomes = parts.by_runs("finetune", values(), overrides, workdir, without_the_fold)
+    return SimpleNamespace(parts=parts, outcomes=outcomes, likely=likely, near=near, workdir=workdir)
+
+
+@pytest.mark.slow
+def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
+    of_logits = [1 / (1 + np.exp(bad - good)) for bad, good in fitted.outcomes.raws]
+    np.testing.assert_allclose(of_logits, fitted.likely, atol=1e-5)
+    np.testing.assert_allclose(fitted.outcomes.similarities, fitted.near, atol=2e-3)
+    assert np.std(fitted.near) > 0.005
+
+
+@pytest.mark.slow
+def test_a_probe_compares_each_fold_with_the_others(fitted, model):  # noqa: F811
+    parts = fitted.parts
+    given, vectors = parts.by_probes(), load(model).pooled(texts_of(parts))
+    for fold in range(3):
+        inside = given.similarities[parts.of_example == fold]
+        np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_path):
+    parts, overrides, begun = fitted.parts, opened[-1], []
+
+    def until_the_second(task, data, config, path):
+        begun.append(path.name)
+        return len(begun) != 2 and run.run_single(task, data, config, path)
+
+    # The first fold's run has ended before.
+    shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
+    given = "finetune", values(), overrides, tmp_path
+    assert parts.by_runs(*given, until_the_second) is None
+    again = parts.by_runs(*given, until_the_second)
+    assert begun == ["1", "2", "2"], "what was predicted is not trained again"
+    assert all(np.array_equal(a, b) for a, b in zip(fitted.outcomes.raws, again.raws, strict=True))
+    for workdir in (fitted.workdir, tmp_path):
+        assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
+    with pytest.raises(BertJaxError, match="begun with other settings: optimizer.rate"):
+        parts.by_runs("finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path, until_the_second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["logits.npz", SIMILARITIES])
+def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, name):
+    shutil.copytree(fitted.workdir / "folds", tmp_path / "folds")
+    saved = tmp_path / "folds/finetune/1" / name
+    whole = saved.read_bytes()
+
+    def by_runs():
+        return fitted.parts.by_runs("finetune", values(), opened[-1], tmp_path, run.run_single)
+
+    for damaged in (whole[:-10], b"", np.save):
+        if callable(damaged):
+            np.save(saved, np.zeros(3, np.float32))
+        else:
+            saved.write_bytes(damaged)
+        with pytest.raises(BertJaxError, match=f"{name} is damaged; delete .*folds/finetune/1, and run"):
+            by_runs()
+    if name == SIMILARITIES:
+        saved.unlink()  # as an earlier version left it
+        assert by_runs().similarities is None
 
 
 @pytest.mark.slow
 def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp_path, capsys):  # noqa: F811
     path = table(tmp_path / "train.csv", marked(60, 0))
+    (tmp_path / "foreign.txt").write_text("the the the\n")
+    overrides = [f"init={model}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT]
     given = (
         "configs/classify.py",
-        [f"init={model}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT],
+        [*overrides, f"data.foreign={tmp_path / 'foreign.txt'}"],
         str(tmp_path / "run"),
     )
     assert run.start(*given)
     printed = capsys.readouterr().out
+    assert "by 60 known ones" in printed
+    scope = load(tmp_path / "run/model").scope
+    assert len(scope.vectors) == len(scope.known) == 60
     assert "60 examples or windows to train on, 3 folds" in printed
     assert re.search(r"3 folds, a probe of the frozen encoder: accuracy", printed)
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that did not learn from it" in page and "60 examples" in page
+    assert "Texts that the model should refuse: 1. Scored ones beside them: 60." in page
     assert run.start(*given), "a finished run is found finished"
     assert "step 12 train" not in capsys.readouterr().out
 

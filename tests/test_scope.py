@@ -11,7 +11,6 @@ import bert_jax
 from bert_jax import hashes
 from bert_jax.command import main as cli
 from bert_jax.command import train as run
-from bert_jax.command.folds import SIMILARITIES, Folds
 from bert_jax.command.predict import Asked, predictions
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
@@ -27,7 +26,6 @@ from bert_jax.report.evaluate import Trial, describe, measure
 from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.foreign import area_under_curve, compared, in_lines
 from bert_jax.report.page import describe_with_report
-from bert_jax.tasks import load as load_task
 from bert_jax.text.tables import read_rows
 from bert_jax.text.truncation import Reading
 from bert_jax.train.task import Results
@@ -408,83 +406,10 @@ def test_foreign_texts_are_read_from_any_file(tmp_path):
         read_foreign("x.txt", Columns(), KINDS["answers"]())
 
 
-# Folds
-
-SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
-
-
-@pytest.fixture
-def overrides(model, tmp_path):  # noqa: F811
+@pytest.mark.slow
+def test_foreign_texts_that_are_not_there_are_told_before_the_first_step(tmp_path, model):  # noqa: F811
     path = table(tmp_path / "train.csv", marked(40, 0))
-    (tmp_path / "foreign.txt").write_text("the the the\n")
-    given = [f"init={model}", f"data.train={path}", "steps=6", "data.folds=3"]
-    return [*given, f"data.foreign={tmp_path / 'foreign.txt'}", *SHORT]
-
-
-@pytest.fixture
-def parts(overrides):
-    task, config = load_task("configs/classify.py", [*overrides, "report=False"])
-    return Folds(*task.open(config))
-
-
-def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
-    inside = parts.of_example == fold
-    cosines = np.sort(vectors[inside] @ vectors[~inside].T, axis=1)
-    return cosines[:, -10:].mean(1)
-
-
-def texts_of(parts: Folds) -> list[str]:
-    return [example.text for example in parts.judge.examples]
-
-
-@pytest.mark.slow
-def test_a_probe_compares_each_fold_with_the_others(parts, model):  # noqa: F811
-    given = parts.by_probes()
-    vectors = bert_jax.load(model).pooled(texts_of(parts))
-    for fold in range(3):
-        inside = given.similarities[parts.of_example == fold]
-        np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)
-
-
-@pytest.mark.slow
-def test_a_fold_is_compared_by_the_model_that_left_it_out(parts, overrides, tmp_path, monkeypatch):
-    expected = np.zeros(40, np.float32)
-    predict = Folds.predict
-
-    def noted(self, directory, fold, path):
-        vectors = bert_jax.load(directory.model).pooled(texts_of(parts))
-        expected[parts.of_example == fold] = nearest(parts, vectors, fold)
-        predict(self, directory, fold, path)
-
-    monkeypatch.setattr(Folds, "predict", noted)
-    by_runs = ("finetune", {"task": "classify"}, overrides, tmp_path, run.run_single)
-    given = parts.by_runs(*by_runs)
-    np.testing.assert_allclose(given.similarities, expected, atol=2e-3)
-    assert np.std(expected) > 0.005
-    saved = tmp_path / "folds" / "finetune" / "1" / SIMILARITIES
-    whole = saved.read_bytes()
-    for damaged in (whole[:-10], b"", np.save):
-        if callable(damaged):
-            np.save(saved, np.zeros(3, np.float32))
-        else:
-            saved.write_bytes(damaged)
-        with pytest.raises(
-            BertJaxError, match=f"{SIMILARITIES} is damaged; delete .*folds/finetune/1, and run"
-        ):
-            parts.by_runs(*by_runs)
-    saved.unlink()  # as an earlier version left it
-    assert parts.by_runs(*by_runs).similarities is None
-
-
-@pytest.mark.slow
-def test_a_run_with_folds_learns_it_and_reports_on_foreign_texts(overrides, tmp_path, capsys):
-    assert run.start("configs/classify.py", [*overrides, "method=probe"], str(tmp_path / "run"))
-    assert "by 40 known ones" in capsys.readouterr().out
-    found = bert_jax.load(tmp_path / "run" / "model")
-    assert len(found.scope.vectors) == len(found.scope.known) == 40
-    page = (tmp_path / "run" / "report" / "report.md").read_text()
-    assert "Texts that the model should refuse: 1. Scored ones beside them: 40." in page
-    wrong = [*overrides, "method=probe", "data.foreign=nowhere.txt"]
+    given = [f"init={model}", f"data.train={path}", "data.foreign=nowhere.txt", "data.max_length=32"]
     with pytest.raises((BertJaxError, FileNotFoundError), match="nowhere.txt"):
-        run.start("configs/classify.py", wrong, str(tmp_path / "other"))
-    assert not (tmp_path / "other").exists(), "refused before the first step"
+        run.start("configs/classify.py", given, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
