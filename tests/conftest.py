@@ -1,4 +1,5 @@
 import atexit
+import dataclasses
 import os
 import shutil
 import signal
@@ -29,11 +30,20 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in long]
 
 
-@pytest.fixture(scope="module")
-def quick_to_compile():
-    """Programs that run a few steps need no optimization; to the end of the file, once a test asks for it."""
+@pytest.fixture(scope="module", autouse=True)
+def quick_to_compile(request):
+    """Programs that run a few steps need no optimization, but in files that are about those that users run."""
     import jax
 
-    jax.config.update("jax_disable_most_optimizations", True)
+    optimized = request.node.get_closest_marker("optimized")
+    jax.config.update("jax_disable_most_optimizations", not optimized)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rows_are_packed():
+    """Models of tests are so narrow that attention outweighs their products: no row would hold two texts."""
+    from bert_jax.data.examples.arrange import COSTS
+
+    COSTS["cpu"] = dataclasses.replace(COSTS["cpu"], attention=1.0)

@@ -15,9 +15,10 @@ import pytest
 import corpora
 from bert_jax.command import train as run
 from bert_jax.data.examples.arrange import (
-    ACCELERATOR_PROGRAM,
-    PROGRAM,
+    COSTS,
+    OF_ACCELERATORS,
     BatchConfig,
+    Costs,
     Piece,
     Target,
     arrange,
@@ -48,7 +49,6 @@ from bert_jax.train.log import read
 from bert_jax.train.state import fresh_params
 from bert_jax.train.task import Task
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ENCODER = EncoderConfig(
     vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
 )
@@ -159,12 +159,12 @@ def test_rows_hold_every_piece_once_and_no_more_than_their_packs():
 def test_rows_have_more_lengths_where_padding_costs_more_than_programs():
     steps = [[random.Random(8 * step + i).randint(3, 60) for i in range(8)] for step in range(60)]
 
-    def lengths(width: int, layers: int, program: float = PROGRAM["cpu"]) -> set[int]:
-        config = BatchConfig("packed", 8, 60, 0, width, layers, 64, program=program)
+    def lengths(width: int, layers: int, costs: Costs = COSTS["cpu"]) -> set[int]:
+        config = BatchConfig("packed", 8, 60, 0, width, layers, 64, costs=costs)
         return set(arrange(steps, config).lengths)
 
     assert len(lengths(128, 2)) == 1 < len(lengths(768, 12))
-    assert len(lengths(768, 12, ACCELERATOR_PROGRAM)) == 1
+    assert len(lengths(768, 12, OF_ACCELERATORS)) == 1
 
 
 def epochs(**changes):
@@ -190,13 +190,14 @@ def epochs(**changes):
     ("layout", "rows", "bytes_"), [("packed", 8, "da7acd6c8874c2d9"), ("padded", 32, "fca40d7573f12827")]
 )
 def test_batches_are_those_of_before(layout, rows, bytes_):
-    """A run that was begun by an earlier version goes on with the same batches."""
+    """A run that was begun by an earlier version goes on with the same batches, where things cost the same."""
     drawn = np.random.default_rng(0).integers(3, 60, 300).tolist()
     pieces = [
         Piece(Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "weight": 1.0})
         for i, n in enumerate(drawn)
     ]
-    config = BatchConfig(layout, examples=32, steps=20, seed=5, width=64, layers=1, longest=64, shards=2)
+    costs = Costs(5e11)
+    config = BatchConfig(layout, 32, steps=20, seed=5, width=64, layers=1, longest=64, shards=2, costs=costs)
     targets = {"labels": Target("int32"), "weight": Target("float32")}
     data = Epochs(pieces[:250], pieces[250:], targets, TOKENIZER, config, lambda _: {}, each_token=False)
     made = hashlib.sha256()

@@ -23,6 +23,7 @@ TASKS = Registry(
     "bert_jax.tasks",
     "task",
     helpers=(
+        "batches",
         "contrast",
         "embed_config",
         "embedding",

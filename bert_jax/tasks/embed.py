@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece
+from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.groups import Group, check_shapes, read_groups
@@ -18,8 +18,8 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
 from bert_jax.inference.model import load
-from bert_jax.models.mesh import device_count, platform
 from bert_jax.models.pooling import WEIGHTS
+from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.embed_config import EmbedConfig as Config
 from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, About, Embedding, Judge
 from bert_jax.tasks.inspect import check_step
@@ -59,15 +59,10 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     about = About(len(train), len(heldout), truncated.texts, truncated.truncated)
     task = dataclasses.replace(task, about=about)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
-    mesh, encoder, backend = config.mesh, task.layout.config, platform()
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
-    batches = BatchConfig(
-        config.data.rows, config.batch, max(config.steps, 1), config.seed, encoder.hidden_size, encoder.layers,
-        config.data.max_length * texts,
-        multiple=128 if backend == "tpu" else 8,
-        shards=device_count() // mesh.tensor * mesh.accumulate,
-        program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
-        sets=tuple(zip(map(len, sets), shares, strict=True)),
+    batches = batch_config(
+        config, config.data.rows, config.data.max_length * texts, task.layout.config,
+        sets=list(zip(map(len, sets), shares, strict=True)),
     )  # fmt: skip
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, Judge(heldout, task.of_pairs), False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))

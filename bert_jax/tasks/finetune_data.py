@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
-from bert_jax.data.examples.arrange import ACCELERATOR_PROGRAM, PROGRAM, BatchConfig, Piece
+from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.columns import known_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
@@ -13,9 +13,9 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.models.heads import HEADS
-from bert_jax.models.mesh import device_count, platform
 from bert_jax.predictions.kind import Kind, Windows, kind_of
 from bert_jax.predictions.unlabelled import read_foreign
+from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.contrast import Contrasting
 from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
@@ -65,24 +65,17 @@ def open_data(
     judge = Judge(kind, parts.heldout, windows[1])
     if data.fold >= 0 or config.method == "contrast":  # what is held out is predicted when the run has ended
         heldout, judge = [], Judge(kind, [], [])
-    mesh, encoder, backend = config.mesh, task.layout.config, platform()
-    batches = BatchConfig(
-        data.rows, data.batch, max(config.steps, 1), config.seed, encoder.hidden_size, encoder.layers, data.max_length,
-        # A TPU's lanes, and the attention kernel there, take lengths of 128.
-        multiple=128 if backend == "tpu" else 8,
-        shards=device_count() // mesh.tensor * mesh.accumulate,
-        program=PROGRAM.get(backend, ACCELERATOR_PROGRAM),
-        lengths=tuple(every_length) if parts.folds else (),
-    )  # fmt: skip
+    lengths = every_length if parts.folds else ()
+    batches = batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
     each_token = HEADS[task.head].each_token
     epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)
-    lengths = sorted(set(epochs.arrangement.lengths))
+    of_rows = sorted(set(epochs.arrangement.lengths))
     beside = f"{len(parts.heldout):,} held out, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     say(
         f"{len(train):,} examples or windows to train on, {beside}; {data.batch} examples a step, in {epochs.batch} "
-        f"rows of {', '.join(map(str, lengths))} tokens, {epochs.padding():.1%} of them padding"
+        f"rows of {', '.join(map(str, of_rows))} tokens, {epochs.padding():.1%} of them padding"
     )
     return task, epochs, config
 

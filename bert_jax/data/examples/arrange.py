@@ -20,9 +20,21 @@ from bert_jax.text.tokenizer import Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # each is a program
-# FLOPs of a step that take about as long as to compile a program. On two cores that is 4 to 5 s, for any size of model.
-PROGRAM = {"cpu": 5e11}
-ACCELERATOR_PROGRAM = 1e15
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What takes time beside the products of a step, on some platform."""
+
+    program: float  # FLOPs of a step that take about as long as to compile a program
+    # How many times as long attention takes as its products alone, by which rows of several texts cost more.
+    attention: float = 1.0
+
+
+# On two cores a program is compiled in 4 to 5 s, for any size of model; and of a 6-layer MiniLM's step a token took
+# 220 us and 0.6 us more for each token of its row, where its products alone would take 0.1.
+COSTS = {"cpu": Costs(5e11, 6.0)}
+OF_ACCELERATORS = Costs(1e15)
 
 
 @dataclass(frozen=True)
@@ -33,12 +45,12 @@ class BatchConfig:
     examples: int  # of a step
     steps: int
     seed: int
-    width: int  # of the model, by which attention over a row weighs more or less than its tokens
+    width: int  # of the model
     layers: int  # of the model
     longest: int  # tokens of a row, where the layout is "padded"
     multiple: int = 8  # lengths of rows are multiples of it
     shards: int = 1  # the number of rows is a multiple of it
-    program: float = PROGRAM["cpu"]
+    costs: Costs = COSTS["cpu"]
     # Of all pieces that runs draw their parts from, who share their programs where this is the same; (): of the run's.
     lengths: tuple[int, ...] = ()
     # (number of pieces, share of the steps) of each of several sets, one after the other; a step's are of one set.
@@ -46,7 +58,12 @@ class BatchConfig:
 
     def program_cost(self, rows: int) -> float:
         """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""
-        return self.program / (12 * self.width * self.layers * rows)
+        return self.costs.program / (12 * self.width * self.layers * rows)
+
+    def cost(self, lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray) -> float:
+        """Of one row in every step, in some unit: a layer's products with each token, and attention over the row."""
+        length = np.asarray(lengths, np.float64)[np.searchsorted(lengths, needed)]
+        return float((counts * length * (6 * self.width + self.costs.attention * length)).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +116,7 @@ def arrange(
     likely = needed
     if like != steps:
         likely = row_lengths(like, [in_rows(sizes, rows, packs) for sizes in like], config.multiple)
-    usual = few_lengths(likely, config.width, config.program_cost(rows))
+    usual = few_lengths(likely, config, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
 
@@ -114,8 +131,8 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
         placed = [in_rows(sizes, rows, most_packs(rows, batch)) for sizes in sample]
         needed = row_lengths(sample, placed, config.multiple)
         program = share * config.program_cost(rows)
-        lengths = few_lengths(needed, config.width, program)
-        steps_cost = cost(lengths, *np.unique(needed, return_counts=True), config.width)
+        lengths = few_lengths(needed, config, program)
+        steps_cost = config.cost(lengths, *np.unique(needed, return_counts=True))
         return rows * (steps_cost + len(lengths) * program)
 
     return min(fitting, key=price)
@@ -150,22 +167,12 @@ def row_lengths(steps, placed, multiple: int) -> list[int]:
     return [-(-length // multiple) * multiple for length in longest]
 
 
-def few_lengths(needed: Sequence[int], width: int, program: float) -> tuple[int, ...]:
-    """Lengths such that each of `needed` fits in one: few, for each costs a `program`, and close, against padding.
-
-    >>> few_lengths([64] * 500 + [72] * 20 + [128] * 90, width=256, program=4e6)
-    (64, 128)
-    """
+def few_lengths(needed: Sequence[int], config: BatchConfig, program: float) -> tuple[int, ...]:
+    """Lengths such that each of `needed` fits in one: few, for each costs a `program`, and close, against padding."""
     distinct, counts = np.unique(needed, return_counts=True)
     *below, most = distinct.tolist()
     choices = [(*some, most) for more in range(MOST_LENGTHS) for some in combinations(below, more)]
-    return min(choices, key=lambda some: cost(some, distinct, counts, width) + len(some) * program)
-
-
-def cost(lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray, width: int) -> float:
-    """Of one row in every step, in some unit: a layer's products with each token, and attention over the row."""
-    length = np.asarray(lengths, np.float64)[np.searchsorted(lengths, needed)]
-    return float((counts * length * (6 * width + length)).sum())
+    return min(choices, key=lambda some: config.cost(some, distinct, counts) + len(some) * program)
 
 
 def fill(

@@ -1,0 +1,34 @@
+"""How the examples of a run become batches on the devices that there are."""
+
+from collections.abc import Sequence
+
+from bert_jax.data.examples.arrange import COSTS, OF_ACCELERATORS, BatchConfig, RowLayout
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.mesh import device_count, platform
+from bert_jax.tasks.epochs_config import EpochsConfig
+
+
+def batch_config(
+    config: EpochsConfig,
+    layout: RowLayout,
+    longest: int,
+    encoder: EncoderConfig,
+    lengths: Sequence[int] = (),
+    sets: Sequence[tuple[int, float]] = (),
+) -> BatchConfig:
+    mesh, backend = config.mesh, platform()
+    return BatchConfig(
+        layout,
+        config.batch,
+        max(config.steps, 1),
+        config.seed,
+        encoder.hidden_size,
+        encoder.layers,
+        longest,
+        # A TPU's lanes, and the attention kernel there, take lengths of 128.
+        multiple=128 if backend == "tpu" else 8,
+        shards=device_count() // mesh.tensor * mesh.accumulate,
+        costs=COSTS.get(backend, OF_ACCELERATORS),
+        lengths=tuple(lengths),
+        sets=tuple(sets),
+    )
