@@ -73,6 +73,6 @@ def test_absurd_configs(tmp_path, changes, message):
 
 
 @pytest.mark.slow
-def test_packed_rows_equal_separate_ones(quick_to_compile):
+def test_packed_rows_equal_separate_ones():
     layout = layout_of("albert", FIELDS, ("mlm", "sop", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)

@@ -13,7 +13,6 @@ import bert_jax
 from bert_jax.errors import BertJaxError
 from test_hub import CONFIG, WORDS, write
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 
 

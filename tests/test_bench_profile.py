@@ -15,6 +15,8 @@ from bert_jax.command.main import main
 from bert_jax.models.config import EncoderConfig
 from test_hub import write
 
+pytestmark = pytest.mark.optimized
+
 
 def test_each_moment_belongs_to_what_runs_at_it():
     def operation(start, end, name):

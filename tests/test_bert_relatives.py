@@ -9,7 +9,6 @@ import bert_jax
 from bert_jax.command import info
 from released import add_tensors, released
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 61}
 COMMON = {
     "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "initializer_range": 0.02,

@@ -15,7 +15,6 @@ from bert_jax.tasks.contrast import VECTORS
 from bert_jax.tasks.finetune import Finetuning
 from test_finetune import marked, model, table  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "report=False")
 
 

@@ -20,7 +20,6 @@ from test_reference import assert_close, assert_gradients_close, inputs, referen
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 V3 = {
     "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,

@@ -63,5 +63,5 @@ def test_absurd_configs(tmp_path, changes, message):
 
 
 @pytest.mark.slow
-def test_packed_rows_equal_separate_ones(quick_to_compile):
+def test_packed_rows_equal_separate_ones():
     assert_packed_equals_separate(layout_of("distilbert", FIELDS, ("mlm", "classify"), ("a", "b", "c")))

@@ -79,6 +79,6 @@ def test_absurd_configs(tmp_path, changes, message):
 
 
 @pytest.mark.slow
-def test_packed_rows_equal_separate_ones(quick_to_compile):
+def test_packed_rows_equal_separate_ones():
     layout = layout_of("electra", FIELDS, ("mlm", "replaced", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)

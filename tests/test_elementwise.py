@@ -9,6 +9,7 @@ from bert_jax.models.dropout import draw
 from bert_jax.models.elementwise import gelu, normalize, softmax
 
 ROWS, WIDTH = 6, 40
+pytestmark = pytest.mark.optimized
 
 
 def difference(ours, theirs) -> float:

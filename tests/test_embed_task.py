@@ -24,7 +24,6 @@ from bert_jax.train.state import abstract_state, fresh_params, shardings_of
 from gradients import assert_gradients_equal
 from test_finetune import model, texts  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 CONFIG = "configs/embed.py"
 
 

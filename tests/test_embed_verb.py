@@ -21,7 +21,6 @@ from bert_jax.search import shards
 from bert_jax.search.quantization import Quantizer
 from test_hub import WORDS, write
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SHARD = 8
 QUANTIZED = {None: [], "int8": ["--quantize", "int8"], "binary": ["--quantize", "binary"]}
 

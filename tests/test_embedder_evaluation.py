@@ -21,8 +21,6 @@ from bert_jax.report.intervals import intervals
 from test_embed_task import table
 from test_finetune import model, texts  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 @pytest.fixture
 def folder(tmp_path):

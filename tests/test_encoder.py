@@ -12,8 +12,6 @@ from bert_jax.models.pooling import pool
 from gradients import assert_gradients_equal
 from seeded import seeded_batch
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")  # nothing here is about speed or the last bits
-
 TINY = EncoderConfig(
     vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3
 )

@@ -99,7 +99,7 @@ CONFIGS = {
         for n, name in enumerate(CONFIGS[family])
     ],
 )
-def test_equals_transformers(family, name, tmp_path, quick_to_compile):
+def test_equals_transformers(family, name, tmp_path):
     assert_equals_transformers(FAMILIES[family].class_name, CLASSES[family], CONFIGS[family][name], tmp_path)
 
 

@@ -144,7 +144,7 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in SHOWN else [pytest.mark.long]) for name in SIZES]
 )
-def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path, quick_to_compile):
+def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -189,7 +189,7 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path, quick_
 
 
 @pytest.mark.slow
-def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path, quick_to_compile):
+def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path):
     lines = "".join(f"w{i} O\nw20 B-X\nw{i + 1} O\n\n" for i in range(16))
     (tmp_path / "train.conll").write_text(lines)
     settings = {"data.train": tmp_path / "train.conll", "data.overlap": 8, "epochs": 1}
@@ -200,7 +200,7 @@ def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path, quick_to_comp
 
 
 @pytest.mark.long
-def test_answers_are_learnt_without_segments(directory, tmp_path, quick_to_compile):
+def test_answers_are_learnt_without_segments(directory, tmp_path):
     rows = [("w10", text, text.split()[-1]) for text in texts(16, (4, 12))]
     questions = table(tmp_path / "train.csv", rows, ("question", "context", "answer"))
     finetune(

@@ -18,7 +18,6 @@ from bert_jax.inference.model import load
 from bert_jax.tasks import load as load_task
 from test_finetune import finetune, marked, model, table, texts  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
 
 

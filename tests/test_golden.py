@@ -12,6 +12,7 @@ from bert_jax.inference.model import load
 from golden_bert import FILE, summary
 from seeded import seeded_batch, seeded_tensors
 
+pytestmark = pytest.mark.optimized
 GOLDEN = json.loads(FILE.read_text())
 
 

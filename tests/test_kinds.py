@@ -97,7 +97,7 @@ def stars():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile", "stars")
+@pytest.mark.usefixtures("stars")
 def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_compared(tmp_path):
     write_model(tmp_path / "m", heads=("mlm",))
     rng = np.random.default_rng(0)

@@ -29,8 +29,6 @@ from runs import finished
 from test_embed_task import pairs, table
 from test_finetune import ENCODER, TOKENIZER, model, texts  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def rows_of(path) -> list[dict]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]

@@ -36,7 +36,7 @@ OLD_KEYS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_packed_rows_equal_separate_ones(pooling, quick_to_compile):
+def test_packed_rows_equal_separate_ones(pooling):
     fields = FIELDS | {"local_attention": 4, "classifier_pooling": pooling}
     assert_packed_equals_separate(layout_of("modernbert", fields, ("mlm", "classify"), ("a", "b", "c")))
 

@@ -15,7 +15,6 @@ from test_family_reference import FINE_TUNED
 
 transformers = pytest.importorskip("transformers")
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 THREE_HEADS = {
     "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,

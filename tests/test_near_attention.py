@@ -143,7 +143,7 @@ NEAR_AND_FAR = EncoderConfig(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("remat", [pytest.param("none", marks=pytest.mark.long), "full"])
-def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch, quick_to_compile):
+def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     """The unrolled ones know their sort while tracing, and have no branches."""
     monkeypatch.setattr(banded_attention, "LEAST", 8)
     c = NEAR_AND_FAR.replace(remat=remat)

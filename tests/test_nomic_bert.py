@@ -21,7 +21,7 @@ FAMILY = FAMILIES["nomic_bert"]
 
 
 @pytest.mark.slow
-def test_packed_rows_equal_separate_ones(quick_to_compile):
+def test_packed_rows_equal_separate_ones():
     fields = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 20}
     layout = layout_of("nomic_bert", fields | {"vocab_size": 61}, ("mlm", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)
@@ -96,7 +96,7 @@ def test_published_files_open_and_are_saved_under_todays_names(tmp_path, mlm):
 
 
 @pytest.mark.slow
-def test_published_files_compute_what_transformers_computes_of_them(tmp_path, quick_to_compile):
+def test_published_files_compute_what_transformers_computes_of_them(tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     publish(tmp_path / "old", mlm=False)
     model = load(tmp_path / "old", tokenizer=False)

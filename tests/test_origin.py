@@ -22,7 +22,6 @@ from test_finetune import marked, table
 from test_finetune import model as encoder  # noqa: F401
 from test_hub import edit_config, write
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 NAMED = Columns(text="review", pair="title", label="stars", id="key", document="film", separator=";")
 LABELS = ("no", "yes")
 

@@ -150,7 +150,6 @@ def assert_equal(ours, theirs):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("seed", range(8))
 def test_padding_changes_nothing(seed):
     random = np.random.RandomState(seed)

@@ -15,7 +15,7 @@ from released import layout_of
 from test_distilbert import FIELDS as DISTILBERT
 from test_finetune import finetune, marked, model, table  # noqa: F401
 
-pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 LABELS = ("bad", "good")
 
 

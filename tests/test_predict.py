@@ -26,8 +26,6 @@ from test_evaluate import TEXTS, squad, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.models.product import add_bias, product, split
 
+pytestmark = pytest.mark.optimized
 SPECS = {
     "dense": ("bld,df->blf", (2, 24, 40), (40, 7)),
     "heads of a dense layer": ("bld,dxy->blxy", (2, 16, 32), (32, 3, 48)),

@@ -23,8 +23,6 @@ from bert_jax.text.tables import read_rows
 from test_evaluate import TEXTS, write_lines
 from test_predict import classifier, directory, typed  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def groups(sizes, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(vectors, the group of each): groups of texts that are alike, around directions of their own."""

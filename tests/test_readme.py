@@ -160,7 +160,7 @@ def take_up(module: str, code: str) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_and_block_in_the_order_of_the_page(capfd, quick_to_compile):
+def test_every_command_and_block_in_the_order_of_the_page(capfd):
     scope = {"__name__": "readme"}
     for language, block in FENCED:
         module = re.match(r"# (bert_jax/\S+\.py)\n", block)

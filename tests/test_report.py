@@ -332,7 +332,6 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_path):
     write_model(tmp_path / "m", heads=("mlm",))
     rng = np.random.default_rng(0)

@@ -35,7 +35,6 @@ from test_finetune import marked, model, table  # noqa: F401
 from test_hub import write as write_model
 from test_predict import pipe, typed  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 RNG = np.random.default_rng(0)
 
 

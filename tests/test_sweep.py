@@ -45,7 +45,6 @@ def overrides(begun, **changes) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     begun, tmp_path, monkeypatch, capsys
 ):
@@ -78,7 +77,6 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
     given = overrides(begun, report=False, head="kept", epochs=5, **{"optimizer.rate": 0.0})
     assert run.start("configs/classify.py", given, str(tmp_path / "run"))

@@ -84,7 +84,6 @@ def trained(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_both_models_are_trained_saved_resumed_and_exported(trained, tmp_path, capsys):
     whole = trained("whole")
     again = shutil.copytree(whole, tmp_path / "again")

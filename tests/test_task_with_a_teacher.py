@@ -66,7 +66,6 @@ def losses_on(devices: int, **changes):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_the_teacher_is_in_no_checkpoint_and_the_student_comes_nearer(tmp_path):
     task, config = distilling(seed=5)
     assert train(task, Batches(), config, tmp_path)
@@ -80,7 +79,6 @@ def test_the_teacher_is_in_no_checkpoint_and_the_student_comes_nearer(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_two_teachers_share_a_compiled_step():
     cache, losses = StepCache(), []
     for seed in (5, 6):

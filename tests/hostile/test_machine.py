@@ -19,6 +19,8 @@ from bert_jax.train.workdir import Workdir
 from hostile.outcomes import LINE, RIGHT, outcome
 from tiny_training import Batches, tiny
 
+pytestmark = pytest.mark.optimized
+
 
 def test_free_memory_is_known_here():
     free = memory.free_bytes()
