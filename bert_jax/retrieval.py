@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.metrics import Sums
 
-Relevant = Mapping[str, int]  # id of a document -> its grade; 0 or less: not relevant
+Relevant = Mapping[str, float]  # id of a document -> its grade; 0 or less: not relevant
 BEST = "ndcg@10"
 CUTS = {"ndcg": (10,), "mrr": (10,), "map": (100,), "recall": (1, 10, 100), "precision": (10,)}
 DEPTH = max(cut for cuts in CUTS.values() for cut in cuts)

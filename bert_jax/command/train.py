@@ -11,6 +11,7 @@ from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command import sweep
 from bert_jax.command.folds import Folds, choose
+from bert_jax.data.examples.candidates import CandidateColumns
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.metrics import nothing_learnt
@@ -27,6 +28,7 @@ from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import CheckpointConfig, RunConfig
@@ -45,7 +47,7 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     values = configs.read_file(spec)
     module, config = tasks.read(values, overrides)
     directory, command = Workdir(workdir), command_line(spec, overrides, workdir)
-    if isinstance(config, FinetuneConfig) and config.report:
+    if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
         refuse_foreign(directory.report, REPORTED)  # now, not after days
     if config.seeds == 1 and not config.sweep:
         task, data, config = module.open(config)
@@ -127,9 +129,11 @@ def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, com
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:
-    if not (isinstance(config, FinetuneConfig) and task.results):
+    if not (isinstance(config, FinetuneConfig | RerankConfig) and task.results):
         return origins.UNKNOWN
-    return Origin(command, len(task.results.train), data.identity(), config.data.columns)
+    columns = config.data.columns
+    of_pairs = columns.of_pairs if isinstance(columns, CandidateColumns) else columns
+    return Origin(command, len(task.results.train), data.identity(), of_pairs)
 
 
 def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:

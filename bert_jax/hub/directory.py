@@ -74,6 +74,8 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
     folder = sentence_transformers.projection_folder(directory)
     if folder and embedder and embedder.projection:
         tensors = tensors.beside(Tensors.in_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",)))
+    if sentence_transformers.is_cross_encoder(directory):
+        published = sentence_transformers.CROSS_ENCODER | published
     return Layout(config, family, heads, labels, pooler, published, embedder), tensors
 
 

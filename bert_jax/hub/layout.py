@@ -13,7 +13,7 @@ from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
 from bert_jax.hub.parts import Part, linear
-from bert_jax.hub.sentence_transformers import PROJECTION, Embedder, Projection
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, Embedder, Projection
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert, has_transform
@@ -22,7 +22,7 @@ PROBLEM = "problem_type"  # Hugging Face's, of a classifier
 PREDICTION_KIND = "prediction_kind"  # of predictions that Hugging Face's keys do not tell
 MAY_BE_MISSING = "may_be_missing"  # whether the model learnt from questions without an answer
 # Keys of config.json that a new head makes untrue.
-OF_HEAD = ("id2label", "label2id", PROBLEM, PREDICTION_KIND, MAY_BE_MISSING)
+OF_HEAD = ("id2label", "label2id", PROBLEM, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,12 @@ class Layout:
     def vector_size(self) -> int:
         """Of what it embeds."""
         return self.projection.width if self.projection else self.config.hidden_size
+
+    @property
+    def is_cross_encoder(self) -> bool:
+        """Whether it gives the relevance of a document for a query, as one logit of the pair."""
+        known = any(key in self.published for key in CROSS_ENCODER_KEYS)
+        return known and len(self.labels) == 1 and "classify" in self.heads
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Initial values of the whole model, or of the named modules alone."""

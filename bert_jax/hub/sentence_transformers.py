@@ -1,4 +1,4 @@
-"""The files by which `sentence-transformers` knows an embedder, in its old layout and its new one.
+"""The files by which `sentence-transformers` knows an embedder, or a cross-encoder, in its old layout and its new one.
 
 Both name modules in modules.json; the new one changed the modules' paths and the keys of the pooling. The old one
 is written, because every version opens it.
@@ -31,9 +31,18 @@ OLD_KEYS = {
 
 # The modules that are read, in the order in which they work.
 KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+CLASSIFIES = "sequence-classification"
 PROJECTION = "projection"  # begins the names of the tensors of a Dense
 ACTIVATION = "torch.nn.modules."  # begins the names of activations
 TORCH_ACTIVATIONS = {"linear.Identity": "none", "activation.Tanh": "tanh"}
+
+
+# Keys of config.json that a cross-encoder has, since version 4 and before.
+CROSS_ENCODER_KEYS = ("sentence_transformers", "sbert_ce_default_activation_function")
+# What says to version 5.3 and later that its score is the sigmoid of its logit.
+CROSS_ENCODER = {
+    CROSS_ENCODER_KEYS[0]: {"activation_fn": f"{ACTIVATION}activation.Sigmoid", "version": "5.3.0"}
+}
 
 
 class Module(TypedDict):
@@ -44,7 +53,7 @@ class Module(TypedDict):
 class Texts(TypedDict, total=False):
     max_seq_length: int | float | None
     do_lower_case: bool | None
-    transformer_task: str  # "sequence-classification" of a cross-encoder
+    transformer_task: str  # CLASSIFIES of a cross-encoder
 
 
 class Prompts(TypedDict, total=False):
@@ -119,7 +128,7 @@ def read(directory) -> Embedder | None:
         read_json(directory / name, kind) if (directory / name).is_file() else {}
         for name, kind in BESIDE.items()
     )
-    if bert.get("transformer_task") == "sequence-classification":
+    if bert.get("transformer_task") == CLASSIFIES:
         return None
     kinds = kinds_of(modules)
     unknown = [kind for kind in kinds if kind not in KINDS]
@@ -148,6 +157,12 @@ def read(directory) -> Embedder | None:
         projection=projection_of(dense, folder) if folder and not unknown else None,
         unknown=", ".join(unknown),
     )
+
+
+def is_cross_encoder(directory) -> bool:
+    """Whether its files beside config.json say so, as version 5.4 and later write them."""
+    path = Path(directory) / "sentence_bert_config.json"
+    return path.is_file() and read_json(path, Texts).get("transformer_task") == CLASSIFIES
 
 
 def kinds_of(modules: list[Module]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from bert_jax.inference.classify import classify
 from bert_jax.inference.embed import embed, similarity
 from bert_jax.inference.fill_mask import fill_mask
 from bert_jax.inference.in_scope import in_scope
+from bert_jax.inference.rank import rank
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import check_order
 from bert_jax.inference.tag import tag, tag_words
@@ -91,6 +92,7 @@ class Model(Runner):
     tag = tag
     tag_words = tag_words
     answer = answer
+    rank = rank
     in_scope = in_scope
 
     def __repr__(self) -> str:

@@ -27,7 +27,13 @@ class Label:
 class WholeTexts(Kind):
     """`raw` is the mean of the windows' logits, [labels]."""
 
-    heads = ("classify", "classify_mean", "classify_cls", "compare_mean", "compare_cls")
+    heads: ClassVar[tuple[str, ...]] = (
+        "classify",
+        "classify_mean",
+        "classify_cls",
+        "compare_mean",
+        "compare_cls",
+    )
     units = abstention_units = "texts"
     cells: ClassVar[LabelCells] = CLASSES
     problem: ClassVar[str] = ""  # Hugging Face's problem_type
@@ -40,7 +46,7 @@ class WholeTexts(Kind):
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
         return read_texts(spec, columns, cls.cells, most)
 
-    def raw(self, text, windows: Windows, logits: Sequence) -> np.ndarray:
+    def raw(self, text, windows: Windows, logits: Sequence) -> Any:
         return np.mean(logits, axis=0)
 
     @property

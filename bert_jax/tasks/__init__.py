@@ -35,6 +35,8 @@ TASKS = Registry(
         "outline",
         "parts",
         "probe",
+        "ranking",
+        "rerank_config",
         "warm_start",
     ),
 )

@@ -15,11 +15,13 @@ def batch_config(
     encoder: EncoderConfig,
     lengths: Sequence[int] = (),
     sets: Sequence[tuple[int, float]] = (),
+    together: int = 1,
 ) -> BatchConfig:
+    """`together` pieces are those of one of the config's examples."""
     mesh, backend = config.mesh, platform()
     return BatchConfig(
         layout,
-        config.batch,
+        config.batch * together,
         max(config.steps, 1),
         config.seed,
         encoder.hidden_size,
@@ -31,4 +33,5 @@ def batch_config(
         costs=COSTS.get(backend, OF_ACCELERATORS),
         lengths=tuple(lengths),
         sets=tuple(sets),
+        together=together,
     )

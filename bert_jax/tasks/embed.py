@@ -10,7 +10,6 @@ import numpy as np
 
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.groups import Group, check_shapes, read_groups
 from bert_jax.data.examples.split import split
 from bert_jax.embedding_losses import LOSSES, Settings
@@ -102,7 +101,7 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
         heldout = read_groups(data.heldout, data.columns)
     else:
         parts = [split(groups, data.heldout_share) for groups in sets]
-        sets, kept = ([as_groups(part[n]) for part in parts] for n in range(2))
+        sets, kept = ([part[n] for part in parts] for n in range(2))
         heldout = [group for groups in kept for group in groups]
     check_shapes([groups[0] for groups in [*sets, heldout]])
     repeated = sum(
@@ -111,10 +110,6 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
     if repeated:
         say(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
     return sets, heldout
-
-
-def as_groups(examples: Sequence[Example]) -> list[Group]:
-    return [example for example in examples if isinstance(example, Group)]
 
 
 def task_of(config: Config, texts: int, scores: int) -> Embedding:
@@ -158,8 +153,7 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
 
 def layout_of(config: Config) -> hub.Layout:
     """The encoder of `config.init` alone, which pools as the config says."""
-    computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
-    source, _ = hub.survey(config.init, **computed)
+    source, _ = hub.survey(config.init, **config.model.computed)
     before = source.embedder or Embedder()
     pooling = before.pooling if config.model.pooling == "auto" else config.model.pooling
     if before.unknown or pooling not in WEIGHTS:
@@ -168,14 +162,8 @@ def layout_of(config: Config) -> hub.Layout:
             f"--config.model.pooling to one of {', '.join(WEIGHTS)}"
         )
     normalize = before.normalize if config.model.normalize == "auto" else config.model.normalize == "yes"
-    rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout")}
-    encoder = source.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
     longest = config.data.max_length
-    if encoder.max_positions < longest:
-        raise BertJaxError(
-            f"data.max_length is {longest} and {config.init} reads {encoder.max_positions} tokens; set "
-            f"--config.data.max_length={encoder.max_positions}"
-        )
+    encoder = config.model.changed(source.config, longest, config.init)
     projection, width = before.projection, config.model.dimensions
     if width and width != source.vector_size:
         if projection:

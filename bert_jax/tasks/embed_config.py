@@ -8,7 +8,7 @@ from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.embedding_losses import LOSSES
 from bert_jax.errors import BertJaxError, check_name
-from bert_jax.tasks.epochs_config import Dropout, EpochsConfig
+from bert_jax.tasks.epochs_config import EpochsConfig, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class GroupsConfig:
 
 
 @dataclass(frozen=True)
-class EmbedderConfig:
-    """How texts become vectors, and how the model of `init` computes; "auto" and -1 are the directory's own."""
+class EmbedderConfig(ModelConfig):
+    """How texts become vectors, too; "auto" is the directory's own."""
 
     pooling: Literal["auto", "mean", "cls", "mean_sqrt_len", "weighted_mean", "last"] = "auto"
     normalize: Literal["auto", "yes", "no"] = (
@@ -50,14 +50,6 @@ class EmbedderConfig:
     dimensions: NotNegative = (
         0  # of the vectors: a dense layer behind the pooling gives so many; 0: the model's own
     )
-    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    attention: str = "auto"
-    remat: Literal["none", "dots", "full"] = "none"
-    dropout: Dropout = -1.0
-    attention_dropout: Dropout = -1.0
-
-    def __post_init__(self):
-        check_ranges(self, "model.")
 
 
 @dataclass(frozen=True)

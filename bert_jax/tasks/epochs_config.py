@@ -4,10 +4,11 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from bert_jax.config import NotNegative, Positive, Range, Share
+from bert_jax.config import NotNegative, Positive, Range, Share, check_ranges
 from bert_jax.errors import BertJaxError
+from bert_jax.models.config import EncoderConfig
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 
 LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
@@ -38,6 +39,34 @@ class EpochCheckpoints(CheckpointConfig):
     every: NotNegative = 0  # steps; 0: whenever what is held out was measured, or every 100 if nothing is
     keep: Positive = 1
     best: str = ""  # "": the task's own
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """How the encoder of `init` computes; -1 is the directory's own."""
+
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    attention: str = "auto"
+    remat: Literal["none", "dots", "full"] = "none"
+    dropout: Dropout = -1.0
+    attention_dropout: Dropout = -1.0
+
+    def __post_init__(self):
+        check_ranges(self, "model.")
+
+    @property
+    def computed(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
+
+    def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
+        """The encoder with the rates that the config gives; it must read texts of `longest` tokens."""
+        if encoder.max_positions < longest:
+            raise BertJaxError(
+                f"data.max_length is {longest} and {init} reads {encoder.max_positions} tokens; set "
+                f"--config.data.max_length={encoder.max_positions}"
+            )
+        rates = {name: getattr(self, name, -1) for name in ("dropout", "attention_dropout", "head_dropout")}
+        return encoder.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
 
 
 @dataclass(frozen=True)

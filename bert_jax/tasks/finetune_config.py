@@ -10,7 +10,7 @@ from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
-from bert_jax.tasks.epochs_config import Dropout, EpochsConfig
+from bert_jax.tasks.epochs_config import Dropout, EpochsConfig, ModelConfig
 
 Method = Literal["finetune", "contrast", "probe"]
 
@@ -57,30 +57,22 @@ class ExamplesConfig:
 
 
 @dataclass(frozen=True)
-class ComputeConfig:
-    """How the model of `init` computes; -1 is the directory's own."""
+class HeadConfig(ModelConfig):
+    """What the head reads, too."""
 
-    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    attention: str = "auto"
-    remat: Literal["none", "dots", "full"] = "none"
     # What a classifier reads: the mean of a text's states, that of [CLS], or what the published model of the family
     # does, which transformers opens. auto: as an embedder pools, else as published.
     pooling: Literal["auto", "published", "mean", "cls"] = "auto"
     # Pairs: together in one sequence (a cross-encoder), or apart (a bi-encoder), when the head reads the difference of
     # the two vectors. auto: apart if `init` is an embedder and examples are so few that they are cross-validated.
     pairs: Literal["auto", "together", "apart"] = "auto"
-    dropout: Dropout = -1.0
-    attention_dropout: Dropout = -1.0
     head_dropout: Dropout = -1.0
-
-    def __post_init__(self):
-        check_ranges(self, "model.")
 
 
 @dataclass(frozen=True)
 class FinetuneConfig(EpochsConfig):
     report: bool = True  # writes WORKDIR/report when the run has ended
-    model: ComputeConfig = field(default_factory=ComputeConfig)
+    model: HeadConfig = field(default_factory=HeadConfig)
     # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
     # contrast: the encoder learns to bring texts of a class together, then the head is a probe; for few labels.
     # auto: the one that predicts better out of fold; where there are no folds, finetune.

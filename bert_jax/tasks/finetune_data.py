@@ -9,7 +9,6 @@ from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.columns import known_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.models.heads import HEADS
@@ -83,17 +82,11 @@ def open_data(
 def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:
     """The encoder of `config.init` under the head of the predictions, with their keys of config.json; `pairs` are what
     it reads."""
-    computed = {name: getattr(config.model, name) for name in ("dtype", "attention", "remat")}
-    source, _ = hub.survey(config.init, **computed)
+    source, _ = hub.survey(config.init, **config.model.computed)
     layout = source.with_head(head_of(config, kind, source.heads, pairs), kind.labels)
-    rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "head_dropout")}
-    rates[HEADS[layout.heads[-1]].dropout] = rates["head_dropout"]
-    encoder = layout.config.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
-    if encoder.max_positions < config.data.max_length:
-        raise BertJaxError(
-            f"data.max_length is {config.data.max_length} and {config.init} reads {encoder.max_positions} tokens; "
-            f"set --config.data.max_length={encoder.max_positions}"
-        )
+    encoder = config.model.changed(layout.config, config.data.max_length, config.init)
+    if config.model.head_dropout >= 0:
+        encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
     layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
     kind_of(layout)  # which opens the finished model; a kind that it does not know is refused before the run
     return layout

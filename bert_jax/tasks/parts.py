@@ -1,12 +1,16 @@
 """Which of the labelled examples a fine-tuning learns from, and which judge or calibrate it."""
 
+from typing import TypeVar
+
 import jax
 
-from bert_jax.data.examples.example import Parts
+from bert_jax.data.examples.example import Example, Parts
 from bert_jax.data.examples.split import document_of, folds, split
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
+
+E = TypeVar("E", bound=Example)
 
 FOLDS = 5
 SHARES = ("heldout_share", "calibration_share")
@@ -34,17 +38,22 @@ def split_parts(config: FinetuneConfig) -> Parts:
         train, heldout = split(train, data.heldout_share)
     if kind.calibrate is Kind.calibrate or not data.calibration_share:
         return Parts(train, heldout, [])
-    documents = len({document_of(example) for example in train})
-    if not enough(data.calibration_share, documents, len(train)):
-        share = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
-        advice = f"Set --config.data.calibration_share={share:g}" if share else "Label more texts"
-        say(
-            f"{len(train):,} examples are too few to keep {data.calibration_share:g} of them for calibration, which "
-            f"needs {FEWEST} of two documents or more; probabilities stay uncalibrated. {advice} to calibrate them"
-        )
-        return Parts(train, heldout, [])
-    train, calibration = split(train, data.calibration_share)
+    train, calibration = kept_for_calibration(train, data.calibration_share)
     return Parts(train, heldout, calibration)
+
+
+def kept_for_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:
+    """(to train on, kept): none where a share of them would be too few, which is said."""
+    documents = len({document_of(example) for example in train})
+    if enough(share, documents, len(train)):
+        return split(train, share)
+    wanted = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
+    advice = f"Set --config.data.calibration_share={wanted:g}" if wanted else "Label more texts"
+    say(
+        f"{len(train):,} examples are too few to keep {share:g} of them for calibration, which needs {FEWEST} of two "
+        f"documents or more; probabilities stay uncalibrated. {advice} to calibrate them"
+    )
+    return train, []
 
 
 def default_folds(config: FinetuneConfig, examples: int) -> int:

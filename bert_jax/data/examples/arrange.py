@@ -20,6 +20,7 @@ from bert_jax.text.tokenizer import Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # each is a program
+PLACE = "place"  # the target that is the number of a piece among those of its step
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class BatchConfig:
     lengths: tuple[int, ...] = ()
     # (number of pieces, share of the steps) of each of several sets, one after the other; a step's are of one set.
     sets: tuple[tuple[int, float], ...] = ()
+    together: int = 1  # so many pieces, one after the other, are always in the same step
 
     def program_cost(self, rows: int) -> float:
         """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""
@@ -211,6 +213,8 @@ def fill(
                 for text, first in enumerate(piece.encoding.begins):
                     batch["packs"][row, begin + first : end] = pack * texts + text + 1
                     batch["cls_positions"][row, pack * texts + text] = begin + first
+            if PLACE in targets:
+                batch[PLACE][(row, pack)[: len(per_piece)]] = i
             for name, value in piece.targets.items():
                 where = (
                     (row, slice(begin, end)) if targets[name].each_token else (row, pack)[: len(per_piece)]

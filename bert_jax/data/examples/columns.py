@@ -11,7 +11,8 @@ from bert_jax.text.truncation import warn
 
 # The columns that need not be named.
 PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
-         ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"))  # fmt: skip
+         ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"), ("query", "document"),
+         ("query", "passage"))  # fmt: skip
 TEXTS = ("text", "sentence", "review", "question")
 SECOND_TEXTS = (
     "pair", "text_pair", "text2", "text_2", "text_b", "sentence2", "sentence_2", "sentence_b", "question2",

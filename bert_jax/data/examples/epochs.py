@@ -27,13 +27,16 @@ class Epochs:
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)
-        self.chosen = mixed(config.sets or ((len(sizes), 1.0),), config.steps, examples, config.seed)
+        together = config.together
+        sets = config.sets or ((len(sizes) // together, 1.0),)
+        firsts = together * mixed(sets, config.steps, examples // together, config.seed)
+        self.chosen = (firsts[:, :, None] + np.arange(together)).reshape(config.steps, examples)
         alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.batch = self.arrangement.rows
         # Held-out examples are computed in as many rows as a training step.
-        firsts = range(0, len(heldout), examples)
-        self.held_steps = [range(first, min(first + examples, len(heldout))) for first in firsts]
+        starts = range(0, len(heldout), examples)
+        self.held_steps = [range(start, min(start + examples, len(heldout))) for start in starts]
         held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
         self.held_arrangement = Arrangement(self.batch, 1, [], [])
         if held_sizes:

@@ -13,6 +13,7 @@ Columns are taken in their order whatever they are called, but for the column of
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from bert_jax.data.examples.cells import blank, label_in, listed, name_in, number_in
 from bert_jax.data.examples.columns import Columns, Located, check_columns, usual
@@ -24,7 +25,6 @@ from bert_jax.text import tables
 from bert_jax.text.tables import BadRow, Row, columns_like, plain, type_of
 
 SCORES = ("score", "scores", "label", "labels", "similarity_score")
-DOCUMENTS = ("document", "title")
 OTHERS = ("id", "_id", "idx", "split")  # columns that hold no text to learn from
 
 
@@ -37,6 +37,8 @@ class GroupColumns:
     score: str = ""  # or the label of a single text
     document: str = ""  # groups of one document are never split between training and validation
     skip_bad: bool = False  # whether bad rows are skipped and counted, not refused
+
+    documents: ClassVar[tuple[str, ...]] = ("document", "title")  # the evident columns of the document
 
     @property
     def named(self) -> list[str]:
@@ -53,7 +55,7 @@ class GroupColumns:
             columns_like(where, row, names) for names in (self.texts, [self.score], [self.document])
         )
         known = score[0] or usual(where, row, SCORES)
-        whole = document[0] or usual(where, row, DOCUMENTS)
+        whole = document[0] or usual(where, row, self.documents)
         beside = {plain(name) for name in (known, whole, *OTHERS) if name}
         if not texts:
             texts = [name for name, value in row.items() if holds_text(value) and plain(name) not in beside]
@@ -64,6 +66,10 @@ class GroupColumns:
             )
         return replace(self, texts=tuple(texts), score=known, document=whole)
 
+    def document_of(self, texts: Sequence[str]) -> str:
+        """Where no column names it."""
+        return "\n".join(texts[1:2] or texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Group(Example):
@@ -73,6 +79,7 @@ class Group(Example):
     alike: str = (
         ""  # texts of groups with the same name are no negatives of one another; "": equal texts are not
     )
+    listed: bool = False  # whether the texts after the first stand in a list in one cell
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -122,7 +129,11 @@ def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[E
         if texts[1:2] and texts[1] in texts[2:]:
             raise BadRow(f"{where}: the positive is one of its negatives; remove it from them")
         document = name_in(where, row, columns.document) if columns.document else ""
-        group = Group(texts, None, where, document=document or "\n".join(texts[1:2] or texts))
+        group = Group(
+            texts, None, where,
+            document=document or columns.document_of(texts),
+            listed=len(columns.texts) == 2 and isinstance(row.get(columns.texts[1]), list | tuple),
+        )  # fmt: skip
         if not columns.score:
             return group
         value = label_in(where, row, columns.score, need_label=True)

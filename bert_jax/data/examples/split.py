@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,8 +11,10 @@ from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 
+E = TypeVar("E", bound=Example)
 
-def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[list[Example], list[Example]]:
+
+def split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], list[E]]:
     """(to train on, held out): a `share` of the documents, one drawn from each run of neighbours."""
     keys = in_order(examples)
     count = round(share * len(keys))
@@ -19,7 +22,7 @@ def split(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[lis
         raise BertJaxError(f"{len(keys)} documents cannot be split with {share} of them held out; add more")
     edges = np.linspace(0, len(keys), count + 1).round().astype(int)
     held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
-    parts: tuple[list[Example], list[Example]] = [], []
+    parts: tuple[list[E], list[E]] = [], []
     for example in examples:
         parts[document_of(example) in held].append(example)
     return parts

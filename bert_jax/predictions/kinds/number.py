@@ -34,7 +34,8 @@ class Number(WholeTexts):
     @classmethod
     def fits(cls, layout: Layout) -> bool:
         problem = problem_of(layout)
-        return problem == "regression" or len(layout.labels) == 1 and not problem.startswith("multi_label")
+        single = len(layout.labels) == 1 and not layout.is_cross_encoder
+        return problem == "regression" or single and not problem.startswith("multi_label")
 
     @classmethod
     def of(cls, layout: Layout) -> Self:

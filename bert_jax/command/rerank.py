@@ -1,0 +1,46 @@
+"""The verb that ranks candidates."""
+
+import sys
+from pathlib import Path
+
+from bert_jax.command.flags import count, flag, number, verb
+from bert_jax.command.labels import SKIP_BAD
+from bert_jax.files import to_json
+
+
+@verb(
+    "rank documents for queries by a cross-encoder",
+    "bert-jax rerank --model DIR --input candidates.jsonl --top 10",
+    flag("--model", required=True, metavar="DIR", help="cross-encoder: a classifier with one output"),
+    flag(
+        "--input", required=True, metavar="FILE",
+        help="table of a query and its documents: in columns, in a list, or one in each row",
+    ),
+    flag("--text", default="", metavar="COLUMN", help="column of queries (default: the first that holds text)"),
+    flag("--pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
+    flag("--output", metavar="FILE.jsonl", help="output file, a line for each query (default: standard output)"),
+    flag("--top", type=count, metavar="N", help="documents of a query that are written (default: all)"),
+    flag(
+        "--precision", type=number(0, 1, above=True, below=True), metavar="P",
+        help="leave out documents so that this share of the others is relevant; needs a calibrated model",
+    ),
+    SKIP_BAD,
+)  # fmt: skip
+def rerank(args):
+    from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
+    from bert_jax.inference.model import load
+    from bert_jax.output import refuse_input, streaming
+
+    refuse_input(args.output, args.input)
+    names = tuple(name for name in (args.text, args.pair) if name)
+    lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
+    model = load(args.model)
+    with streaming(Path(args.output or "/dev/stdout")) as file:
+        for found in lists:
+            ranked = model.rank(found.query, found.documents, top=args.top, precision=args.precision)
+            rows = [
+                {"index": one.index, "score": round(one.score, 6), "document": one.document} for one in ranked
+            ]
+            file.write(to_json({"query": found.query, "ranked": rows}) + "\n")
+    if args.output:
+        print(f"{len(lists):,} queries in {args.output}", file=sys.stderr)

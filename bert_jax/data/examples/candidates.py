@@ -1,0 +1,144 @@
+"""Queries with documents that are more or less relevant for them, as rows of tables hold them.
+
+query, document, label            how relevant it is: 0 or 1, or grades; the rows of a query may stand anywhere
+query, documents, labels          lists in the cells of a row
+query, positive, negatives        one that is relevant and others that are not
+query, positive, negatives, scores    likewise, with what a teacher gives for each document
+
+Columns are taken in their order whatever they are called, but for the column of the label or score.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.example import Example, collect
+from bert_jax.data.examples.groups import Group, GroupColumns, groups_in_rows
+from bert_jax.data.randomness import key_of
+from bert_jax.errors import BertJaxError
+from bert_jax.text import tables
+
+RELEVANT = 0.5  # the grade from which a document is relevant
+
+
+@dataclass(frozen=True)
+class CandidateColumns(GroupColumns):
+    """`texts`: the query, its document or documents, and others that are not relevant."""
+
+    documents: ClassVar[tuple[str, ...]] = ()
+
+    def document_of(self, texts: Sequence[str]) -> str:
+        return texts[0]
+
+    @property
+    def of_pairs(self) -> Columns:
+        """Of a table of single documents with their labels."""
+        query, document = (*self.texts, "", "")[:2]
+        return Columns(query, document, self.score, document=self.document, skip_bad=self.skip_bad)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates(Example):
+    """`text` holds the query and then its documents."""
+
+    grades: tuple[float, ...] = ()  # of each document
+    scores: tuple[float, ...] = ()  # that a teacher gives each; () without one
+    places: tuple[str, ...] = ()  # where each stands, for messages
+
+    @property
+    def query(self) -> str:
+        return self.text[0]
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        return tuple(self.text[1:])
+
+    def pairs(self) -> list[Example]:
+        """Each document with the query, labelled with its grade."""
+        rows = zip(self.documents, self.grades, self.places, strict=True)
+        return [
+            Example((self.query, text), grade, where, document=self.document) for text, grade, where in rows
+        ]
+
+
+def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
+    """Of at most `most` queries, drawn at random, 0: of all."""
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    of_rows = [of_row(group) for group in rows if isinstance(group, Group)]
+    lists = together(of_rows)
+    return [found for found in collect(spec, lists, most) if isinstance(found, Candidates)]
+
+
+def of_row(group: Group) -> Candidates:
+    documents = group.texts[1:]
+    where, scores, count = group.where, group.scores, len(documents)
+    if not documents or group.alike:
+        raise BertJaxError(f"{where} holds one text; a query and documents for it are needed")
+    is_tuple = count > 1 and not group.listed
+    grades: tuple[float, ...] = (1.0, *[0.0] * (count - 1))
+    taught: tuple[float, ...] = ()
+    if scores and len(scores) != count:
+        raise BertJaxError(f"{where} has {count} documents and {len(scores)} scores; give each document one")
+    if scores and is_tuple:
+        taught = scores
+    elif scores:
+        grades = scores
+        if (least := min(grades)) < 0:
+            raise BertJaxError(f"{where}: the label {least:g} is below 0, where a document is not relevant")
+    return Candidates(
+        group.texts,
+        None,
+        where,
+        document=group.document,
+        grades=grades,
+        scores=taught,
+        places=(where,) * count,
+    )
+
+
+def together(rows: Iterable[Candidates]) -> list[Candidates]:
+    """The documents of each query in one list, and each document once."""
+    lists: dict[str, dict[str, tuple[float, tuple[float, ...], str]]] = {}
+    first: dict[str, Candidates] = {}
+    for row in rows:
+        known = lists.setdefault(first.setdefault(row.query, row).query, {})
+        for n, (text, grade, where) in enumerate(zip(row.documents, row.grades, row.places, strict=True)):
+            before, _, place = known.setdefault(text, (grade, row.scores[n : n + 1], where))
+            if before != grade:
+                raise BertJaxError(
+                    f'{where}: the document "{text[:40]}" has the label {grade:g}, and {before:g} in {place} for the '
+                    "same query; correct one of them"
+                )
+    return [
+        replace(
+            row,
+            text=(query, *lists[query]),
+            grades=tuple(grade for grade, _, _ in lists[query].values()),
+            scores=tuple(score for _, scores, _ in lists[query].values() for score in scores),
+            places=tuple(where for _, _, where in lists[query].values()),
+        )
+        for query, row in first.items()
+    ]
+
+
+def with_others(lists: Sequence[Candidates], count: int) -> list[Candidates]:
+    """Each query with so many documents of other queries, which are taken as not relevant."""
+    documents = list(dict.fromkeys(text for found in lists for text in found.documents))
+    return [with_drawn(found, documents, n, count) for n, found in enumerate(lists)]
+
+
+def with_drawn(found: Candidates, documents: Sequence[str], number: int, count: int) -> Candidates:
+    own, drawn = set(found.documents), dict[str, None]()
+    turn = 0
+    while len(drawn) < count and len(own) + len(drawn) < len(documents):
+        text = documents[int(key_of("other", number, turn)) % len(documents)]
+        turn += 1
+        if text not in own:
+            drawn[text] = None
+    return replace(
+        found,
+        text=(*found.text, *drawn),
+        grades=(*found.grades, *[0.0] * len(drawn)),
+        places=(*found.places, *[found.where] * len(drawn)),
+    )

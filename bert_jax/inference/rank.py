@@ -1,0 +1,53 @@
+"""Documents in the order of their relevance for a query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import check_order
+from bert_jax.predictions.whole_texts import WholeTexts
+
+
+@dataclass(frozen=True)
+class Ranked:
+    index: int  # of the document in the list that was given
+    score: float  # how probable it is that the document is relevant; of a model of numbers, its number
+    document: str
+
+
+def rank(
+    model: Runner,
+    query: str,
+    documents: Sequence[str],
+    *,
+    top: int | None = None,
+    precision: float | None = None,
+    long: str = "cut",
+) -> list[Ranked]:
+    """The documents as a cross-encoder of one logit ranks them, the best first; the `top` ones, if given.
+
+    With a `precision`, only those so probable that this share of them is relevant, of a calibrated model. The document
+    of a pair that is too long is truncated, with a warning, or with long="windows" read in windows, of which the most
+    relevant counts.
+    """
+    if not isinstance(query, str):
+        raise BertJaxError(f"the query is a text, not a {type(query).__name__}; rank one query at a time")
+    check_order(documents)
+    if isinstance(documents, str):
+        raise BertJaxError("documents are a list of texts, not one text")
+    kind, calibration = model.kind_for(WholeTexts.heads, "rank"), model.calibration
+    if (count := len(model.labels)) != 1:
+        raise BertJaxError(f"this model gives {count} numbers for a pair; to rank it takes a model of one")
+    least = None if precision is None else kind.floor(calibration, precision)
+
+    def read(raw) -> tuple[float, Any]:
+        result, _ = kind.result(raw, calibration)
+        return float(result), raw
+
+    found = model.outcomes(kind, [(query, document) for document in documents], read, long)
+    # By what the probabilities are made of, for near 1 they are equal.
+    order = sorted(range(len(found)), key=lambda i: (-float(found[i][1]), i))
+    ranked = [Ranked(i, found[i][0], documents[i]) for i in order]
+    return [one for one in ranked if least is None or one.score >= least][:top]

@@ -1,0 +1,205 @@
+"""How probable it is that a document is relevant for a query: what a cross-encoder of one logit gives.
+
+Scores of rankings are those of whole queries: the pairs of one query are ranked together.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from bert_jax import metrics, retrieval
+from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.candidates import RELEVANT, CandidateColumns, read_candidates
+from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.data.examples.example import Example
+from bert_jax.errors import BertJaxError
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER
+from bert_jax.losses import Loss, binary_cross_entropy
+from bert_jax.predictions.calibration import NONE, Calibration, sigmoid
+from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
+from bert_jax.predictions.fitting import logistic
+from bert_jax.predictions.kind import Outcomes, Windows
+from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.view import Curve, View
+from bert_jax.predictions.whole_texts import WholeTexts
+
+LABELS = ("LABEL_0",)  # as transformers calls the only output
+WORDS = ("not relevant", "relevant")
+DOUBTFUL = 0.5  # how improbable a label is that is shown as an error
+
+
+class Judgement(NamedTuple):
+    query: str
+    grade: float
+
+    @property
+    def relevant(self) -> bool:
+        return self.grade >= RELEVANT
+
+    @property
+    def gain(self) -> float:
+        return self.grade if self.relevant else 0.0
+
+
+@dataclass(frozen=True)
+class Relevance(WholeTexts):
+    """`raw` is the logit, and a prediction the probability."""
+
+    name = "relevance"
+    heads = ("classify",)
+    best = retrieval.BEST
+    units = abstention_units = "pairs"
+    scoped = False
+
+    @classmethod
+    def fits(cls, layout: Layout) -> bool:
+        return layout.is_cross_encoder
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        if len(layout.labels) != 1:
+            raise BertJaxError(f"this model gives {len(layout.labels)} numbers for a pair, not its relevance")
+        return cls(LABELS)
+
+    @property
+    def title(self) -> str:
+        return "relevance of documents for queries"
+
+    @property
+    def published(self) -> dict[str, Any]:
+        return super().published | CROSS_ENCODER
+
+    @classmethod
+    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+        names = tuple(name for name in (columns.text, columns.pair) if name)
+        of_candidates = CandidateColumns(names, columns.label, columns.document, columns.skip_bad)
+        lists = read_candidates(spec, of_candidates, most)
+        return [pair for candidates in lists for pair in candidates.pairs()]
+
+    @classmethod
+    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        return cls(LABELS)
+
+    def check(self, examples: Sequence[Example]) -> None:
+        pass  # any grade will do
+
+    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        return self, []
+
+    def truth(self, example: Example) -> Judgement:
+        assert isinstance(example.label, float)
+        return Judgement(example.text[0], example.label)
+
+    def counted(self, example: Example) -> Iterable[str]:
+        return [WORDS[self.truth(example).relevant]]
+
+    def raw(self, text, windows: Windows, logits: Sequence) -> float:
+        """Of the window that looks most relevant: a document is, if a part of it is."""
+        return float(np.max(logits))
+
+    @property
+    def target(self) -> Target:
+        return Target("float32")
+
+    def value(self, example: Example) -> float:
+        return self.truth(example).grade
+
+    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+        return f"{values['labels']:g}" if values["weight"] else "", {}
+
+    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+        return binary_cross_entropy(logits, batch["labels"][..., None], weight)
+
+    def predicted(self, raw: float, calibration: Calibration) -> float:
+        return float(likely(np.array(raw), calibration))
+
+    def is_right(self, predicted: float, truth: Judgement) -> bool:
+        return (predicted >= RELEVANT) == truth.relevant
+
+    def sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> metrics.Sums:
+        metrics.check(predicted, truth)
+        scores: dict[str, dict[str, float]] = {}
+        grades: dict[str, dict[str, float]] = {}
+        for n, (score, judgement) in enumerate(zip(predicted, truth, strict=True)):
+            scores.setdefault(judgement.query, {})[f"{n:09}"] = score
+            grades.setdefault(judgement.query, {})[f"{n:09}"] = judgement.gain
+        return retrieval.ranking(
+            [retrieval.ranked(of_query) for of_query in scores.values()], [*grades.values()]
+        )
+
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        logits = np.array(outcomes.raws, np.float64)
+        return fit(logits, relevant(outcomes), documents_of(outcomes.examples))
+
+    def view(self, outcomes: Outcomes) -> View:
+        logits, truth = np.array(outcomes.raws, np.float64), relevant(outcomes)
+        before, after = (likely(logits, calibration) for calibration in (NONE, outcomes.calibration))
+        return View(
+            before, after, truth, after, truth,
+            curves={WORDS[1]: Curve(after, truth, int(truth.sum()))},
+            shown=self.show(outcomes, after, (after >= RELEVANT) == truth),
+        )  # fmt: skip
+
+    def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
+        rows = zip(outcomes.examples, relevant(outcomes).tolist(), outcomes.predicted, strict=True)
+        doubts = [(example, right, 1 - p if right else p) for example, right, p in rows]
+        return [
+            LabelError(example, WORDS[right], WORDS[not right], doubt, 1 - doubt)
+            for example, right, doubt in doubts
+            if doubt > DOUBTFUL
+        ]
+
+    def words(self, prediction, example: Example) -> str:
+        is_relevant = prediction.relevant if isinstance(prediction, Judgement) else prediction >= RELEVANT
+        return WORDS[is_relevant]
+
+    def result(self, raw: float, calibration: Calibration) -> tuple[float, float]:
+        """Both are the probability, for what is promised is how many of the documents above it are relevant."""
+        return self.predicted(raw, calibration), self.predicted(raw, calibration)
+
+    def doubt(self, raw: float, calibration: Calibration) -> float:
+        return 1 - 2 * abs(self.predicted(raw, calibration) - 0.5)
+
+    def probabilities(self, raw: float, calibration: Calibration) -> float:
+        return self.predicted(raw, calibration)
+
+    def as_json(self, raw: float, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+        probability = self.predicted(raw, calibration)
+        is_relevant = probability >= (RELEVANT if enough is None else enough)
+        return {"relevance": round(probability, 6), "relevant": is_relevant}
+
+    def temperature(self, calibration: Calibration) -> str:
+        return ""  # the slope and the offset of log odds
+
+
+def relevant(outcomes: Outcomes) -> np.ndarray:
+    return np.array([judgement.relevant for judgement in outcomes.truth])
+
+
+def likely(logits: np.ndarray, calibration: Calibration) -> np.ndarray:
+    if calibration.temperatures:
+        logits = logits / calibration.temperatures[0] + calibration.offset
+    return sigmoid(logits)
+
+
+def fit(logits: np.ndarray, truth: np.ndarray, documents: Sequence[str]) -> Calibration:
+    """`truth` [pairs]: whether the document is relevant."""
+
+    def as_given(rows: Rows) -> Calibration:
+        return Calibration(Relevance.name, LABELS, (1.0,))
+
+    def scaled(rows: Rows) -> Calibration:
+        slope, offset = logistic(logits[rows], truth[rows])
+        return replace(as_given(rows), temperatures=(1 / slope,), offset=offset)
+
+    def judge(calibration: Calibration, rows: Rows) -> Judged:
+        before, after = (likely(logits[rows], c) for c in (NONE, calibration))
+        return Judged(before, after, truth[rows], after, truth[rows], rows)
+
+    return cross_fitted((as_given, scaled), judge, documents)
+
+
+KIND = Relevance

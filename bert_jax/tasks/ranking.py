@@ -1,0 +1,45 @@
+"""The task of a cross-encoder: the logits of a query's documents are learnt together."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from bert_jax.data.examples.arrange import PLACE, Target
+from bert_jax.losses import Loss
+from bert_jax.predictions.kinds.relevance import Relevance
+from bert_jax.ranking_losses import LOSSES, RankingLoss, Settings
+from bert_jax.tasks.finetune import Finetuning
+
+
+@dataclass(frozen=True)
+class Ranking(Finetuning):
+    kind: Relevance
+    loss: RankingLoss = LOSSES["binary"]
+    settings: Settings = Settings(1.0)
+    documents: int = 2  # of a query, at most
+    whole_batch: ClassVar[bool] = True
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        taught = {"scores": Target("float32")} if self.loss.taught else {}
+        return self.kind.targets | {PLACE: Target("int32")} | taught
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        return {self.head: super().outputs(params, batch, constants, key)[self.head]}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits = self.in_lists(outputs[self.head][..., 0].astype(jnp.float32), batch)
+        lists = {
+            name: self.in_lists(batch[name], batch)
+            for name in ("labels", "weight", "scores")
+            if name in batch
+        }
+        return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.settings)}
+
+    def in_lists(self, values, batch: dict):
+        """What the rows hold of the pairs, as [N, K]: of each query and document, and 0 where there is none."""
+        known, values = batch["weight"].reshape(-1) > 0, values.reshape(-1)
+        count = -(-values.size // self.documents) * self.documents
+        place = jnp.where(known, batch[PLACE].reshape(-1), count)
+        return jnp.zeros(count, values.dtype).at[place].set(values, mode="drop").reshape(-1, self.documents)

@@ -1,0 +1,192 @@
+"""Training a cross-encoder: it reads a query and a document together, and says how relevant the document is."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.candidates import Candidates, read_candidates, with_others
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import split
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.predictions.kind import Windows
+from bert_jax.predictions.kinds.relevance import Relevance
+from bert_jax.ranking_losses import LOSSES, Settings
+from bert_jax.tasks.batches import batch_config
+from bert_jax.tasks.finetune import Judge
+from bert_jax.tasks.inspect import show
+from bert_jax.tasks.outline import Outline, outlined
+from bert_jax.tasks.parts import kept_for_calibration, say
+from bert_jax.tasks.ranking import Ranking
+from bert_jax.tasks.rerank_config import RerankConfig as Config
+from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.truncation import Truncated
+from bert_jax.train.task import Results
+
+OTHERS = 4  # documents of other queries, where no document is not relevant
+Lists = list[Candidates]
+HEAD = "classify"  # that transformers publishes
+NOTHING = Encoding([0], [0], [(0, 0)])  # stands where a query has fewer documents than another
+
+
+def open(config: Config) -> tuple[Ranking, Epochs, Config]:
+    if not config.data.train:
+        raise BertJaxError(
+            "config key data.train is missing; give a file of queries and documents, --config.data.train=pairs.jsonl"
+        )
+    train, heldout, calibration = read_parts(config)
+    task = task_of(config, train)
+    pairs = [pairs_of(part) for part in (train, heldout, calibration)]
+    results = Results(pairs[0], pairs[1], pairs[2], report=config.report)
+    task = dataclasses.replace(task, results=results)
+    tokenizer = open_tokenizer(hub.existing(config.init))
+    reading = PairReader(tokenizer, config.data.max_length, task)
+    learnt, judged = reading.pieces(train), reading.pieces(heldout)
+    if notice := reading.truncated.notice("--config.data.max_length may be more", "pairs"):
+        say(notice)
+    config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
+    batches = batch_config(
+        config, config.data.rows, config.data.max_length, task.layout.config, together=task.documents
+    )
+    judge = JudgeOfLists(task.kind, results.heldout, judged)
+    data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
+    lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
+    say(
+        f"{len(train):,} queries with {len(results.train):,} documents to train on, {len(heldout):,} held out, "
+        f"{len(calibration):,} for calibration; {config.batch} queries a step, in {data.batch} rows of {lengths} "
+        f"tokens, {data.padding():.1%} of them padding; loss {task.loss.name}"
+    )
+    return task, data, config
+
+
+def outline(config: Config) -> Outline:
+    return outlined(*open(config))
+
+
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return show(task, data, step, rows)
+
+
+def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
+    """(to train on, held out, for calibration)"""
+    data = config.data
+    train = read_candidates(data.train, data.columns, data.most)
+    heldout = read_candidates(data.heldout, data.columns) if data.heldout else []
+    check_grades(data.train, train)
+    others = data.others
+    if others < 0:
+        others = 0 if any(grade < 1 for found in train for grade in found.grades) else OTHERS
+        if others:
+            say(
+                f"every document is relevant for its query, so each query gets {others} documents of other queries as "
+                "not relevant (data.others); `bert-jax mine` finds some that are harder to tell"
+            )
+    if others:
+        train, heldout = with_others(train, others), with_others(heldout, others)
+    if not data.heldout:
+        train, heldout = split(train, data.heldout_share)
+    calibration: Lists = []
+    if data.calibration_share:
+        train, calibration = kept_for_calibration(train, data.calibration_share)
+    if data.documents:
+        train = [shortened(found, data.documents) for found in train]
+    return train, heldout, calibration
+
+
+def pairs_of(lists: Lists) -> list[Example]:
+    return [pair for found in lists for pair in found.pairs()]
+
+
+def check_grades(spec: str, lists: Sequence[Candidates]) -> None:
+    grades = {grade for found in lists for grade in found.grades}
+    if len(grades) == 1 and max(grades) < 1:
+        raise BertJaxError(
+            f"{spec} says of no document that it is relevant; there is nothing to learn from it"
+        )
+
+
+def shortened(found: Candidates, most: int) -> Candidates:
+    """With so many documents, those that are relevant first, in their order."""
+    kept = sorted(sorted(range(len(found.grades)), key=lambda n: -found.grades[n])[:most])
+    return dataclasses.replace(
+        found,
+        text=(found.query, *(found.documents[n] for n in kept)),
+        grades=tuple(found.grades[n] for n in kept),
+        scores=tuple(found.scores[n] for n in kept) if found.scores else (),
+        places=tuple(found.places[n] for n in kept),
+    )
+
+
+def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
+    graded = {grade for found in lists for grade in found.grades} - {0.0, 1.0}
+    taught = [bool(found.scores) for found in lists]
+    name = config.loss.name
+    if name == "auto":
+        name = "teacher_ranking" if all(taught) else "lambda_rank" if graded else "binary"
+    loss = LOSSES[name]
+    if loss.taught and not all(taught):
+        lacking = lists[taught.index(False)].where
+        raise BertJaxError(
+            f"loss.name={name} learns from a teacher's scores, and {lacking} has none; give each row a positive, "
+            "negatives and a list of scores, as `bert-jax mine --rescore DIR --scores` writes them"
+        )
+    if name == "binary" and graded and max(graded) > 1:
+        raise BertJaxError(
+            f"loss.name=binary learns from labels from 0 to 1, and there is {max(graded):g}; set "
+            "--config.loss.name=lambda_rank"
+        )
+    kind = Relevance.learn([])
+    source, _ = hub.survey(config.init, **config.model.computed)
+    layout = source.with_head(HEAD, kind.labels)
+    encoder = config.model.changed(layout.config, config.data.max_length, config.init)
+    layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
+    documents = max(len(found.grades) for found in lists)
+    return Ranking(
+        layout, kind, loss=loss, settings=Settings(config.loss.scale or loss.scale), documents=documents
+    )
+
+
+class PairReader:
+    """Queries and their documents as the model reads them: each query has the same number of pieces."""
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int, task: Ranking):
+        self.tokenizer, self.task = tokenizer, task
+        self.truncated = Truncated(max_length)
+
+    def pieces(self, lists: Lists) -> list[Piece]:
+        """Where a query has more documents than are learnt from at once, these are so many lists."""
+        pairs = [(found.query, text) for found in lists for text in found.documents]
+        encodings = self.tokenizer.encode(pairs, max_length=self.truncated.max_length)
+        self.truncated.count(encodings)
+        pieces: list[Piece] = []
+        following = iter(encodings)
+        for found in lists:
+            count = len(found.grades)
+            for n in range(-(-count // self.task.documents) * self.task.documents):
+                encoding = next(following) if n < count else NOTHING
+                pieces.append(Piece(encoding, len(pieces), self.targets(found, n)))
+        return pieces
+
+    def targets(self, found: Candidates, n: int) -> dict[str, float]:
+        there = n < len(found.grades)
+        targets = {"labels": found.grades[n] if there else 0.0, "weight": float(there)}
+        if self.task.loss.taught:
+            targets["scores"] = found.scores[n] if there and found.scores else 0.0
+        return targets
+
+
+class JudgeOfLists(Judge):
+    """Leaves out the pieces that stand for no document."""
+
+    def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[Piece]):
+        self.known = [bool(piece.targets["weight"]) for piece in pieces]
+        windows = [
+            Windows([piece.encoding]) for piece, known in zip(pieces, self.known, strict=True) if known
+        ]
+        super().__init__(kind, examples, windows)
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        return super().__call__([x for x, known in zip(logits, self.known, strict=True) if known])

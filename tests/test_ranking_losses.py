@@ -1,0 +1,171 @@
+"""Losses of a cross-encoder through all of its weights, beside sentence-transformers on the same pairs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.hub import directory as hub
+from bert_jax.ranking_losses import LOSSES, Settings
+from bert_jax.tasks import load as load_task
+from bert_jax.train.state import fresh_params
+from test_embed_task import table
+from test_finetune import model, texts  # noqa: F401
+
+QUERIES, DOCUMENTS = 6, 4
+# Our name of a loss, and the labels of documents that it is compared by.
+CASES = [
+    ("binary", "right"),
+    ("cross_entropy", "right"),
+    ("list_net", "graded"),
+    ("rank_net", "graded"),
+    ("lambda_rank", "graded"),
+    ("lambda_rank", "right"),
+    ("margin_mse", "right"),
+]
+
+
+@pytest.fixture(scope="module")
+def both(model, tmp_path_factory):  # noqa: F811
+    """(our value and gradients of each case, sentence-transformers')"""
+    root = tmp_path_factory.mktemp("rankers")
+    rng = np.random.default_rng(2)
+    queries, documents = texts(QUERIES, (3, 5)), texts(QUERIES * DOCUMENTS, (1, 14), 7)
+    lists = [documents[n * DOCUMENTS : (n + 1) * DOCUMENTS] for n in range(QUERIES)]
+    labels = {
+        "right": np.float32([[1.0, *[0.0] * (DOCUMENTS - 1)]] * QUERIES),
+        "graded": rng.integers(0, 4, (QUERIES, DOCUMENTS)).astype(np.float32),
+    }
+    scores = rng.normal(0, 2, (QUERIES, DOCUMENTS)).astype(np.float32)
+    rows = [
+        {
+            "query": query,
+            "positive": first,
+            **{f"worse_{k}": text for k, text in enumerate(rest)},
+            "score": given,
+        }
+        for query, (first, *rest), given in zip(queries, lists, scores.tolist(), strict=True)
+    ]
+    train = table(root / "train.jsonl", rows)
+    overrides = [
+        f"init={model}", f"data.train={train}", f"data.heldout={train}", "data.calibration_share=0.0",
+        f"data.batch={QUERIES}", "data.max_length=24", "data.rows=packed", "model.dropout=0.0",
+        "model.attention_dropout=0.0", "model.head_dropout=0.0", "loss.name=margin_mse",
+    ]  # fmt: skip
+    module, config = load_task("configs/rerank.py", overrides)
+    task, data, config = module.open(config)
+    params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
+    # Initial values are so small that all pairs have nearly the same logit, and their difference is lost in rounding.
+    params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)
+    hub.save(root / "ours", task.layout, params, data.tokenizer)
+    batch = jax.tree.map(jnp.asarray, next(data.batches(0, 1, 0, 1)))
+    assert batch["labels"].ndim == 2, "or no row holds several pairs"
+    # The order that the step has the queries in.
+    chosen = data.chosen[0, ::DOCUMENTS] // DOCUMENTS
+
+    def losses(params):
+        logits = task.outputs(params, batch)[task.head][..., 0]
+        known = {
+            "weight": task.in_lists(batch["weight"], batch),
+            "scores": task.in_lists(batch["scores"], batch),
+        }
+        of_cases = []
+        for name, graded in CASES:
+            wanted = jnp.asarray(labels[graded][chosen])
+            wanted = jnp.zeros_like(known["weight"]).at[:QUERIES].set(wanted)
+            loss = LOSSES[name].compute(
+                task.in_lists(logits, batch), known | {"labels": wanted}, Settings(LOSSES[name].scale)
+            )
+            of_cases.append(loss.mean)
+        return jnp.stack(of_cases)
+
+    values, gradients = jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
+    ours = {
+        case: (value, task.layout.published_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
+        for n, (case, value) in enumerate(zip(CASES, values, strict=True))
+    }
+    return ours, reference(root / "ours", queries, lists, labels, scores)
+
+
+def reference(directory, queries, lists, labels, scores):
+    torch = pytest.importorskip("torch")
+    losses = pytest.importorskip("sentence_transformers.cross_encoder.losses")
+    from sentence_transformers import CrossEncoder
+
+    theirs = CrossEncoder(str(directory), device="cpu")
+    columns = [list(column) for column in zip(*lists, strict=True)]
+
+    def of(case):
+        name, graded = case
+        wanted = [torch.tensor(row) for row in labels[graded]]
+        pairs = [query for query, texts in zip(queries, lists, strict=True) for _ in texts], sum(lists, [])
+        loss, inputs, given = {
+            "binary": lambda: (losses.BinaryCrossEntropyLoss(theirs), pairs, torch.cat(wanted)),
+            "cross_entropy": lambda: (
+                losses.MultipleNegativesRankingLoss(theirs, num_negatives=None), [queries, *columns], None
+            ),
+            "list_net": lambda: (losses.ListNetLoss(theirs), [queries, lists], wanted),
+            "rank_net": lambda: (losses.RankNetLoss(theirs), [queries, lists], wanted),
+            "lambda_rank": lambda: (losses.LambdaLoss(theirs), [queries, lists], wanted),
+            "margin_mse": lambda: (losses.MarginMSELoss(theirs), [queries, *columns], torch.tensor(scores)),
+        }[name]()  # fmt: skip
+        if name == "cross_entropy":
+            loss.get_in_batch_negatives = lambda *_: []  # the negatives that are given are enough
+        theirs.eval()
+        theirs.zero_grad()
+        value = loss(inputs, given)
+        value.backward()
+        named = theirs[0].auto_model.named_parameters()
+        return value.item(), {name: p.grad.numpy().copy() for name, p in named if p.grad is not None}
+
+    return of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_loss_has_the_reference_s_value_and_gradients(case, both):
+    ours, theirs_of = both
+    (value, gradients), (expected, theirs) = ours[case], theirs_of(case)
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+    assert set(gradients) == set(theirs)
+    largest = max(np.abs(gradient).max() for gradient in theirs.values())
+    assert largest > 1e-4
+    for name, gradient in theirs.items():
+        assert np.abs(gradients[name] - gradient).max() <= 1e-4 * largest, name
+
+
+def padded(rng):
+    """Logits and lists of three and of two documents, beside each of them alone."""
+    logits = rng.normal(size=(2, 3)).astype(np.float32)
+    lists = {
+        "labels": np.float32([[1, 0, 2], [0, 1, 0]]), "scores": rng.normal(size=(2, 3)).astype(np.float32),
+        "weight": np.float32([[1, 1, 1], [1, 1, 0]]),
+    }  # fmt: skip
+    alone = [
+        (logits[n : n + 1, :size], {k: v[n : n + 1, :size] for k, v in lists.items()})
+        for n, size in ((0, 3), (1, 2))
+    ]
+    return logits, lists, alone
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_stands_for_no_document_changes_nothing(name):
+    logits, lists, alone = padded(np.random.default_rng(4))
+    compute, settings = LOSSES[name].compute, Settings(LOSSES[name].scale)
+    whole, parts = compute(logits, lists, settings), [compute(*one, settings) for one in alone]
+    assert float(whole.total) == pytest.approx(float(sum(part.total for part in parts)), rel=1e-5)
+    assert float(whole.weight) == float(sum(part.weight for part in parts))
+    slopes = jax.grad(lambda logits: compute(logits, lists, settings).total)(jnp.asarray(logits))
+    assert np.isfinite(slopes).all() and slopes[1, 2] == 0 and np.abs(slopes[1, :2]).max() > 0
+
+
+def test_a_teacher_s_ranking_is_the_divergence_of_two_softmaxes():
+    torch = pytest.importorskip("torch")
+    logits, lists, _ = padded(np.random.default_rng(5))
+    ours = LOSSES["teacher_ranking"].compute(logits[:1], {k: v[:1] for k, v in lists.items()}, Settings(2.0))
+    of = torch.nn.functional
+    expected = of.kl_div(
+        of.log_softmax(2 * torch.tensor(logits[:1]), -1), of.softmax(2 * torch.tensor(lists["scores"][:1]), -1),
+        reduction="batchmean",
+    )  # fmt: skip
+    assert float(ours.mean) == pytest.approx(expected.item(), rel=1e-5)
