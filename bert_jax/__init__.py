@@ -1,7 +1,7 @@
 """BERT in JAX: pre-train, fine-tune and use BERT encoders on a laptop, a GPU or a TPU slice."""
 
 __version__ = "0.1.0"
-__all__ = ["load", "open_vectors"]
+__all__ = ["Index", "load", "open_vectors"]
 
 
 def __getattr__(name: str):
@@ -14,4 +14,8 @@ def __getattr__(name: str):
         from bert_jax.search.shards import open_vectors
 
         return open_vectors
+    if name == "Index":
+        from bert_jax.search.index import Index
+
+        return Index
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`bert-jax check`: whether a corpus, the directory of a run or a model directory is what was written."""
+"""`bert-jax check`: whether a corpus, the directory of a run, an index or a model directory is what was written."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,8 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.hub.weights import read_weight
+from bert_jax.search import manifest as manifests
+from bert_jax.search.index import Index
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train import manifest
 from bert_jax.train.checkpoint import Checkpoints
@@ -25,11 +27,13 @@ def describe(path: str) -> str:
         lines = run_lines(directory)
     elif (directory / "manifest.json").is_file():
         lines = corpus_lines(directory)
+    elif (directory / manifests.FILE).is_file():
+        lines = index_lines(directory)
     elif (directory / hashes.FILE).is_file() or any((directory / name).is_file() for name in hub.CONFIGS):
         lines = model_lines(directory)
     else:
         raise BertJaxError(
-            f"{path} is no corpus, run or model: it has no manifest.json, run.json or config.json"
+            f"{path} is no corpus, run, index or model: it has no manifest.json, run.json, index.json or config.json"
         )
     return "\n".join(lines)
 
@@ -59,6 +63,12 @@ def run_lines(directory: Path) -> Iterator[str]:
     for name in names:
         if (workdir.model / name).is_dir():
             yield from model_lines(workdir.model / name)
+
+
+def index_lines(directory: Path) -> Iterator[str]:
+    index = Index.open(directory, verify=True)
+    files = len(list(index.manifest.files()))
+    yield f"{directory}: {files + 1} files of an index of {len(index):,} documents are what was written"
 
 
 def model_lines(directory: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ from glob import glob
 from importlib.util import find_spec
 
 from bert_jax import __version__
-from bert_jax.command import bench, corpora, labels, mine, models, runs
+from bert_jax.command import bench, corpora, index, labels, mine, models, rerank, runs
 from bert_jax.command.failures import explained
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
@@ -17,7 +17,15 @@ from bert_jax.errors import BertJaxError, nearest, one_line
 from bert_jax.memory import share_gpu, use_large_pages
 
 BENCHES = verbs_of(bench)
-VERBS = verbs_of(corpora) | verbs_of(runs) | verbs_of(models) | verbs_of(mine) | verbs_of(labels)
+VERBS = (
+    verbs_of(corpora)
+    | verbs_of(runs)
+    | verbs_of(models)
+    | verbs_of(mine)
+    | verbs_of(index)
+    | verbs_of(labels)
+    | verbs_of(rerank)
+)
 VERBS["bench"] = verb(
     "measure speed and accuracy beside other libraries",
     "bert-jax bench tokenizers --vocab DIR --text book.txt",

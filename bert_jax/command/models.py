@@ -20,9 +20,9 @@ def info(args):
 
 
 @verb(
-    "verify the hashes of a corpus, a run or a model directory",
+    "verify the hashes of a corpus, a run, an index or a model directory",
     "bert-jax check runs/base",
-    flag("directory", help="corpus, directory of a run, or model directory"),
+    flag("directory", help="corpus, directory of a run, index, or model directory"),
 )
 def check(args):
     from bert_jax.command.check import describe

@@ -1,0 +1,56 @@
+"""Verbs of search: documents into an index, and passages that answer a query."""
+
+from bert_jax.command.flags import count, flag, verb, whole
+from bert_jax.errors import BertJaxError
+
+
+@verb(
+    "build an index of documents, or change one",
+    "bert-jax index docs/ --model DIR --output INDEX",
+    flag(
+        "documents", nargs="*", metavar="DOCS",
+        help=".txt .md .html, tables .jsonl .csv .tsv .parquet with a row for each document, folders of these, folders "
+        "in BEIR's layout; on an index, new and changed documents are taken up",
+    ),
+    flag("--output", required=True, metavar="INDEX", help="directory of the index"),
+    flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index; without one, keywords)"),
+    flag("--remove", nargs="+", default=[], metavar="ID", help="remove documents; @FILE: a file of an id per line"),
+    flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
+    flag(
+        "--quantize", choices=("none", "int8", "binary"),
+        help="find candidates by vectors of a byte or a bit a number, and score them by the whole ones",
+    ),
+    flag("--passage-tokens", type=count, metavar="N", help="tokens of a passage (default: 256, or the model's)"),
+    flag("--overlap", type=whole(0), metavar="N", help="tokens that neighbouring passages share (default: an eighth)"),
+    flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
+    flag("--id", default="", metavar="COLUMN", help="column of ids (default: _id or id, or else FILE:ROW)"),
+    flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
+)  # fmt: skip
+def index(args):
+    from bert_jax.command.indexing import change
+
+    change(args)
+
+
+@verb(
+    "find the passages of an index that answer a query",
+    'bert-jax search INDEX "how do cats land on their feet?"',
+    flag("index", metavar="INDEX", help="directory of an index"),
+    flag("query", nargs="?", metavar="QUERY", help="text to search for"),
+    flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
+    flag("--top", type=count, default=10, metavar="N", help="passages of a query (default 10)"),
+    flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
+    flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
+    flag("--rerank", metavar="DIR", help="cross-encoder that scores the first passages anew"),
+    flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
+    flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
+    flag("--verify", action="store_true", help="check the hashes of all files first"),
+    flag("--explain", action="store_true", help="show the rank and score of each leg, and what each word adds"),
+    flag("--json", action="store_true", help="print a JSON object for each query"),
+)  # fmt: skip
+def search(args):
+    from bert_jax.command.hits import show
+
+    if (args.query is None) == (args.queries is None):
+        raise BertJaxError("give a query, or --queries FILE")
+    show(args)

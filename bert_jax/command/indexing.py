@@ -1,0 +1,64 @@
+"""What the verb `index` runs."""
+
+import sys
+import time
+from pathlib import Path
+
+from bert_jax.errors import BertJaxError
+from bert_jax.search.documents import Columns, Source
+from bert_jax.search.indexing import Counts, writing
+from bert_jax.search.manifest import Manifest
+from bert_jax.search.settings import Asked, Plan
+from bert_jax.text.lines import read_lines
+from bert_jax.text.truncation import warn
+
+MANY = 16  # segments
+
+
+def change(args) -> None:
+    start, path = time.monotonic(), Path(args.output)
+    if not (args.documents or args.remove or args.compact):
+        raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
+    asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, None)
+    source = Source(args.documents, Columns(args.text, args.id, args.title))
+    plan = Plan(path, asked, args.compact)
+    if args.documents and plan.is_new and plan.manifest.model is None:
+        note("no --model, so documents are found by keywords alone")
+    with writing(path, plan.manifest if args.documents else None) as writer:
+        if args.remove:
+            writer.remove(ids_of(args.remove))
+        if args.documents:
+            encoder = plan.encoder
+            writer.add(source.documents(), plan.cutter, encoder.documents if encoder else None)
+            if encoder and encoder.truncated.truncated:
+                warn(encoder.truncated.notice(what="passages"))
+        if args.compact:
+            writer.compact(plan.manifest)
+    for line in source.notes():
+        note(line)
+    note(summary(path, writer.manifest, writer.counts, time.monotonic() - start))
+
+
+def ids_of(names: list[str]) -> list[str]:
+    ids = [
+        name
+        for given in names
+        for name in (read_lines(given[1:]) if given.startswith("@") else [given])
+        if name
+    ]
+    return list(dict.fromkeys(ids))
+
+
+def summary(path: Path, manifest: Manifest, counts: Counts, seconds: float) -> str:
+    line = (
+        f"{manifest.documents:,} documents in {manifest.passages:,} passages in {path}: {counts.new:,} new, "
+        f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
+        f"{counts.encoded:,} passages encoded; {seconds:.1f} s"
+    )
+    if len(manifest.segments) > MANY:
+        line += f"; {len(manifest.segments)} segments, which --compact merges"
+    return line
+
+
+def note(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,183 @@
+"""Documents from files of text, Markdown and HTML, from tables, from folders of these, and from folders in BEIR's
+layout. Each has an id: a file its path in the folder that was named, a row its id, or else FILE:ROW."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bert_jax.data.examples.cells import name_in
+from bert_jax.data.examples.judged import CORPUS, is_judged
+from bert_jax.errors import BertJaxError, first_line, one_line
+from bert_jax.hashes import digest
+from bert_jax.text import html, tables
+from bert_jax.text.inputs import decompressed, ending, expand
+from bert_jax.text.lines import LineReader
+from bert_jax.text.tables import columns_like, no_columns, text_in
+
+TEXTS, PAGES = (".txt", ".md", ".markdown"), (".html", ".htm")
+TABLES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
+ENDINGS = (*TEXTS, *PAGES, *TABLES)
+IDS = ("_id", "id", "doc_id", "docid")
+BODIES = ("text", "contents", "content", "body", "passage", "document")
+
+
+@dataclass(frozen=True)
+class Document:
+    id: str
+    title: str
+    text: str
+
+    @property
+    def hash(self) -> bytes:
+        return bytes.fromhex(digest([self.title, self.text]))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Of tables; "" is the usual name, if the table has it."""
+
+    text: str = ""
+    id: str = ""
+    title: str = ""
+
+
+@dataclass
+class Source:
+    """What to read, and counts of what was left out or mended."""
+
+    inputs: Sequence[str]
+    columns: Columns = Columns()
+    empty: int = 0
+    others: dict[str, int] = field(default_factory=dict)  # files of other endings
+    binary: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)  # files that are not UTF-8 throughout
+
+    def __post_init__(self):
+        self.files = [file for given in self.inputs for file in self.files_in(given)]
+
+    def documents(self) -> Iterator[Document]:
+        """Those with a text; none has the id of another."""
+        places: dict[str, str] = {}
+        for where, document in self.all():
+            if (before := places.setdefault(document.id, where)) != where:
+                raise BertJaxError(
+                    f'{where} has the id "{document.id}" of {before}; give each document an id of its own'
+                )
+            if not document.text.strip():
+                self.empty += 1
+                continue
+            yield document
+
+    def all(self) -> Iterator[tuple[str, Document]]:
+        for path, name in self.files:
+            if ending(path).lower() in TABLES:
+                yield from self.rows(path, name)
+            else:
+                yield from self.file(path, name)
+
+    def files_in(self, given: str) -> Iterator[tuple[str, str]]:
+        """The path of each file, and its name in what was given."""
+        folder = Path(given)
+        if folder.is_dir() and is_judged(folder):
+            yield str(folder / CORPUS), CORPUS
+            return
+        for path in expand([given]):
+            kind = ending(path).lower()
+            if kind in ENDINGS:
+                yield path, shown(os.path.relpath(path, given) if folder.is_dir() else Path(path).name)
+            elif folder.is_dir():
+                self.others[kind] = self.others.get(kind, 0) + 1
+            else:
+                raise BertJaxError(f"{path} is of no kind that is read; known: {', '.join(ENDINGS)}")
+
+    def file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
+        try:
+            with open(path, "rb") as raw, decompressed(path, raw) as file:
+                content = file.read()
+        except (OSError, EOFError) as error:
+            raise BertJaxError(f"{path} cannot be read ({first_line(error)}); fetch it again") from error
+        if b"\0" in content:
+            self.binary.append(path)
+            return
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            self.broken.append(path)
+            text = content.decode("utf-8-sig", "replace")
+        title = ""
+        if ending(path).lower() in PAGES:
+            title, text = html.title_and_text(text)
+        yield path, Document(name, title, text)
+
+    def rows(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
+        columns = None
+        for where, row in self.table(path):
+            columns = columns or self.columns_of(where, row)
+            number = where.rpartition(" ")[2]
+            yield (
+                where,
+                Document(
+                    id=name_in(where, row, columns.id) if columns.id else f"{name}:{number}",
+                    title=text_in(where, row, columns.title) if row.get(columns.title) else "",
+                    text=text_in(where, row, columns.text),
+                ),
+            )
+
+    def table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
+        if ending(path) not in (".jsonl", ".ndjson"):
+            yield from tables.rows_of_file(path)
+            return
+        reader, mended = LineReader(path, replace=True), list[str]()
+        yield from tables.json_rows(path, reader, lambda: mended.append(path))
+        if reader.broken or mended:
+            self.broken.append(path)
+
+    def columns_of(self, where: str, row: tables.Row) -> Columns:
+        """Of a table with this first row."""
+        named = [name for name in (self.columns.text, self.columns.id, self.columns.title) if name]
+        if missing := [
+            name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
+        ]:
+            raise BertJaxError(f"{where} has {no_columns(row, missing)}")
+
+        def column(given: str, usual: Sequence[str]) -> str:
+            return next(filter(None, columns_like(where, row, [given] if given else usual)), "")
+
+        text = column(self.columns.text, BODIES)
+        if not text:
+            known = ", ".join(name[:40] for name in row)
+            raise BertJaxError(f"{where}: which column holds the text? known: {known}; name it with --text")
+        return Columns(text, column(self.columns.id, IDS), column(self.columns.title, ["title"]))
+
+    def notes(self) -> Iterator[str]:
+        """A line for each kind of thing that was left out or mended."""
+        if self.empty:
+            yield f"{self.empty:,} documents without text are left out"
+        if self.others:
+            kinds = ", ".join(
+                f"{kind or 'no ending'} ({count:,})" for kind, count in sorted(self.others.items())
+            )
+            yield one_line(f"files of other kinds are left out: {kinds}")
+        if self.binary:
+            yield f"{counted(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
+        if self.broken:
+            yield f"{counted(self.broken)} not UTF-8 throughout; what is broken is read as U+FFFD"
+
+
+SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def shown(path: str) -> str:
+    """A path as text; its bytes need not be."""
+    return SURROGATES.sub("\ufffd", path)
+
+
+def counted(names: Sequence[str]) -> str:
+    """
+    >>> counted(["a.txt", "b.txt", "c.txt"])
+    '3 files (a.txt and others)'
+    """
+    count = "1 file" if len(names) == 1 else f"{len(names):,} files"
+    return one_line(f"{count} ({shown(names[0])}{' and others' if len(names) > 1 else ''})")

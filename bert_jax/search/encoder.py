@@ -1,0 +1,72 @@
+"""The model of an index: vectors of documents and of queries, and the lengths of passages."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.embed import embedding, prompt_text, reading_of
+from bert_jax.inference.model import load
+from bert_jax.search.manifest import ModelFacts
+from bert_jax.search.passages import Tokens
+from bert_jax.search.vectors import fingerprint
+from bert_jax.text.truncation import Truncated
+
+QUERIES, DOCUMENTS = ("query",), ("document", "passage", "corpus")  # usual names of their prompts
+
+
+class Encoder:
+    def __init__(self, directory):
+        self.directory, self.model = Path(directory), load(directory)
+        self.truncated = Truncated(reading_of(self.model).max_length)
+
+    def prompt(self, names: Sequence[str]) -> str | None:
+        embedder = self.model.embedder
+        return next((name for name in names if name in embedder.prompts), embedder.default_prompt)
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        embedder = self.model.embedder
+        return ModelFacts(
+            path=str(self.directory.resolve()),
+            fingerprint=fingerprint(self.directory),
+            tokenizer=self.model.tokenizer.fingerprint,
+            pooling=embedder.pooling,
+            normalize=True,
+            query_prompt=prompt_text(embedder, self.prompt(QUERIES)),
+            document_prompt=prompt_text(embedder, self.prompt(DOCUMENTS)),
+            max_length=reading_of(self.model).max_length,
+            dimensions=self.model.layout.vector_size,
+        )
+
+    @property
+    def ruler(self) -> Tokens:
+        return Tokens(self.model.tokenizer, self.model.embedder.lower_case)
+
+    def room(self, passage_tokens: int) -> int:
+        """For a passage, between the special tokens and after the prompt."""
+        (before,) = self.model.tokenizer.encode([self.facts.document_prompt])
+        return passage_tokens - len(before.ids)
+
+    def documents(self, texts: Sequence[str]) -> np.ndarray:
+        name = self.prompt(DOCUMENTS)
+        return embedding(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
+
+    def queries(self, texts: Sequence[str]) -> np.ndarray:
+        return embedding(self.model, prompt=self.prompt(QUERIES), normalize=True)(texts)
+
+
+def encoder_of(index: Path, facts: ModelFacts, directory) -> Encoder:
+    """The model that an index was built with, from where it was then or from another directory."""
+    path = Path(directory or facts.path)
+    if not directory and not path.exists():
+        raise BertJaxError(f"the model of {index} is no longer at {path}; name its directory with --model")
+    encoder = Encoder(path)
+    if replace(encoder.facts, path=facts.path) != facts:
+        raise BertJaxError(
+            f"{path} is not the model that {index} was built with; name that one, or build another index"
+        )
+    return encoder

@@ -1,0 +1,213 @@
+"""An index as it is searched: `bert_jax.Index.open(path).search("query")`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bert_jax.config import Range, check_number
+from bert_jax.errors import BertJaxError, check_name
+from bert_jax.hashes import differing, misfit
+from bert_jax.retrieval import DEPTH, highest
+from bert_jax.search import manifest as manifests
+from bert_jax.search.fusion import fused
+from bert_jax.search.keywords import Keywords, Weighed
+from bert_jax.search.manifest import AGAIN, Manifest
+from bert_jax.search.nearest import nearest_in
+from bert_jax.search.segment import SMALL, Segment, opened
+
+if TYPE_CHECKING:  # a search by keywords does without JAX
+    from bert_jax.inference.model import Model
+
+KEYWORDS, VECTORS, FUSION = "keywords", "vectors", "fusion"
+Place = tuple[int, int]  # a segment, and a passage in it
+Ranking = dict[Place, float]  # passages and their scores, the best first
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rank and the score that one leg gave a passage, and of keywords what each word added."""
+
+    rank: int
+    score: float
+    words: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage that answers a query: characters `start` to `end` of the document `id`."""
+
+    id: str
+    score: float
+    text: str
+    start: int
+    end: int
+    title: str
+    parts: dict[str, Part]
+
+
+class Index:
+    """Documents that can be searched, as they were when it was opened; `refresh` takes up later changes."""
+
+    manifest: Manifest
+    segments: list[Segment]
+
+    def __init__(self, path, model=None):
+        self.path, self.model = Path(path), model
+        self.rerankers: dict[str, Model] = {}
+
+    @classmethod
+    def open(cls, path, model=None, verify: bool = False) -> "Index":
+        """`model` is the directory of the model, if it is not where it was when the index was built. With `verify`
+        the hashes of all files are checked, and otherwise those of the small ones."""
+        index = cls(path, model)
+        index.manifest, index.segments = current(index.path, verify)
+        return index
+
+    def refresh(self) -> None:
+        """Take up what was added and removed since it was opened."""
+        self.manifest, self.segments = current(self.path)
+        self.__dict__.pop("keywords", None)
+
+    def __len__(self) -> int:
+        return self.manifest.documents
+
+    def __repr__(self) -> str:
+        return f"<index of {len(self):,} documents in {self.manifest.passages:,} passages: {self.path}>"
+
+    @cached_property
+    def keywords(self) -> Keywords:
+        return Keywords([(segment.postings, segment.live) for segment in self.segments])
+
+    @cached_property
+    def encoder(self):
+        from bert_jax.search.encoder import encoder_of
+
+        return encoder_of(self.path, self.manifest.model, self.model)
+
+    def search(
+        self,
+        query: str | Sequence[str],
+        top: int = 10,
+        legs: Sequence[str] | None = None,
+        weights: Mapping[str, float] | None = None,
+        reranker=None,
+        rerank_top: int = 50,
+    ):
+        """The best passages for a query, or a list of these for each of several.
+
+        `legs` are "keywords" (BM25), "vectors" (cosine) or both, whose rankings are then fused with `weights`. A
+        `reranker`, the directory of a cross-encoder, scores the first `rerank_top` of these anew.
+        """
+        queries = [query] if isinstance(query, str) else list(query)
+        check_number(top, "top", is_whole=True, allowed=Range(1))
+        legs, weights = self.checked(legs, weights), weights or {}
+        depth = max(top, DEPTH, rerank_top if reranker else 0)
+        vectors = self.encoder.queries(queries) if VECTORS in legs and queries else None
+        near = [] if vectors is None else self.by_vectors(vectors, depth)
+        hits = []
+        for number, text in enumerate(queries):
+            rankings: dict[str, Ranking] = {}
+            words = None
+            if KEYWORDS in legs:
+                words = self.keywords.weigh(text)
+                rankings[KEYWORDS] = self.by_keywords(words, depth)
+            if near:
+                rankings[VECTORS] = near[number]
+            best = rankings[legs[0]]
+            if len(legs) > 1:
+                best = rankings[FUSION] = self.ordered(
+                    fused({leg: list(some) for leg, some in rankings.items()}, weights)
+                )
+            if reranker:
+                best = self.reranked(text, list(best)[:rerank_top], reranker)
+            hits.append([self.hit(place, best[place], rankings, words) for place in list(best)[:top]])
+        return hits[0] if isinstance(query, str) else hits
+
+    def checked(self, legs: Sequence[str] | None, weights: Mapping[str, float] | None) -> list[str]:
+        """The legs to search by."""
+        there = [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
+        if VECTORS in (legs or ()) and VECTORS not in there:
+            raise BertJaxError(
+                f"{self.path} has no vectors, for it was built without --model; leave them out"
+            )
+        for name in [*(legs or ()), *(weights or ())]:
+            check_name(name, there, "leg of this index")
+        return [name for name in there if legs is None or name in legs] or there
+
+    def by_keywords(self, words: Weighed, depth: int) -> Ranking:
+        some = []
+        for segment, scores in zip(self.segments, self.keywords.scores(words), strict=True):
+            rows = np.flatnonzero(scores)
+            best = rows[highest(scores[rows], segment.order[rows], depth)]
+            some.append((best, scores[best]))
+        return self.merged(some, depth)
+
+    def by_vectors(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
+        """Of each query."""
+        some = [nearest_in(segment, vectors, depth) for segment in self.segments]
+        return [self.merged([of_segment[n] for of_segment in some], depth) for n in range(len(vectors))]
+
+    def merged(self, some: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
+        """Of the passages and scores of each segment."""
+        scores = {
+            (number, passage): score
+            for number, (rows, values) in enumerate(some)
+            for passage, score in zip(rows.tolist(), values.tolist(), strict=True)
+        }
+        return dict(list(self.ordered(scores).items())[:depth])
+
+    def ordered(self, scores: Mapping[Place, float]) -> Ranking:
+        """The best first; of equal ones that with the first id, and then the first place in it."""
+
+        def rank(place: Place) -> tuple:
+            segment, passage = place
+            return -scores[place], *self.segments[segment].place(passage)
+
+        return {place: scores[place] for place in sorted(scores, key=rank)}
+
+    def reranked(self, query: str, places: Sequence[Place], directory) -> Ranking:
+        from bert_jax.inference.model import load
+
+        name = str(directory)
+        if name not in self.rerankers:
+            self.rerankers[name] = load(directory)
+        texts = [self.segments[segment].searched[passage] for segment, passage in places]
+        ranked = self.rerankers[name].rank(query, texts) if texts else []
+        return {places[document.index]: document.score for document in ranked}
+
+    def hit(self, place: Place, score: float, rankings: Mapping[str, Ranking], words: Weighed | None) -> Hit:
+        segment, passage = self.segments[place[0]], place[1]
+        added = words.of(*place) if words else {}
+        parts = {
+            leg: Part(list(ranking).index(place) + 1, ranking[place], added if leg == KEYWORDS else {})
+            for leg, ranking in rankings.items()
+            if place in ranking
+        }
+        document = segment.documents[passage]
+        start, end = segment.spans[passage].tolist()
+        return Hit(
+            segment.ids[document], score, segment.texts[passage], start, end, segment.titles[document], parts
+        )
+
+
+def current(path: Path, verify: bool = False) -> tuple[Manifest, list[Segment]]:
+    """What index.json names, mapped. A process that changes the index may remove files meanwhile: then they are those
+    of an older index.json, and the new one is read."""
+    manifest = manifests.read(path)
+    files = dict(manifest.files())
+    checked = files if verify else {name: facts for name, facts in files.items() if Path(name).name in SMALL}
+    try:
+        damage = next(differing(path, checked), None) or next(
+            filter(None, (misfit(path, name, facts["bytes"]) for name, facts in files.items())), None
+        )
+        if damage is None:
+            return manifest, [opened(path, facts) for facts in manifest.segments]
+    except FileNotFoundError as error:
+        damage = f"it lacks its file {error.filename}"
+    if manifests.read(path).changes != manifest.changes:
+        return current(path, verify)
+    raise BertJaxError(f"{path}: {damage}; {AGAIN}")

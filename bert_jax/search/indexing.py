@@ -1,0 +1,252 @@
+"""Changes of an index: documents added, replaced and removed, and segments merged. Each is there at once, with the new
+index.json, or not at all, and one process at a time makes them."""
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.errors import BertJaxError, nearest
+from bert_jax.hashes import facts_of
+from bert_jax.output import PARTIAL, holding
+from bert_jax.search import keywords
+from bert_jax.search import manifest as manifests
+from bert_jax.search.cache import Cache
+from bert_jax.search.documents import Document
+from bert_jax.search.index import current
+from bert_jax.search.manifest import (
+    BUILDING,
+    FILE,
+    REMOVED,
+    SEGMENTS,
+    Manifest,
+    ModelFacts,
+    Removed,
+    SegmentFacts,
+)
+from bert_jax.search.nearest import LEAST, VECTORS, write_small
+from bert_jax.search.passages import Cut, Cutter
+from bert_jax.search.segment import KEYS, Searched, Segment, mapped, opened, write_documents
+
+STAGE = "segment"  # in the folder of what is being built
+ROWS = 4096  # vectors that are copied at once
+
+Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
+
+
+@dataclass
+class Counts:
+    """Of documents, and of the passages whose vectors were computed."""
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    encoded: int = 0
+
+
+@contextmanager
+def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
+    """The one writer of an index. `new` is written where there is none, or one without any document."""
+    refuse_foreign(directory)
+    if new is None:
+        manifests.read(directory)
+    with holding(directory):
+        if new is not None and (not (directory / FILE).exists() or not manifests.read(directory).changes):
+            manifests.write(directory, new)
+        writer = Writer(directory)
+        writer.sweep()
+        yield writer
+        writer.sweep()
+        shutil.rmtree(directory / BUILDING, ignore_errors=True)
+
+
+def refuse_foreign(directory: Path) -> None:
+    if not directory.is_dir() or (directory / FILE).exists():
+        return
+    if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
+        raise BertJaxError(
+            f"{directory} stays as it is, for it holds what this command does not write ({foreign[0]}); name a new "
+            "directory"
+        )
+
+
+class Writer:
+    """Holds the index as it is, of which each change makes another."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.manifest, self.segments = current(directory)
+        self.counts = Counts()
+
+    def sweep(self) -> None:
+        """Remove what index.json does not name: of a killed process, or of before a change."""
+        named = {Path(name).parts[:2] for name, _ in self.manifest.files()}
+        for folder in (SEGMENTS, REMOVED):
+            for path in (self.directory / folder).glob("*"):
+                if (folder, path.name) not in named:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(self.directory / BUILDING / STAGE, ignore_errors=True)
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Of each document by its id: the segment, and its number there."""
+        return {
+            segment.ids[number]: (place, number)
+            for place, segment in enumerate(self.segments)
+            for number in segment.there()
+        }
+
+    def add(self, documents: Iterable[Document], cutter: Cutter, encode: Encode | None) -> None:
+        """Those that are new or have changed; the others stay as they are."""
+        places, replaced = self.places(), set()
+
+        def changes() -> Iterator[Document]:
+            for document in documents:
+                place = places.get(document.id)
+                if place is None:
+                    self.counts.new += 1
+                elif self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
+                    self.counts.unchanged += 1
+                    continue
+                else:
+                    self.counts.changed += 1
+                    replaced.add(place)
+                yield document
+
+        built = self.build(cutter(changes()), encode)
+        if built is not None:
+            self.commit([*self.without(replaced), built])
+
+    def remove(self, ids: Collection[str]) -> None:
+        places = self.places()
+        if missing := [name for name in ids if name not in places]:
+            raise BertJaxError(
+                f'{self.directory} has no document "{missing[0]}"; {nearest(missing[0], places)}'
+            )
+        removed = {places[name] for name in ids}
+        self.counts.removed += len(removed)
+        self.commit(self.without(removed))
+
+    def compact(self, manifest: Manifest) -> None:
+        """One segment of all that is there, without computing any vector, under the settings of a manifest."""
+        self.manifest = replace(
+            self.manifest, quantization=manifest.quantization, approximate=manifest.approximate
+        )
+        built = self.build((cut for segment in self.segments for cut in segment.cuts()), None)
+        self.commit([] if built is None else [built])
+
+    def without(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
+        """The segments that are there, without some documents more."""
+        kept = []
+        for place, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
+            numbers = segment.removed | {number for other, number in removed if other == place}
+            if len(numbers) == facts.documents:
+                continue
+            if len(numbers) > len(segment.removed):
+                facts = replace(facts, removed=self.mark(facts, segment, numbers))
+            kept.append(facts)
+        return kept
+
+    def mark(self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]) -> Removed:
+        name = f"{facts.name}-{self.manifest.changes + 1:06}.npy"
+        with growing_array(self.directory / REMOVED / name, np.int64) as file:
+            file.append(np.array(sorted(numbers)))
+        passages = int(np.isin(segment.documents, list(numbers)).sum())
+        return Removed(name, len(numbers), passages, facts_of(self.directory / REMOVED, [name])[name])
+
+    def build(self, cuts: Iterable[Cut], encode: Encode | None) -> SegmentFacts | None:
+        """A segment of these documents, under its final name; None where there are none."""
+        stage = self.directory / BUILDING / STAGE
+        stage.mkdir(parents=True)
+        documents = write_documents(stage, cuts)
+        if not documents:
+            return None
+        texts = Searched(stage)
+        if self.manifest.model:
+            self.write_vectors(stage, texts, self.manifest.model, encode)
+        keywords.write(stage, texts)
+        if self.manifest.quantization and len(texts) >= LEAST:
+            write_small(stage, self.manifest.quantization, mapped(stage / VECTORS))
+        names = sorted(os.listdir(stage))
+        name = f"{self.manifest.changes + 1:06}"
+        (self.directory / SEGMENTS).mkdir(exist_ok=True)
+        stage.rename(self.directory / SEGMENTS / name)
+        files = facts_of(self.directory / SEGMENTS / name, names)
+        return SegmentFacts(name, documents, len(texts), files)
+
+    def write_vectors(self, stage: Path, texts: Searched, model: ModelFacts, encode: Encode | None) -> None:
+        """Each text's vector is computed once: one that the index has is copied, and one that a killed process had
+        computed comes from the cache that it filled."""
+        known = KnownVectors(self.segments)
+        places = known.find(mapped(stage / KEYS))
+        unknown = np.flatnonzero(places < 0)
+        rows = None
+        if encode and len(unknown):
+            cache = Cache(self.directory / BUILDING, "passages", asdict(model))
+            rows = cache.of(Chosen(texts, unknown), self.counted(encode))
+        with growing_array(stage / VECTORS, np.float32) as file:
+            for start in range(0, len(places), ROWS):
+                some = places[start : start + ROWS]
+                block = np.empty((len(some), model.dimensions), np.float32)
+                if rows is not None:
+                    between = slice(*np.searchsorted(unknown, (start, start + len(some))))
+                    block[some < 0] = rows[between]
+                if self.segments:
+                    block[some >= 0] = known.rows(some[some >= 0])
+                file.append(block)
+
+    def counted(self, encode: Encode) -> Encode:
+        def counting(texts: list[str]) -> np.ndarray:
+            self.counts.encoded += len(texts)
+            return encode(texts)
+
+        return counting
+
+    def commit(self, segments: Sequence[SegmentFacts]) -> None:
+        self.manifest = self.manifest.with_segments(tuple(segments))
+        self.segments = [opened(self.directory, facts) for facts in segments]
+        manifests.write(self.directory, self.manifest)
+
+
+class Chosen(Sequence[str]):
+    """Some of many texts, read where they are asked for."""
+
+    def __init__(self, texts: Sequence[str], which: np.ndarray):
+        self.texts, self.which = texts, which
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def __getitem__(self, place):
+        return self.texts[self.which[place]]
+
+
+class KnownVectors:
+    """The vectors of all segments, by the keys of their texts."""
+
+    def __init__(self, segments: Sequence[Segment]):
+        self.segments = segments
+        self.starts = np.cumsum([0, *(len(segment.keys) for segment in segments)])
+        keys = np.concatenate([segment.keys for segment in segments]) if segments else np.empty(0, "S16")
+        self.order = np.argsort(keys, kind="stable")
+        self.keys = keys[self.order]
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The place of each key's vector among those of all segments; -1 where there is none."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[near] == keys, self.order[near], -1)
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        numbers = np.searchsorted(self.starts, places, side="right") - 1
+        rows = np.empty((len(places), *self.segments[0].vectors.shape[1:]), np.float32)
+        for number in np.unique(numbers):
+            here = numbers == number
+            rows[here] = self.segments[number].vectors[places[here] - self.starts[number]]
+        return rows

@@ -1,0 +1,185 @@
+"""Passages found by their words, with the scores of bm25s.
+
+bm25s keeps finished scores, which hold the statistics of all documents, so it can neither add nor remove any. Here the
+postings hold how often a word is in a passage, and scores are computed when they are asked for, from the passages that
+are there then: bm25s' default formula (Lucene's, k1 1.5, b 0.75), its float types and its words.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.output import replacing
+from bert_jax.search.strings import Strings, growing_strings
+
+K1, B = 1.5, 0.75
+WINDOW = 4096  # texts whose words are held at once
+WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
+    "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
+)  # fmt: skip
+ARRAYS = (STARTS, PASSAGES, FREQUENCIES, LENGTHS)
+
+
+def words_of(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
+    """Each text as numbers of words, and the number of each word."""
+    import bm25s
+
+    tokenized = bm25s.tokenize(list(texts), show_progress=False)
+    return tokenized.ids, tokenized.vocab
+
+
+@lru_cache(maxsize=1024)
+def query_words(query: str) -> tuple[str, ...]:
+    """
+    >>> query_words("The cat and the other CAT")
+    ('cat', 'other', 'cat')
+    """
+    (ids,), vocabulary = words_of([query])
+    words = {number: word for word, number in vocabulary.items()}
+    return tuple(words[number] for number in ids)
+
+
+def write(folder: Path, texts: Sequence[str]) -> None:
+    """The postings of texts, whatever their number: windows are sorted by word, and then each word's postings of all
+    windows are laid side by side."""
+    numbers: dict[str, int] = {}
+    counts: list[np.ndarray] = []  # postings of each word, window by window
+    with (
+        TemporaryDirectory(dir=folder, prefix=".") as scratch,
+        growing_array(folder / LENGTHS, np.int32) as lengths,
+    ):
+        for start in range(0, len(texts), WINDOW):
+            ids, vocabulary = words_of(texts[start : start + WINDOW])
+            of_window = np.array([numbers.setdefault(word, len(numbers)) for word in vocabulary], np.int64)
+            sizes = np.array([len(text) for text in ids])
+            words = of_window[np.concatenate([np.array(text, np.int64) for text in ids])]
+            pairs, frequencies = np.unique(
+                words << 32 | np.arange(len(ids)).repeat(sizes), return_counts=True
+            )
+            np.savez(
+                Path(scratch, str(len(counts))),
+                words=pairs >> 32, passages=(pairs & 0xFFFFFFFF) + start, frequencies=frequencies,
+            )  # fmt: skip
+            counts.append(np.bincount(pairs >> 32, minlength=len(numbers)))
+            lengths.append(sizes)
+        write_postings(folder, Path(scratch), numbers, counts)
+
+
+def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts: list[np.ndarray]) -> None:
+    order = sorted(numbers)  # of the words, as strings compare
+    place = np.empty(len(order), np.int64)
+    place[[numbers[word] for word in order]] = np.arange(len(order))
+    starts = np.zeros(len(order) + 1, np.int64)
+    for some in counts:
+        starts[1 + place[: len(some)]] += some
+    starts = np.cumsum(starts)
+    with growing_strings(folder, WORDS) as vocabulary:
+        vocabulary.append(order)
+    with growing_array(folder / STARTS, np.int64) as file:
+        file.append(starts)
+    with replacing(folder / PASSAGES) as new_passages, replacing(folder / FREQUENCIES) as new_frequencies:
+        shape = (int(starts[-1]),)
+        passages = np.lib.format.open_memmap(new_passages, "w+", np.int32, shape)
+        # A passage has at most 16 characters for each of at most 8,192 tokens, and a word at least two.
+        frequencies = np.lib.format.open_memmap(new_frequencies, "w+", np.uint16, shape)
+        ends = starts[:-1].copy()
+        for number, some in enumerate(counts):
+            window = np.load(scratch / f"{number}.npz")
+            words = place[window["words"]]
+            within = np.arange(len(words)) - (np.cumsum(some) - some)[window["words"]]
+            passages[ends[words] + within] = window["passages"]
+            frequencies[ends[words] + within] = window["frequencies"]
+            ends[place[: len(some)]] += some
+        passages.flush()
+        frequencies.flush()
+
+
+Parts = list[tuple[np.ndarray, np.ndarray]]  # for each segment passages, and what a word adds to their scores
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The words of a query, in their order and as often as they stand there, for sums of float32 depend on it; and
+    what each adds to the scores."""
+
+    words: tuple[str, ...]
+    parts: dict[str, Parts]
+
+    def of(self, segment: int, passage: int) -> dict[str, float]:
+        """What each word adds to the score of a passage, all of its times together."""
+        added = {}
+        for word in dict.fromkeys(self.words):
+            passages, parts = self.parts[word][segment]
+            place = int(np.searchsorted(passages, passage))
+            if place < len(passages) and passages[place] == passage:
+                added[word] = float(parts[place]) * self.words.count(word)
+        return added
+
+
+@dataclass(frozen=True)
+class Postings:
+    """Of one segment."""
+
+    words: Strings
+    starts: np.ndarray
+    passages: np.ndarray
+    frequencies: np.ndarray
+    lengths: np.ndarray  # of the passages, in words
+
+    def of(self, word: str, live: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The passages that are there and have the word, and how often."""
+        place = self.words.find(word)
+        if place is None:
+            return self.passages[:0], self.frequencies[:0]
+        some = slice(self.starts[place], self.starts[place + 1])
+        passages, frequencies = self.passages[some], self.frequencies[some]
+        if live is not None:
+            kept = live[passages]
+            passages, frequencies = passages[kept], frequencies[kept]
+        return passages, frequencies
+
+
+class Keywords:
+    """Of several segments, as (postings, which passages are there; None: all)."""
+
+    def __init__(self, segments: Sequence[tuple[Postings, np.ndarray | None]]):
+        self.segments = segments
+        kept = [
+            (len(postings.lengths), int(postings.lengths.sum(dtype=np.int64)))
+            if live is None
+            else (int(live.sum()), int(postings.lengths[live].sum(dtype=np.int64)))
+            for postings, live in segments
+        ]
+        self.count, length = sum(count for count, _ in kept), sum(length for _, length in kept)
+        self.mean_length = length / max(self.count, 1)
+
+    def weigh(self, query: str) -> "Weighed":
+        words = query_words(query)
+        return Weighed(words, {word: self.parts(word) for word in words})
+
+    def scores(self, query: "Weighed") -> list[np.ndarray]:
+        """A score for each passage of each segment; 0 without a word of the query."""
+        scores = [np.zeros(len(postings.lengths), np.float32) for postings, _ in self.segments]
+        for word in query.words:
+            for sums, (passages, added) in zip(scores, query.parts[word], strict=True):
+                sums[passages] += added
+        return scores
+
+    def parts(self, word: str) -> Parts:
+        postings = [some.of(word, live) for some, live in self.segments]
+        having = sum(len(passages) for passages, _ in postings)
+        rarity = np.float32(math.log(1 + (self.count - having + 0.5) / (having + 0.5)))
+        parts = []
+        for (passages, frequencies), (some, _) in zip(postings, self.segments, strict=True):
+            lengths, counts = some.lengths[passages], frequencies.astype(np.float32)
+            weights = (
+                counts / (K1 * ((1 - B) + B * lengths / self.mean_length) + counts) if len(counts) else counts
+            )
+            parts.append((passages, (rarity * weights).astype(np.float32)))
+        return parts

@@ -1,0 +1,121 @@
+"""index.json: what an index holds, and the moment in which a change of it is there. It alone is ever replaced.
+
+INDEX/index.json               settings, facts of the model, the segments with the hashes of their files
+INDEX/segments/000001/         documents, passages, vectors and postings, written once
+INDEX/removed/000001-000003    the numbers of a segment's documents that change 3 and those before it removed
+INDEX/building/                what a process that writes has so far; a killed one's vectors serve the next
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json, write_json
+from bert_jax.hashes import SELF, FileFacts, is_sealed, sealed
+from bert_jax.typed import fit
+
+FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
+VERSION = 1
+AGAIN = "copy the index again, or build it again"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """All that decides the vectors."""
+
+    path: str  # where it was; elsewhere it is named by --model
+    fingerprint: str
+    tokenizer: str
+    pooling: str
+    normalize: bool
+    query_prompt: str
+    document_prompt: str
+    max_length: int
+    dimensions: int
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The share of the `at` nearest passages that an approximate search finds, for passages of the index as queries."""
+
+    at: int
+    queries: int
+    recall: float
+
+
+@dataclass(frozen=True)
+class Removed:
+    name: str
+    documents: int
+    passages: int
+    facts: FileFacts
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    name: str
+    documents: int
+    passages: int
+    files: dict[str, FileFacts]
+    removed: Removed | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    model: ModelFacts | None  # None: keywords alone
+    passage_tokens: int
+    overlap: int
+    quantization: str | None = None
+    approximate: str | None = None
+    recall: Recall | None = None
+    changes: int = 0
+    segments: tuple[SegmentFacts, ...] = ()
+    version: int = VERSION
+
+    @property
+    def documents(self) -> int:
+        return sum(some.documents - (some.removed.documents if some.removed else 0) for some in self.segments)
+
+    @property
+    def passages(self) -> int:
+        return sum(some.passages - (some.removed.passages if some.removed else 0) for some in self.segments)
+
+    @property
+    def exact(self) -> bool:
+        return not self.quantization and not self.approximate
+
+    def files(self) -> Iterator[tuple[str, FileFacts]]:
+        """Every file of the index but this one, and what it should be."""
+        for segment in self.segments:
+            for name, facts in segment.files.items():
+                yield f"{SEGMENTS}/{segment.name}/{name}", facts
+            if segment.removed:
+                yield f"{REMOVED}/{segment.removed.name}", segment.removed.facts
+
+    def with_segments(self, segments: tuple[SegmentFacts, ...]) -> "Manifest":
+        return replace(self, segments=segments, changes=self.changes + 1)
+
+
+def read(directory: Path) -> Manifest:
+    path = directory / FILE
+    try:
+        content = read_json(path, dict[str, Any], AGAIN)
+    except (FileNotFoundError, NotADirectoryError):
+        raise BertJaxError(f"{directory} is no index: it has no {FILE}; `bert-jax index` makes one") from None
+    if not is_sealed(content):
+        raise BertJaxError(f"{path} is not what was written (its hash differs); {AGAIN}")
+    del content[SELF]
+    if (version := content.get("version")) != VERSION:
+        raise BertJaxError(
+            f"{path} has version {version}, and this program reads {VERSION}; build the index again"
+        )
+    try:
+        return fit(content, Manifest)
+    except BertJaxError as error:
+        raise BertJaxError(f"{path}: {error}; {AGAIN}") from None
+
+
+def write(directory: Path, manifest: Manifest) -> None:
+    write_json(directory / FILE, sealed(asdict(manifest)))

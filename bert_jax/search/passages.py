@@ -1,0 +1,210 @@
+"""Long documents cut into passages: whole sentences, as many as fit, of which the last ones begin the next passage,
+too. A sentence that does not fit is cut into lines, its lines into words, and a word into tokens."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from sentencex import segment
+
+from bert_jax.errors import BertJaxError
+from bert_jax.search.documents import Document
+from bert_jax.text.tokenizer import Tokenizer
+
+WINDOW = 1 << 20  # characters of documents that are cut together
+BLOCK = 1 << 16  # characters of a sentence that are cut into words at once
+CHARACTERS = 16  # of a passage, for each of its tokens: a long string of odd characters may be one token
+BATCH = 4096  # texts whose tokens are held at once
+LEAST = 8  # tokens
+# sentencex 1.0.32 panics at spaces of two and three bytes (no-break, em).
+ODD_SPACES = re.compile(r"[^\S\n ]")
+LINE, WORD = re.compile(r"[^\n]+"), re.compile(r"\S{1,128}")
+
+Span = tuple[int, int]
+Atom = tuple[int, int, int]  # the span of what is not cut further, and its tokens
+
+
+class Ruler(Protocol):
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+
+    def cut(self, text: str, most: int) -> list[int]:
+        """Where to cut a text so that no part has more tokens; its end is the last."""
+
+
+class Words:
+    """Measures in words, for an index without a model."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
+    def cut(self, text: str, most: int) -> list[int]:
+        starts = [match.start() for match in WORD.finditer(text)]
+        return [*starts[most::most], len(text)]
+
+
+class Tokens:
+    def __init__(self, tokenizer: Tokenizer, lower_case: bool):
+        self.tokenizer, self.lower_case = tokenizer, lower_case
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        texts = [text.lower() for text in texts] if self.lower_case else texts
+        return [
+            len(ids)
+            for start in range(0, len(texts), BATCH)
+            for ids in self.tokenizer.ids(texts[start : start + BATCH])
+        ]
+
+    def cut(self, text: str, most: int) -> list[int]:
+        (encoding,) = self.tokenizer.encode([text])
+        (tokens,) = encoding.spans
+        return [*(encoding.offsets[i][0] for i in tokens[most::most]), len(text)]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A document in passages."""
+
+    id: str
+    title: str
+    hash: bytes
+    spans: list[Span]  # of characters
+    texts: list[str]
+
+
+class Cutter:
+    """Cuts documents into passages that have, with the title, `room` tokens at most; neighbours share `overlap`."""
+
+    def __init__(self, ruler: Ruler, room: int, overlap: int):
+        if room < LEAST:
+            raise BertJaxError(
+                f"passages have room for {room} tokens of text, fewer than {LEAST}; allow more"
+            )
+        self.ruler, self.room, self.overlap = ruler, room, overlap
+
+    def __call__(self, documents: Iterable[Document]) -> Iterator[Cut]:
+        for window in windows(documents):
+            spans = [sentence_spans(document.text) for document in window]
+            texts = [
+                document.text[start:end]
+                for document, some in zip(window, spans, strict=True)
+                for start, end in some
+            ]
+            counts = iter(self.ruler.count(texts))
+            titles = self.ruler.count([document.title for document in window])
+            for document, some, title in zip(window, spans, titles, strict=True):
+                sentences = [(start, end, next(counts)) for start, end in some]
+                yield self.cut(document, sentences, title)
+
+    def cut(self, document: Document, sentences: list[Atom], title_tokens: int) -> Cut:
+        title, text = document.title, document.text
+        if title_tokens > self.room // 2:
+            title = title[: self.ruler.cut(title, self.room // 2)[0]]
+            title_tokens = self.room // 2
+        room = self.room - title_tokens
+        spans = self.packed(list(self.atoms(text, sentences, room)), room)
+        return Cut(document.id, title, document.hash, spans, [text[start:end] for start, end in spans])
+
+    def packed(self, atoms: list[Atom], room: int) -> list[Span]:
+        spans: list[Span] = []
+        first = total = 0
+        for place, (_, end, tokens) in enumerate(atoms):
+            if place > first and (total + tokens > room or end - atoms[first][0] > CHARACTERS * room):
+                spans.append((atoms[first][0], atoms[place - 1][1]))
+                back, total = place, 0
+                most = min(self.overlap, room - tokens)
+                while back - 1 > first and total + atoms[back - 1][2] <= most:
+                    back -= 1
+                    total += atoms[back][2]
+                first = back
+            total += tokens
+        return [*spans, (atoms[first][0], atoms[-1][1])] if atoms else []
+
+    def atoms(self, text: str, spans: Iterable[Atom], room: int) -> Iterator[Atom]:
+        """Sentences that fit, and parts of those that do not."""
+        for start, end, tokens in spans:
+            if self.fits(start, end, tokens, room):
+                yield start, end, max(tokens, 1)
+                continue
+            for line, tokens in self.measured(text, LINE, start, end):
+                if self.fits(*line, tokens, room):
+                    yield *line, max(tokens, 1)
+                else:
+                    yield from self.runs(text, *line, room)
+
+    def runs(self, text: str, start: int, end: int, room: int) -> Iterator[Atom]:
+        """Words, together as far as neighbouring passages may share them."""
+        most = max(1, min(self.overlap, room))
+        run: Atom | None = None
+        for block in blocks(text, start, end):
+            for word in self.words(text, *block, room):
+                if run and self.fits(run[0], word[1], run[2] + word[2], most):
+                    run = run[0], word[1], run[2] + word[2]
+                else:
+                    if run:
+                        yield run
+                    run = word
+        if run:
+            yield run
+
+    def words(self, text: str, start: int, end: int, room: int) -> Iterator[Atom]:
+        for word, tokens in self.measured(text, WORD, start, end):
+            if self.fits(*word, tokens, room):
+                yield *word, max(tokens, 1)
+                continue
+            cuts = self.ruler.cut(text[slice(*word)], min(room // 2, CHARACTERS))
+            spans = [(word[0] + a, word[0] + b) for a, b in pairwise([0, *cuts])]
+            # Parts of a word may have other tokens than they had in it.
+            for span, tokens in zip(
+                spans, self.ruler.count([text[slice(*span)] for span in spans]), strict=True
+            ):
+                yield *span, max(tokens, 1)
+
+    def measured(self, text: str, pattern: re.Pattern[str], start: int, end: int) -> list[tuple[Span, int]]:
+        spans = [stripped(text, *match.span()) for match in pattern.finditer(text, start, end)]
+        spans = [(start, end) for start, end in spans if start < end]
+        return list(zip(spans, self.ruler.count([text[slice(*span)] for span in spans]), strict=True))
+
+    @staticmethod
+    def fits(start: int, end: int, tokens: int, room: int) -> bool:
+        return tokens <= room and end - start <= CHARACTERS * room
+
+
+def sentence_spans(text: str) -> list[Span]:
+    spans, start = [], 0
+    for sentence in segment("en", ODD_SPACES.sub(" ", text)):
+        span = stripped(text, start, start + len(sentence))
+        start += len(sentence)
+        if span[0] < span[1]:
+            spans.append(span)
+    return spans
+
+
+def stripped(text: str, start: int, end: int) -> Span:
+    part = text[start:end]
+    start += len(part) - len(part.lstrip())
+    return start, max(start, start + len(part.strip()))
+
+
+def blocks(text: str, start: int, end: int) -> Iterator[Span]:
+    """Parts that end at a space if there is one."""
+    while end - start > BLOCK:
+        space = text.rfind(" ", start + 1, start + BLOCK)
+        cut = space if space > 0 else start + BLOCK
+        yield start, cut
+        start = cut
+    yield start, end
+
+
+def windows(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    window, size = [], 0
+    for document in documents:
+        window.append(document)
+        size += len(document.text)
+        if size >= WINDOW:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window

@@ -1,0 +1,152 @@
+"""A part of an index that is written once: documents, their passages, and by what these are found. Its files are
+mapped, so that memory holds what is searched and no more."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.data.arrays import growing_array
+from bert_jax.errors import BertJaxError
+from bert_jax.search import keywords, nearest
+from bert_jax.search.cache import KEY, keys_of
+from bert_jax.search.keywords import Postings
+from bert_jax.search.manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
+from bert_jax.search.passages import Cut
+from bert_jax.search.strings import Strings, files_of, growing_strings
+
+WINDOW = 4096  # passages that are written at once
+IDS, TITLES, TEXTS = "ids", "titles", "texts"
+HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy", "spans.npy", "order.npy"
+# Read and compared with their hashes whenever an index is opened; the others when somebody asks for it.
+SMALL = (*files_of(IDS), *files_of(TITLES), HASHES, KEYS, DOCUMENTS, SPANS, ORDER, keywords.LENGTHS)
+
+
+def searched(title: str, text: str) -> str:
+    """What is read and found of a passage: the title of its document comes first."""
+    return f"{title} {text}" if title else text
+
+
+class Searched(Sequence[str]):
+    """The passages of a segment as they are read and found."""
+
+    def __init__(self, folder: Path):
+        self.titles, self.texts = strings(folder, TITLES), strings(folder, TEXTS)
+        self.documents = mapped(folder / DOCUMENTS)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, which):
+        if isinstance(which, slice):
+            return [self[i] for i in range(*which.indices(len(self)))]
+        return searched(self.titles[self.documents[which]], self.texts[which])
+
+
+class Segment:
+    """All of its files are mapped at once, so that it can be searched as it was after others removed them."""
+
+    def __init__(self, folder: Path, names: Collection[str], removed: np.ndarray | None = None):
+        self.ids, self.titles, self.texts = (strings(folder, name) for name in (IDS, TITLES, TEXTS))
+        self.documents, self.spans, self.order = (mapped(folder / name) for name in (DOCUMENTS, SPANS, ORDER))
+        self.hashes, self.keys = mapped(folder / HASHES), mapped(folder / KEYS)
+        self.searched = Searched(folder)
+        self.removed = frozenset(() if removed is None else removed.tolist())
+        self.live: np.ndarray | None = None  # which passages are there; None: all
+        if removed is not None:
+            there = np.ones(len(self.ids), bool)
+            there[removed] = False
+            self.live = there[self.documents]
+        words = strings(folder, keywords.WORDS)
+        self.postings = Postings(words, *(mapped(folder / name) for name in keywords.ARRAYS))
+        self.vectors = np.empty((len(self.order), 0), np.float32)
+        if nearest.VECTORS in names:
+            self.vectors = mapped(folder / nearest.VECTORS)
+        self.small = {
+            kind: [mapped(folder / name) for name in files]
+            for kind, files in nearest.SMALL.items()
+            if files[0] in names
+        }
+
+    def place(self, passage: int) -> tuple[str, int]:
+        """The id of its document, and where it begins there: the order of passages with equal scores."""
+        return self.ids[self.documents[passage]], int(self.spans[passage, 0])
+
+    def there(self) -> Iterator[int]:
+        """The numbers of its documents, those aside that were removed."""
+        return (number for number in range(len(self.ids)) if number not in self.removed)
+
+    def cuts(self) -> Iterator[Cut]:
+        """The documents that are there, as they came."""
+        ends = np.searchsorted(self.documents, np.arange(len(self.ids) + 1))
+        for number in self.there():
+            some = slice(ends[number], ends[number + 1])
+            spans = [(start, end) for start, end in self.spans[some].tolist()]
+            yield Cut(self.ids[number], self.titles[number], self.hashes[number], spans, self.texts[some])
+
+
+def opened(directory: Path, facts: SegmentFacts) -> Segment:
+    removed = mapped(directory / REMOVED / facts.removed.name) if facts.removed else None
+    return Segment(directory / SEGMENTS / facts.name, facts.files.keys(), removed)
+
+
+def mapped(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise BertJaxError(f"{path} is damaged; {AGAIN}") from error
+
+
+def strings(folder: Path, name: str) -> Strings:
+    content, starts = files_of(name)
+    return Strings(mapped(folder / content), mapped(folder / starts))
+
+
+def write_documents(folder: Path, cuts: Iterable[Cut]) -> int:
+    """All but the vectors and the postings; how many documents there were."""
+    first = 0
+    with (
+        growing_strings(folder, IDS) as ids,
+        growing_strings(folder, TITLES) as titles,
+        growing_strings(folder, TEXTS) as texts,
+        growing_array(folder / HASHES, KEY) as hashes,
+        growing_array(folder / KEYS, KEY) as keys,
+        growing_array(folder / DOCUMENTS, np.int32) as documents,
+        growing_array(folder / SPANS, np.int64) as spans,
+    ):
+        for window in windows(cuts):
+            ids.append([cut.id for cut in window])
+            titles.append([cut.title for cut in window])
+            hashes.append(np.array([cut.hash for cut in window], KEY))
+            texts.append([text for cut in window for text in cut.texts])
+            keys.append(keys_of([searched(cut.title, text) for cut in window for text in cut.texts]))
+            counts = [len(cut.spans) for cut in window]
+            documents.append(np.arange(first, first + len(window)).repeat(counts))
+            spans.append(np.array([span for cut in window for span in cut.spans]))
+            first += len(window)
+    write_order(folder)
+    return first
+
+
+def write_order(folder: Path) -> None:
+    """The place of each passage when they are sorted by the ids of their documents."""
+    names, documents = strings(folder, IDS)[:], mapped(folder / DOCUMENTS)
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    order = np.empty(len(documents), np.int32)
+    order[np.argsort(rank[documents], kind="stable")] = np.arange(len(documents))
+    with growing_array(folder / ORDER, np.int32) as file:
+        file.append(order)
+
+
+def windows(cuts: Iterable[Cut]) -> Iterator[list[Cut]]:
+    window: list[Cut] = []
+    passages = 0
+    for cut in cuts:
+        window.append(cut)
+        passages += len(cut.texts)
+        if passages >= WINDOW:
+            yield window
+            window, passages = [], 0
+    if window:
+        yield window

@@ -1,0 +1,100 @@
+"""How an index is built: what was asked for, or what it knows from before."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bert_jax.config import Range, check_number
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.search import manifest as manifests
+from bert_jax.search.encoder import Encoder, encoder_of
+from bert_jax.search.manifest import FILE, Manifest
+from bert_jax.search.passages import Cutter, Words
+
+TOKENS = 256  # of a passage, or as many as the model reads
+MOST = 8192
+SHARE = 8  # of a passage's tokens one in so many may be in the next, too
+CHANGEABLE = ("quantization", "approximate")  # when segments are merged
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asked for; None where nothing was said."""
+
+    model: str | None = None
+    passage_tokens: int | None = None
+    overlap: int | None = None
+    quantization: str | None = None
+    approximate: str | None = None
+
+
+class Plan:
+    """The settings of an index, and its model, which is loaded when it is needed."""
+
+    def __init__(self, path: Path, asked: Asked, merging: bool = False):
+        self.path, self.asked = path, asked
+        if asked.model and path.resolve().is_relative_to(hub.existing(asked.model).resolve()):
+            raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
+        before = manifests.read(path) if (path / FILE).exists() else None
+        if before is not None and not before.changes:  # nothing was built with its settings
+            if before.model and not asked.model:
+                self.asked = replace(asked, model=before.model.path)
+            before = None
+        self.is_new = before is None
+        self.manifest = self.fresh() if before is None else self.unchanged(before, merging)
+
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        if self.is_new:
+            return Encoder(self.asked.model) if self.asked.model else None
+        model = self.manifest.model
+        return encoder_of(self.path, model, self.asked.model) if model else None
+
+    @property
+    def cutter(self) -> Cutter:
+        tokens, encoder = self.manifest.passage_tokens, self.encoder
+        if encoder is None:
+            return Cutter(Words(), tokens, self.manifest.overlap)
+        return Cutter(encoder.ruler, encoder.room(tokens), self.manifest.overlap)
+
+    def fresh(self) -> Manifest:
+        asked, model = self.asked, self.encoder.facts if self.encoder else None
+        most = model.max_length if model else MOST
+        tokens = asked.passage_tokens or min(TOKENS, most)
+        check_number(tokens, "--passage-tokens", is_whole=True, allowed=Range(1, min(most, MOST)))
+        overlap = tokens // SHARE if asked.overlap is None else asked.overlap
+        check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
+        if model is None and (asked.quantization or asked.approximate):
+            raise BertJaxError("--quantize and --approximate are of vectors, for which --model is needed")
+        return Manifest(model, tokens, overlap, none(asked.quantization), none(asked.approximate))
+
+    def unchanged(self, before: Manifest, merging: bool) -> Manifest:
+        """The settings of the index; others are refused, but for those that merging changes."""
+        if self.asked.model and not before.model:
+            raise BertJaxError(
+                f"{self.path} was built without a model; leave --model out, or name a new index"
+            )
+        for name in ("passage_tokens", "overlap", *CHANGEABLE):
+            value = getattr(self.asked, name)
+            if value is None or none(value) == getattr(before, name):
+                continue
+            if name not in CHANGEABLE:
+                flag = f"--{name.replace('_', '-')}"
+                raise BertJaxError(
+                    f"{self.path} was built with {flag} {getattr(before, name)}, not {value}; name a new index"
+                )
+            if not merging:
+                raise BertJaxError(
+                    f"{self.path} was built with {name} {getattr(before, name) or 'none'}, not {value}; --compact "
+                    "changes that"
+                )
+        changed: dict[str, Any] = {
+            name: none(value) for name in CHANGEABLE if (value := getattr(self.asked, name)) is not None
+        }
+        return replace(before, **changed)
+
+
+def none(value: str | None) -> str | None:
+    return None if value == "none" else value

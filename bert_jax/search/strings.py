@@ -1,0 +1,62 @@
+"""Texts in two NumPy files: their bytes one after another, and where each text begins. They are read where they are
+asked for, so millions of them take no memory."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.data.arrays import GrowingArray, growing_array
+
+
+def files_of(name: str) -> tuple[str, str]:
+    """
+    >>> files_of("titles")
+    ('titles.npy', 'titles.starts.npy')
+    """
+    return f"{name}.npy", f"{name}.starts.npy"
+
+
+class Strings(Sequence[str]):
+    def __init__(self, content: np.ndarray, starts: np.ndarray):
+        self.content, self.starts = content, starts
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, which):
+        if isinstance(which, slice):
+            return [self[i] for i in range(*which.indices(len(self)))]
+        if not 0 <= which < len(self):  # also what ends an iteration
+            raise IndexError(which)
+        return str(self.content[self.starts[which] : self.starts[which + 1]].tobytes(), "utf-8")
+
+    def find(self, text: str) -> int | None:
+        """The index of a text, where they are sorted; None where it is not among them."""
+        place = bisect_left(self, text)
+        return place if place < len(self) and self[place] == text else None
+
+
+class GrowingStrings:
+    def __init__(self, content: GrowingArray, starts: GrowingArray):
+        self.content, self.starts, self.end = content, starts, 0
+        starts.append(np.zeros(1, np.int64))
+
+    def append(self, texts: Sequence[str]) -> None:
+        encoded = [text.encode() for text in texts]
+        ends = self.end + np.cumsum([len(text) for text in encoded], dtype=np.int64)
+        self.content.append(np.frombuffer(b"".join(encoded), np.uint8))
+        self.starts.append(ends)
+        self.end = int(ends[-1]) if encoded else self.end
+
+
+@contextmanager
+def growing_strings(folder: Path, name: str) -> Iterator[GrowingStrings]:
+    content, starts = files_of(name)
+    with (
+        growing_array(folder / content, np.uint8) as bytes_,
+        growing_array(folder / starts, np.int64) as starts_,
+    ):
+        yield GrowingStrings(bytes_, starts_)
