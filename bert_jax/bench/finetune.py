@@ -1,5 +1,5 @@
-"""`bert-jax bench finetune`: the scores of a fine-tuning and its seconds, beside transformers' own, or those of an
-embedder's training beside sentence-transformers.
+"""`bert-jax bench finetune`: the scores of a fine-tuning and its seconds, beside transformers' own, or those of the
+training of an embedder or cross-encoder beside sentence-transformers.
 
 Both begin from one directory, learn from the same examples in the same order by the same recipe, take turns seed by
 seed, and are scored by the same metrics on the validation set after the last step. Seconds are those of the steps:
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.bench.torch_embedding import TorchEmbedding
+from bert_jax.bench.torch_ranking import TorchRanking
 from bert_jax.bench.torch_training import Updates, padded, quiet_transformers
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.data.examples.arrange import Piece
@@ -29,6 +30,7 @@ from bert_jax.files import to_json
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.train.log import read
 from bert_jax.train.loop import train
 
@@ -40,7 +42,8 @@ AUTO = {
 # What transformers trains, too: the published head, with initial values, on one part of the data.
 AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy leaves out
-OURS, AUTOCAST, EMBEDDER = "bert_jax", "transformers-autocast", "sentence-transformers"
+OURS, AUTOCAST, SENTENCES = "bert_jax", "transformers-autocast", "sentence-transformers"
+OF_SENTENCES = EmbedConfig, RerankConfig  # what sentence-transformers trains
 ROWS = 32  # texts of a batch of torch's evaluation
 
 
@@ -50,10 +53,14 @@ def measure(
     _, config = load(spec, overrides)
     if isinstance(config, FinetuneConfig):
         overrides = [*AS_TRANSFORMERS, *overrides]
-    elif not isinstance(config, EmbedConfig):
+    elif not isinstance(config, OF_SENTENCES):
         raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
-    if other := [name for name in against if (name == EMBEDDER) != isinstance(config, EmbedConfig)]:
-        trains = "embedders alone" if other[0] == EMBEDDER else "no embedder"
+    if other := [name for name in against if (name == SENTENCES) != isinstance(config, OF_SENTENCES)]:
+        trains = (
+            "embedders and cross-encoders alone"
+            if other[0] == SENTENCES
+            else "neither embedders nor cross-encoders"
+        )
         raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
     if against and config.scratch:
         raise BertJaxError("scratch=True begins with other values than transformers; leave --against out")
@@ -157,11 +164,13 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
         with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
             task, data, config = opened(spec, overrides, seed)
         pad = data.tokenizer.special.pad
-        torch = (
-            TorchEmbedding(task, config, pad)
-            if isinstance(config, EmbedConfig)
-            else TorchFinetuning(task.layout, config, pad, autocast)
-        )
+        torch: TorchEmbedding | TorchRanking | TorchFinetuning
+        if isinstance(config, EmbedConfig):
+            torch = TorchEmbedding(task, config, pad)
+        elif isinstance(config, RerankConfig):
+            torch = TorchRanking(task, config, pad)
+        else:
+            torch = TorchFinetuning(task.layout, config, pad, autocast)
         seconds, losses = torch.train(data)
         return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}, losses
 

@@ -1,6 +1,7 @@
 """The verb that ranks candidates."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from bert_jax.command.flags import count, flag, number, verb
@@ -35,7 +36,7 @@ def rerank(args):
     names = tuple(name for name in (args.text, args.pair) if name)
     lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
     model = load(args.model)
-    with streaming(Path(args.output or "/dev/stdout")) as file:
+    with streaming(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for found in lists:
             ranked = model.rank(found.query, found.documents, top=args.top, precision=args.precision)
             rows = [

@@ -1,0 +1,200 @@
+"""Cross-encoders: candidates as tables hold them, training, and what the finished directory gives."""
+
+import dataclasses
+import json
+import random
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.command.main import main
+from bert_jax.command.train import start
+from bert_jax.data.examples.candidates import CandidateColumns, read_candidates, with_others
+from bert_jax.errors import BertJaxError
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions.calibration import Calibration
+from bert_jax.predictions.kinds.relevance import Judgement, Relevance
+from bert_jax.tasks import load as load_task
+from bert_jax.train.gradient import make_gradient
+from bert_jax.train.log import read
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import abstract_state, fresh_params, shardings_of
+from gradients import assert_gradients_equal
+from test_embed_task import table
+from test_finetune import model, texts  # noqa: F401
+
+CONFIG = "configs/rerank.py"
+TUPLE = {"query": "q", "positive": "a", "negative_1": "b", "negative_2": "c"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([{"query": "q", "document": "a", "label": 1}, {"query": "r", "document": "b", "label": 0},
+          {"query": "q", "document": "c", "label": 0}], [("q", "ac", (1, 0), ()), ("r", "b", (0,), ())]),
+        ([TUPLE, TUPLE | {"positive": "d"}], [("q", "abcd", (1, 0, 0, 1), ())]),
+        ([TUPLE | {"scores": [3, -1, 0.5]}], [("q", "abc", (1, 0, 0), (3, -1, 0.5))]),
+        ([{"query": "q", "documents": ["a", "b", "c"], "labels": [0, 2, 1]}], [("q", "abc", (0, 2, 1), ())]),
+        ([{"question": "q", "passages": ["a"]}], [("q", "a", (1,), ())]),
+    ],
+)  # fmt: skip
+def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
+    lists = read_candidates(table(tmp_path / "t.jsonl", rows), CandidateColumns())
+    assert [(c.query, "".join(c.documents), c.grades, c.scores) for c in lists] == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"query": "q", "document": "a", "label": 1}, {"query": "q", "document": "a", "label": 0}],
+         'row 2: the document "a" has the label 0, and 1 in .* row 1 for the same query'),
+        ([{"query": "q", "document": "a", "label": -1}], "the label -1 is below 0"),
+        ([{"query": "q", "label": 1}], "a query and documents for it are needed"),
+        ([{"query": "q", "documents": ["a", "b"], "labels": [1]}], "2 documents and 1 scores"),
+        ([{"query": "q", "document": "a", "label": 0}], "says of no document that it is relevant"),
+        ([{"query": "q", "document": "a", "label": "yes"}], "holds 'yes', not a number"),
+        ([TUPLE | {"negative_1": "a"}], "the positive is one of its negatives"),
+        ([TUPLE | {"negative_1": " "}], 'column "negative_1" is empty'),
+    ],
+)  # fmt: skip
+def test_bad_tables_are_one_clear_line(rows, message, tmp_path, model):  # noqa: F811
+    train = table(tmp_path / "t.jsonl", rows)
+    with pytest.raises(BertJaxError, match=message):
+        open_task(model, train)
+
+
+def open_task(model, train, *overrides):  # noqa: F811
+    module, config = load_task(
+        CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=32", *overrides]
+    )
+    return module.open(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["loss.name=margin_mse"], "learns from a teacher's scores, and .* row 1 has none"),
+        (["loss.name=binary"], "learns from labels from 0 to 1, and there is 2"),
+        (["loss.name=list-net"], 'list-net.*list_net'),
+        (["data.max_length=5000"], "reads 64 tokens; set --config.data.max_length=64"),
+    ],
+)
+def test_losses_that_do_not_fit_are_refused(changes, message, tmp_path, model):  # noqa: F811
+    rows = [{"query": f"w{n}", "document": f"w1{n}", "label": n % 3} for n in range(30)]
+    with pytest.raises(BertJaxError, match=message):
+        open_task(model, table(tmp_path / "t.jsonl", rows), *changes)
+
+
+def test_documents_of_other_queries_are_none_of_its_own(tmp_path):
+    rows = [{"query": f"q{n}", "document": f"d{n // 2}"} for n in range(12)]
+    lists = read_candidates(table(tmp_path / "t.jsonl", rows), CandidateColumns())
+    for found in with_others(lists, 4):
+        assert len(set(found.documents)) == 5 and found.grades == (1, 0, 0, 0, 0)
+    assert all(len(found.documents) == 6 for found in with_others(lists, 40)), "there are no more"
+
+
+def test_rankings_are_scored_by_query():
+    truth = [Judgement(q, grade) for q, grade in [("a", 1), ("a", 0), ("b", 0), ("b", 2), ("b", 1), ("c", 0)]]
+    scores = Relevance().sums([0.2, 0.9, 0.5, 0.4, 0.3, 1.0], truth).scores
+    assert scores["mrr@10"] == 0.5  # of a and b; none is relevant for c
+    graded = (2 / np.log2(3) + 1 / np.log2(4)) / (2 + 1 / np.log2(3))
+    assert scores["ndcg@10"] == pytest.approx((1 / np.log2(3) + graded) / 2)
+
+
+@pytest.mark.slow
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, tmp_path):  # noqa: F811
+    documents = iter(texts(200, (1, 14)))
+    rows = [{"query": f"w{n}", "documents": [next(documents) for _ in range(1 + n % 5)]} for n in range(24)]
+    rows = [row | {"labels": [float(k == 0) for k in range(len(row["documents"]))]} for row in rows]
+    train = table(tmp_path / "t.jsonl", rows)
+    given = ("data.batch=16", "loss.name=lambda_rank", f"data.heldout={train}", "data.calibration_share=0.0")
+    task, data, config = open_task(model, train, *given)
+    params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
+    (batch,) = data.batches(0, 1, 0, 1)
+    found = []
+    for count in (1, 4):
+        parted = dataclasses.replace(config, mesh=dataclasses.replace(config.mesh, accumulate=count))
+        mesh = make_mesh(parted.mesh, jax.devices()[:1])
+        gradient = make_gradient(task, parted, mesh, shardings_of(abstract_state(task, parted, mesh)).params)
+        found.append(
+            jax.jit(lambda *given, gradient=gradient: gradient(*given, {}))(params, batch, jax.random.key(3))
+        )
+    (whole, measured), (parts, in_parts) = found
+    losses = [float(m["losses"]["lambda_rank_loss"].mean) for m in (measured, in_parts)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6) and losses[0] > 0.1
+    assert_gradients_equal(parts, whole, 1e-5)
+
+
+def marked(count: int, seed: int) -> list[dict]:
+    """Those documents are relevant that hold w10."""
+    rng, rows = random.Random(seed), []
+    for query in texts(count, (2, 4), seed):
+        documents = texts(4, (4, 9), rng.randrange(10**6))
+        right = rng.randrange(4)
+        documents[right] += " w10"
+        rows += [
+            {"query": f"{query} w{seed}", "document": text, "label": int(n == right)}
+            for n, text in enumerate(documents)
+        ]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained(model, tmp_path_factory):  # noqa: F811
+    root = tmp_path_factory.mktemp("rerank")
+    train, heldout = (table(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40)))
+    settings = {
+        "init": model, "data.train": train, "data.heldout": heldout, "data.max_length": 32, "epochs": 12,
+        "data.calibration_share": 0.15, "optimizer.rate": 3e-3,
+    }  # fmt: skip
+    assert start(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
+    return root
+
+
+@pytest.mark.slow
+def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
+    lines = [line for line in read(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
+    assert lines[-1]["mrr@10"] > 0.95
+    reranker = bert_jax.load(trained / "run/model")
+    documents = ["w20 w21 w22 w23", "w24 w25 w26 w27 w28 w10", "w27 w28 w29"]
+    best, *others = reranker.rank("w30 w31", documents)
+    assert (best.index, best.document) == (1, documents[1]) and best.score > 0.9 > 0.5 > others[0].score
+    assert [one.index for one in reranker.rank("w30 w31", documents, top=2, precision=0.8)] == [1]
+    assert reranker.calibration.learnt and reranker.calibration.kind == "relevance"
+    assert (trained / "run/report/reliability.png").is_file()
+
+    main(["evaluate", "--model", str(trained / "run/model"), "--data", str(trained / "2.jsonl"), "--json"])
+    scored = json.loads(capsys.readouterr().out)
+    assert scored["metrics"]["mrr@10"] == pytest.approx(lines[-1]["mrr@10"])
+    asked = table(trained / "asked.jsonl", [{"query": "w30 w31", "documents": documents}])
+    main(["rerank", "--model", str(trained / "run/model"), "--input", asked, "--top", "1"])
+    (row,) = json.loads(capsys.readouterr().out)["ranked"]
+    assert row == {"index": 1, "score": round(best.score, 6), "document": documents[1]}
+    pair = table(trained / "pairs.jsonl", [{"query": "w30 w31", "document": documents[1]}])
+    main(["predict", "--model", str(trained / "run/model"), "--input", pair])
+    assert json.loads(capsys.readouterr().out)["relevance"] == row["score"]
+
+
+@pytest.mark.slow
+def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    ours = bert_jax.load(trained / "run/model")
+    ours.calibration = calibrations.NONE
+    documents = texts(12, (2, 20), 9)
+    expected = {one.index: one.score for one in ours.rank("w30 w31", documents)}
+    theirs = library.CrossEncoder(str(trained / "run/model"), device="cpu")
+    scores = theirs.predict([("w30 w31", text) for text in documents])
+    np.testing.assert_allclose([expected[n] for n in range(12)], scores, atol=1e-6)
+    # And what it saves, in its new layout, is known here as what it is.
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    again = bert_jax.load(tmp_path / "theirs")
+    assert again.kind.name == "relevance"
+    assert [one.index for one in again.rank("w30 w31", documents)] == [*expected]
+
+
+def test_probabilities_are_those_of_the_calibration():
+    fitted = Calibration("relevance", ("LABEL_0",), (2.0,), offset=-1.0)
+    assert Relevance().predicted(4.0, fitted) == pytest.approx(1 / (1 + np.exp(-1.0)))
+    assert Relevance().as_json(4.0, fitted, 0.9) == {"relevance": 0.731059, "relevant": False}
