@@ -15,7 +15,7 @@ from bert_jax.retrieval import DEPTH, highest
 from bert_jax.search import manifest as manifests
 from bert_jax.search.fusion import fused
 from bert_jax.search.keywords import Keywords, Weighed
-from bert_jax.search.manifest import AGAIN, Manifest
+from bert_jax.search.manifest import AGAIN, REMOVED, Manifest
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
 
@@ -199,7 +199,15 @@ def current(path: Path, verify: bool = False) -> tuple[Manifest, list[Segment]]:
     of an older index.json, and the new one is read."""
     manifest = manifests.read(path)
     files = dict(manifest.files())
-    checked = files if verify else {name: facts for name, facts in files.items() if Path(name).name in SMALL}
+    checked = (
+        files
+        if verify
+        else {
+            name: facts
+            for name, facts in files.items()
+            if name.startswith(REMOVED) or Path(name).name in SMALL
+        }
+    )
     try:
         damage = next(differing(path, checked), None) or next(
             filter(None, (misfit(path, name, facts["bytes"]) for name, facts in files.items())), None

@@ -1,0 +1,251 @@
+"""An index against brute force, bm25s and a fresh index; kills, damage, and two writers."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from hashlib import blake2b
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
+from bert_jax.search import nearest
+from bert_jax.search.documents import Document
+from bert_jax.search.index import Index
+from bert_jax.search.indexing import writing
+from bert_jax.search.manifest import Manifest, ModelFacts
+from bert_jax.search.passages import Cutter, Words
+
+WIDTH = 16
+MODEL = ModelFacts("", "", "", "mean", True, "", "", 64, WIDTH)
+SETTINGS = Manifest(MODEL, passage_tokens=12, overlap=3)
+VOCABULARY = [f"w{n}" for n in range(60)]
+
+
+def vectors_of(texts: list[str]) -> np.ndarray:
+    """Any text's own vector, and now and then that of another text."""
+    seeds = [int.from_bytes(blake2b(text.encode(), digest_size=2).digest()) % 5000 for text in texts]
+    vectors = np.stack([np.random.default_rng(seed).normal(size=WIDTH) for seed in seeds])
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def document(name: str, rng: random.Random) -> Document:
+    words = rng.choices(VOCABULARY, range(len(VOCABULARY), 0, -1), k=rng.randint(1, 60))
+    text = "".join(word.capitalize() + rng.choice([" ", " ", ". ", ".\n"]) for word in words)
+    return Document(name, rng.choice(["", "w1 w2"]), text)
+
+
+def change(path, documents=(), remove=(), compact=False, settings=SETTINGS):
+    with writing(path, settings) as writer:
+        if remove:
+            writer.remove(remove)
+        if documents:
+            writer.add(documents, Cutter(Words(), settings.passage_tokens, settings.overlap), vectors_of)
+        if compact:
+            writer.compact(settings)
+    return writer
+
+
+class Queries:
+    """Stands in for a model."""
+
+    queries = staticmethod(vectors_of)
+
+
+def opened(path, **how) -> Index:
+    index = Index.open(path, **how)
+    index.encoder = Queries
+    return index
+
+
+def asked(index: Index, top: int = 10) -> list:
+    queries = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here", ""]
+    return [index.search(queries, top, legs) for legs in (["keywords"], ["vectors"], None)]
+
+
+def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
+    """All that are there, by id and place: (id, start, what is read, vector)."""
+    rows = [
+        (*segment.place(n), segment.searched[n], segment.vectors[n])
+        for segment in index.segments
+        for n in range(len(segment.texts))
+        if segment.live is None or segment.live[n]
+    ]
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libraries(tmp_path):
+    rng, there = random.Random(0), {}
+    for step in range(12):
+        new = [document(f"d{rng.randint(0, 80)}", rng) for _ in range(rng.randint(1, 30))]
+        new = list({one.id: one for one in new}.values())
+        gone = rng.sample(sorted(there), min(len(there), 5)) if step % 2 else []
+        writer = change(tmp_path / "changed", new, gone, compact=step in (5, 11))
+        for name in gone:
+            del there[name]
+        there |= {one.id: one for one in new}
+        assert len(opened(tmp_path / "changed")) == len(there)
+        assert step not in (5, 11) or len(writer.segments) == 1
+        if step not in (4, 5, 10, 11):
+            continue
+        shuffled = rng.sample(list(there.values()), len(there))
+        change(tmp_path / f"fresh{step}", shuffled)
+        changed, fresh = opened(tmp_path / "changed"), opened(tmp_path / f"fresh{step}")
+        assert len(changed.segments) == (5 if step == 4 else 1 if step in (5, 11) else len(changed.segments))
+        assert asked(changed) == asked(fresh) and asked(changed)[0][0]
+        rows = passages(changed)
+        assert [row[:3] for row in rows] == [row[:3] for row in passages(fresh)]
+
+        theirs = bm25s.BM25()
+        theirs.index(bm25s.tokenize([row[2] for row in rows], show_progress=False), show_progress=False)
+        for query in ("w1 w2", "w3 w50 w3 and more"):
+            (words,) = bm25s.tokenize([query], return_ids=False, show_progress=False)
+            scores = theirs.get_scores(words)
+            order = sorted(np.flatnonzero(scores), key=lambda n: -scores[n])[:10]
+            hits = changed.search(query, legs=["keywords"])
+            assert [(hit.id, hit.start, hit.score) for hit in hits] == [
+                (*rows[n][:2], float(scores[n])) for n in order
+            ]
+            assert hits[0].score == pytest.approx(sum(hits[0].parts["keywords"].words.values()))
+            vectors = np.stack([row[3] for row in rows]).astype(np.float64)
+            cosines = (vectors @ vectors_of([query])[0]).astype(np.float32)
+            order = sorted(range(len(rows)), key=lambda n: -cosines[n])[:10]
+            hits = changed.search(query, legs=["vectors"])
+            assert [(hit.id, hit.start) for hit in hits] == [rows[n][:2] for n in order]
+            np.testing.assert_allclose([hit.score for hit in hits], cosines[order], rtol=2e-7)
+    assert writer.counts.encoded < len(rows) / 2  # a passage that is not new has its vector
+
+
+def test_fusion_is_that_of_the_ranks(tmp_path):
+    change(tmp_path / "index", [document(f"d{n}", random.Random(n)) for n in range(30)])
+    weights = {"keywords": 0.5, "vectors": 2.0}
+    hits = opened(tmp_path / "index").search("w1 w2 w9", 5, weights=weights)
+    for hit in hits:
+        sums = sum(weights[leg] / (60 + hit.parts[leg].rank) for leg in weights if leg in hit.parts)
+        assert hit.score == hit.parts["fusion"].score == pytest.approx(sums, rel=1e-12)
+    assert any(len(hit.parts) == 3 for hit in hits)
+    for wrong in ({"legs": ["words"]}, {"weights": {"vector": 1}}):
+        with pytest.raises(BertJaxError, match='no leg of this index "'):
+            opened(tmp_path / "index").search("w1", **wrong)
+
+
+def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
+    path = tmp_path / "index"
+    change(path, [document(f"a{n}", random.Random(n)) for n in range(20)])
+    reader = opened(path)
+    before = asked(reader)
+    change(path, [document(f"b{n}", random.Random(n)) for n in range(20)], ["a1"], compact=True)
+    assert not (path / "segments/000001").exists() and asked(reader) == before
+    reader.refresh()
+    assert asked(reader) == asked(opened(path)) != before
+    assert len(reader) == 39
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+KILLED = """
+import os, pathlib, random, signal, sys
+import test_search
+from bert_jax.search import cache, keywords, manifest
+cache.tokens_in_batch = lambda: 8
+KILLS = {"encode": (test_search, "vectors_of", 4), "postings": (keywords, "write", 1), "commit": (manifest, "write", 1)}
+
+def kill_at(module, name, calls):
+    function, left = getattr(module, name), list(range(calls))
+    def counted(*arguments):
+        left.pop()
+        return function(*arguments) if left else os.kill(os.getpid(), signal.SIGKILL)
+    setattr(module, name, counted)
+
+def run(place, at):
+    process = os.fork()
+    if not process:
+        if at:
+            kill_at(*KILLS[at])
+        documents = [test_search.document(f"d{n}", random.Random(n)) for n in range(30)]
+        writer = test_search.change(pathlib.Path(place), documents)
+        pathlib.Path(place + ".count").write_text(str(writer.counts.encoded))
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == (signal.SIGKILL if at else 0), (place, at)
+
+for place in sys.argv[1:]:
+    run(place, KILLS.get(pathlib.Path(place).name) and pathlib.Path(place).name)
+"""
+
+
+def run_killed(folder: Path, *places: str) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, *(str(folder / place) for place in places)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.slow
+def test_killed_it_resumes_to_the_same_bytes(tmp_path):
+    kills = ("encode", "postings", "commit")
+    change(tmp_path / "before", [document("d1", random.Random(100)), document("e", random.Random(101))])
+    for place in ("whole", *kills):
+        shutil.copytree(tmp_path / "before", tmp_path / place)
+    run_killed(tmp_path, "whole", *kills)
+    for at in kills:
+        assert asked(opened(tmp_path / at, verify=True)) == asked(opened(tmp_path / "before"))
+        assert any((tmp_path / at / "building").iterdir())
+        (tmp_path / at).rename(tmp_path / f"{at} again")
+    run_killed(tmp_path, *(f"{at} again" for at in kills))
+    whole = int((tmp_path / "whole.count").read_text())
+    for at in kills:
+        assert contents(tmp_path / f"{at} again") == contents(tmp_path / "whole")
+        left = whole - 24 if at == "encode" else 0  # three windows were finished
+        assert int((tmp_path / f"{at} again.count").read_text()) == left
+
+
+def test_a_flipped_byte_is_noticed(tmp_path, capsys):
+    path = tmp_path / "index"
+    change(path, [document(f"d{n}", random.Random(n)) for n in range(20)])
+    change(path, remove=["d3", "d7"])
+    for name in ("index.json", "removed/000001-000002.npy", *(f"segments/000001/{n}.npy" for n in (
+        "ids", "spans", "documents", "order", "lengths", "vectors", "postings", "frequencies", "texts", "words",
+    ))):  # fmt: skip
+        whole = (path / name).read_bytes()
+        broken = bytearray(whole)
+        broken[len(whole) * 3 // 4] ^= 1
+        (path / name).write_bytes(broken)
+        is_small = Path(name).stem not in ("vectors", "postings", "frequencies", "texts", "words")
+        if is_small:
+            with pytest.raises(BertJaxError, match=r"not what was written|hash differs|not valid JSON"):
+                Index.open(path)
+        else:
+            Index.open(path)
+        for command in (["check", path], ["search", path, "w1", "--legs", "keywords", "--verify"]):
+            assert main([*map(str, command)]) == 1
+            error = capsys.readouterr().err
+            assert error.count("\n") == 1 and Path(name).name in error
+        (path / name).write_bytes(whole)
+    (path / "segments/000001/vectors.npy").write_bytes(b"")
+    with pytest.raises(BertJaxError, match="vectors.npy has 0 bytes instead of"):
+        Index.open(path)
+
+
+def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_path):
+    path = tmp_path / "index"
+    change(path, [document("a", random.Random(0))])
+    with (
+        writing(path),
+        pytest.raises(BertJaxError, match="another process is writing .*index; wait for its end"),
+    ):
+        change(path, [document("b", random.Random(1))])
+    with pytest.raises(BertJaxError, match='has no document "b"; known: a'):
+        change(path, remove=["b"])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").touch()
+    with pytest.raises(BertJaxError, match=r"stays as it is, .* \(letter.txt\)"):
+        change(tmp_path / "mine", [document("b", random.Random(1))])
+    change(path, remove=["a"])
+    assert len(Index.open(path)) == 0 and asked(opened(path)) == [[[]] * 5] * 3
