@@ -20,6 +20,10 @@ from bert_jax.errors import BertJaxError
         "--quantize", choices=("none", "int8", "binary"),
         help="find candidates by vectors of a byte or a bit a number, and score them by the whole ones",
     ),
+    flag(
+        "--approximate", choices=("none", "hnsw", "ivf"),
+        help="find candidates in an index of faiss, which looks at few of many vectors",
+    ),
     flag("--passage-tokens", type=count, metavar="N", help="tokens of a passage (default: 256, or the model's)"),
     flag("--overlap", type=whole(0), metavar="N", help="tokens that neighbouring passages share (default: an eighth)"),
     flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),

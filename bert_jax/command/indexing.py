@@ -19,7 +19,7 @@ def change(args) -> None:
     start, path = time.monotonic(), Path(args.output)
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
-    asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, None)
+    asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
     source = Source(args.documents, Columns(args.text, args.id, args.title))
     plan = Plan(path, asked, args.compact)
     if args.documents and plan.is_new and plan.manifest.model is None:
@@ -55,6 +55,8 @@ def summary(path: Path, manifest: Manifest, counts: Counts, seconds: float) -> s
         f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
         f"{counts.encoded:,} passages encoded; {seconds:.1f} s"
     )
+    if recall := manifest.recall:
+        line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"
     if len(manifest.segments) > MANY:
         line += f"; {len(manifest.segments)} segments, which --compact merges"
     return line

@@ -105,7 +105,7 @@ class Index:
         queries = [query] if isinstance(query, str) else list(query)
         check_number(top, "top", is_whole=True, allowed=Range(1))
         legs, weights = self.checked(legs, weights), weights or {}
-        depth = max(top, DEPTH, rerank_top if reranker else 0)
+        depth = max(top, DEPTH if len(legs) > 1 else 0, rerank_top if reranker else 0)
         vectors = self.encoder.queries(queries) if VECTORS in legs and queries else None
         near = [] if vectors is None else self.by_vectors(vectors, depth)
         hits = []

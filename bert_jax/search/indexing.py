@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.errors import BertJaxError
+from bert_jax.errors import nearest as nearest_name
 from bert_jax.hashes import facts_of
 from bert_jax.output import PARTIAL, holding
-from bert_jax.search import keywords
+from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search import manifest as manifests
 from bert_jax.search.cache import Cache
 from bert_jax.search.documents import Document
@@ -29,8 +30,8 @@ from bert_jax.search.manifest import (
     Removed,
     SegmentFacts,
 )
-from bert_jax.search.nearest import LEAST, VECTORS, write_small
 from bert_jax.search.passages import Cut, Cutter
+from bert_jax.search.recall import measured
 from bert_jax.search.segment import KEYS, Searched, Segment, mapped, opened, write_documents
 
 STAGE = "segment"  # in the folder of what is being built
@@ -126,7 +127,7 @@ class Writer:
         places = self.places()
         if missing := [name for name in ids if name not in places]:
             raise BertJaxError(
-                f'{self.directory} has no document "{missing[0]}"; {nearest(missing[0], places)}'
+                f'{self.directory} has no document "{missing[0]}"; {nearest_name(missing[0], places)}'
             )
         removed = {places[name] for name in ids}
         self.counts.removed += len(removed)
@@ -135,7 +136,7 @@ class Writer:
     def compact(self, manifest: Manifest) -> None:
         """One segment of all that is there, without computing any vector, under the settings of a manifest."""
         self.manifest = replace(
-            self.manifest, quantization=manifest.quantization, approximate=manifest.approximate
+            self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
         )
         built = self.build((cut for segment in self.segments for cut in segment.cuts()), None)
         self.commit([] if built is None else [built])
@@ -170,14 +171,20 @@ class Writer:
         if self.manifest.model:
             self.write_vectors(stage, texts, self.manifest.model, encode)
         keywords.write(stage, texts)
-        if self.manifest.quantization and len(texts) >= LEAST:
-            write_small(stage, self.manifest.quantization, mapped(stage / VECTORS))
+        if not self.manifest.exact and len(texts) >= nearest.LEAST:
+            self.write_candidates(stage, mapped(stage / nearest.VECTORS))
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)
         stage.rename(self.directory / SEGMENTS / name)
         files = facts_of(self.directory / SEGMENTS / name, names)
         return SegmentFacts(name, documents, len(texts), files)
+
+    def write_candidates(self, stage: Path, vectors: np.ndarray) -> None:
+        if self.manifest.quantization:
+            nearest.write_small(stage, self.manifest.quantization, vectors)
+        if self.manifest.approximate:
+            approximate.write(stage, self.manifest.approximate, vectors)
 
     def write_vectors(self, stage: Path, texts: Searched, model: ModelFacts, encode: Encode | None) -> None:
         """Each text's vector is computed once: one that the index has is copied, and one that a killed process had
@@ -189,7 +196,7 @@ class Writer:
         if encode and len(unknown):
             cache = Cache(self.directory / BUILDING, "passages", asdict(model))
             rows = cache.of(Chosen(texts, unknown), self.counted(encode))
-        with growing_array(stage / VECTORS, np.float32) as file:
+        with growing_array(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):
                 some = places[start : start + ROWS]
                 block = np.empty((len(some), model.dimensions), np.float32)
@@ -210,6 +217,8 @@ class Writer:
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
         self.manifest = self.manifest.with_segments(tuple(segments))
         self.segments = [opened(self.directory, facts) for facts in segments]
+        if not self.manifest.exact:
+            self.manifest = replace(self.manifest, recall=measured(self.segments))
         manifests.write(self.directory, self.manifest)
 
 

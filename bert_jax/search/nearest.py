@@ -7,12 +7,13 @@ are.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from bert_jax.data.arrays import growing_array
 from bert_jax.retrieval import highest
+from bert_jax.search import approximate
 from bert_jax.search.quantization import ranges_of, to_bits, to_bytes
 
 VECTORS = "vectors.npy"
@@ -31,6 +32,7 @@ class Segment(Protocol):
     small: dict[str, list[np.ndarray]]  # by kind: the vectors, and what else their scores need
     order: np.ndarray  # the first of passages with equal scores
     live: np.ndarray | None  # which passages are there; None: all
+    approximate: Any  # index of faiss, or None
 
 
 def nearest_in(
@@ -47,6 +49,11 @@ def nearest_in(
 
 
 def candidates_in(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
+    if segment.approximate is not None:
+        places = approximate.candidates(segment.approximate, queries, segment.live, count)
+        wanted = min(count, len(segment.order) if segment.live is None else int(segment.live.sum()))
+        if all(len(rows) >= wanted for rows in places):
+            return places
     for kind, (rows, *beside) in segment.small.items():
         scores_of = SCORES_OF[kind](queries, rows, *beside)
         return best_rows(scores_of, len(queries), len(rows), segment.live, MORE[kind] * count)

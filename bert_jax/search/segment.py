@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.data.arrays import growing_array
 from bert_jax.errors import BertJaxError
-from bert_jax.search import keywords, nearest
+from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search.cache import KEY, keys_of
 from bert_jax.search.keywords import Postings
 from bert_jax.search.manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
@@ -68,6 +68,9 @@ class Segment:
             if files[0] in names
         }
 
+        path = next((folder / name for name in names if name.endswith(approximate.ENDING)), None)
+        self.approximate = path and approximate.read(path)
+
     def place(self, passage: int) -> tuple[str, int]:
         """The id of its document, and where it begins there: the order of passages with equal scores."""
         return self.ids[self.documents[passage]], int(self.spans[passage, 0])
@@ -92,7 +95,7 @@ def opened(directory: Path, facts: SegmentFacts) -> Segment:
 
 def mapped(path: Path) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode="r")
+        return np.load(path, mmap_mode="r").view(np.ndarray)  # whose slices are made sooner
     except (ValueError, EOFError) as error:
         raise BertJaxError(f"{path} is damaged; {AGAIN}") from error
 

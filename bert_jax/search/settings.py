@@ -9,6 +9,7 @@ from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.search import manifest as manifests
+from bert_jax.search.approximate import library
 from bert_jax.search.encoder import Encoder, encoder_of
 from bert_jax.search.manifest import FILE, Manifest
 from bert_jax.search.passages import Cutter, Words
@@ -68,7 +69,7 @@ class Plan:
         check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
         if model is None and (asked.quantization or asked.approximate):
             raise BertJaxError("--quantize and --approximate are of vectors, for which --model is needed")
-        return Manifest(model, tokens, overlap, none(asked.quantization), none(asked.approximate))
+        return checked(Manifest(model, tokens, overlap, none(asked.quantization), none(asked.approximate)))
 
     def unchanged(self, before: Manifest, merging: bool) -> Manifest:
         """The settings of the index; others are refused, but for those that merging changes."""
@@ -93,7 +94,15 @@ class Plan:
         changed: dict[str, Any] = {
             name: none(value) for name in CHANGEABLE if (value := getattr(self.asked, name)) is not None
         }
-        return replace(before, **changed)
+        return checked(replace(before, **changed))
+
+
+def checked(manifest: Manifest) -> Manifest:
+    if manifest.quantization and manifest.approximate:
+        raise BertJaxError("--quantize and --approximate both find candidates; one of them must be none")
+    if manifest.approximate:
+        library()  # before anything is built
+    return manifest
 
 
 def none(value: str | None) -> str | None:

@@ -1,0 +1,71 @@
+"""Candidates from an index of faiss, which looks at few of many vectors: HNSW's graph of near vectors, or IVF's lists
+around centres. Both hold a byte for each number, for the candidates are scored by the whole vectors."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError, first_line
+from bert_jax.output import replacing
+
+ENDING = ".faiss"
+LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # of HNSW's graph
+LISTS = 4  # of IVF, for each unit of the root of the number of vectors
+PROBED, LEAST_PROBED = 16, 8  # one list of so many is looked at, and so many at least
+SAMPLE = 64  # vectors for each list that find its centre; faiss wants 39 or more
+MORE = 2  # candidates for each passage that is asked for
+ROWS = 1 << 16  # that are added at once
+
+
+def library():
+    try:
+        import faiss
+    except ImportError as error:
+        raise BertJaxError(
+            f"--approximate needs faiss ({first_line(error)}); install it with pip install faiss-cpu"
+        ) from error
+    return faiss
+
+
+def write(folder: Path, kind: str, vectors: np.ndarray) -> None:
+    faiss, (count, width) = library(), vectors.shape
+    lists = max(1, min(LISTS * math.isqrt(count), count // 39))
+    spec = f"HNSW{LINKS},SQ8" if kind == "hnsw" else f"IVF{lists},SQ8"
+    index = faiss.index_factory(width, spec, faiss.METRIC_INNER_PRODUCT)
+    if kind == "hnsw":
+        index.hnsw.efConstruction = BUILDING_BREADTH
+    sample = np.random.default_rng(0).permutation(count)[: SAMPLE * lists]
+    index.train(vectors[np.sort(sample)])
+    for start in range(0, count, ROWS):
+        index.add(vectors[start : start + ROWS])
+    with replacing(folder / f"{kind}{ENDING}") as new:
+        faiss.write_index(index, str(new))
+
+
+def read(path: Path):
+    faiss = library()
+    try:
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError as error:
+        raise BertJaxError(f"{path} is damaged; copy the index again, or build it again") from error
+
+
+def candidates(index, queries: np.ndarray, live: np.ndarray | None, count: int) -> list[np.ndarray]:
+    """For each query [Q, D] the vectors near it, in no order; fewer than `count` where it finds no more."""
+    faiss, wanted = library(), min(MORE * count, index.ntotal)
+    how: dict[str, Any] = {}
+    if live is not None:
+        bits = np.packbits(live, bitorder="little")
+        how["sel"] = faiss.IDSelectorBitmap(bits)
+    if isinstance(index, faiss.IndexHNSW):
+        parameters = faiss.SearchParametersHNSW(efSearch=max(BREADTH, wanted), **how)
+    else:
+        parameters = faiss.SearchParametersIVF(nprobe=probes(index.nlist), **how)
+    _, places = index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)
+    return [row[row >= 0] for row in places]
+
+
+def probes(lists: int) -> int:
+    return max(LEAST_PROBED, lists // PROBED)
