@@ -33,6 +33,7 @@ SKIP_BAD = flag(
             "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
             help="two model directories to compare; on a folder of documents one of them may be bm25",
         ),
+        flag("--index", metavar="INDEX", help="an index: its keywords, its vectors and both, on a folder of documents"),
     ),
     flag(
         "--data", required=True, metavar="FILE",
@@ -55,6 +56,8 @@ SKIP_BAD = flag(
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
     flag("--split", default="", metavar="NAME", help="of an embedder's folder: the judgements of qrels/NAME.tsv"),
     DIMENSIONS,
+    flag("--rerank", metavar="DIR", help="of an index: a cross-encoder that scores the first passages anew"),
+    flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
 )  # fmt: skip
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
@@ -62,6 +65,16 @@ def evaluate(args):
 
     names = args.compare or [args.model]
     command = shlex.join(["bert-jax", *sys.argv[1:]])
+    if args.index:
+        from bert_jax.report import legs
+
+        of_index = legs.Trial(
+            args.index, args.data, args.split, reranker=args.rerank or "", rerank_top=args.rerank_top
+        )
+        print(legs.describe(of_index, args.json, args.report, command))
+        return
+    if args.rerank:
+        raise BertJaxError("--rerank is for an index; leave it out, or give --index")
     if embedders.is_of_embeddings(names[0], args.data):
         from bert_jax.data.examples.groups import GroupColumns
         from bert_jax.report.embedders.trial import Trial as EmbedderTrial

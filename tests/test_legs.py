@@ -1,0 +1,72 @@
+"""The legs of an index side by side, on documents and queries with judgements."""
+
+import json
+import random
+
+import pytest
+
+from bert_jax import retrieval
+from bert_jax.command.main import main
+from bert_jax.data.examples.judged import read_judged
+from bert_jax.errors import BertJaxError
+from bert_jax.report import legs
+from bert_jax.search.index import Index
+from test_search import Queries, change, document
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Forty documents, and twelve queries of words of one of them."""
+    monkeypatch.setattr(Index, "encoder", Queries)
+    rng = random.Random(3)
+    documents = [document(f"d{n}", rng) for n in range(40)]
+    change(tmp_path / "index", documents)
+    rows = [{"_id": one.id, "text": one.text} for one in documents]
+    queries = [{"_id": f"q{n}", "text": " ".join(documents[n].text.split()[:3])} for n in range(12)]
+    for name, some in (("corpus", rows), ("queries", queries)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(12)) + "q0\td20\t2\n"
+    (tmp_path / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return tmp_path
+
+
+def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
+    main(
+        [
+            "evaluate",
+            "--index",
+            str(folder / "index"),
+            "--data",
+            str(folder),
+            "--report",
+            str(folder / "r"),
+            "--json",
+        ]
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert [*found["ways"]] == ["keywords", "vectors", "fusion"] and len(found["differences"]) == 3
+    judged, index = read_judged(folder), Index.open(folder / "index")
+    for name, way in found["ways"].items():
+        asked = [name] if name != "fusion" else None
+        hits = [index.search(query, 300, asked) for query in judged.queries.values()]
+        lists = [list(dict.fromkeys(hit.id for hit in of_query)) for of_query in hits]
+        assert any(len(ids) < len(some) for ids, some in zip(lists, hits, strict=True)), (
+            "or none has two passages"
+        )
+        scores = retrieval.ranking(lists, [*judged.relevant.values()]).scores
+        assert {name: x["value"] for name, x in way["metrics"].items()} == pytest.approx(scores)
+    page = (folder / "r/report.md").read_text()
+    assert "## Where keywords is better than vectors" in page and "## Queries that all miss" in page
+    assert (folder / "r/recall.png").is_file()
+
+
+def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
+    change(folder / "index", remove=["d20"])
+    assert legs.measure(legs.Trial(str(folder / "index"), str(folder))).notes == [
+        '1 of 13 relevant documents are not in the index (the first: "d20")'
+    ]
+    change(tmp_path / "other", [document("x", random.Random(0))])
+    with pytest.raises(
+        BertJaxError, match='has none of the relevant documents of .*, such as "d0"; build it of'
+    ):
+        legs.measure(legs.Trial(str(tmp_path / "other"), str(folder)))
