@@ -24,6 +24,11 @@ from bert_jax.errors import BertJaxError
         "--approximate", choices=("none", "hnsw", "ivf"),
         help="find candidates in an index of faiss, which looks at few of many vectors",
     ),
+    flag(
+        "--export", nargs=2, metavar=("ENGINE", "DIR"),
+        help="write all passages into a new directory, for qdrant, opensearch, elasticsearch or pgvector to load; "
+        "nothing in the index changes",
+    ),
     flag("--passage-tokens", type=count, metavar="N", help="tokens of a passage (default: 256, or the model's)"),
     flag("--overlap", type=whole(0), metavar="N", help="tokens that neighbouring passages share (default: an eighth)"),
     flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
@@ -31,6 +36,11 @@ from bert_jax.errors import BertJaxError
     flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
 )  # fmt: skip
 def index(args):
+    if args.export:
+        from bert_jax.command.exporting import write
+
+        write(args)
+        return
     from bert_jax.command.indexing import change
 
     change(args)
