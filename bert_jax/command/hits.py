@@ -61,7 +61,7 @@ def lines_of(rank: int, hit: Hit, query: str, explain: bool) -> list[str]:
         for leg, part in hit.parts.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
             lines.append(f"     {leg}: rank {part.rank}, score {part.score:.4f}{words}")
-    text = one_line(" ".join(hit.text.split()), longest=len(hit.text) + 1)
+    text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
     return [*lines, f"     {coloured(text, query)}", ""]
 
 

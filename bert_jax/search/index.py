@@ -20,7 +20,7 @@ from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
 
 if TYPE_CHECKING:  # a search by keywords does without JAX
-    from bert_jax.inference.model import Model
+    from bert_jax.search.scores import CrossEncoder
 
 KEYWORDS, VECTORS, FUSION = "keywords", "vectors", "fusion"
 Place = tuple[int, int]  # a segment, and a passage in it
@@ -57,7 +57,7 @@ class Index:
 
     def __init__(self, path, model=None):
         self.path, self.model = Path(path), model
-        self.rerankers: dict[str, Model] = {}
+        self.rerankers: dict[str, CrossEncoder] = {}
 
     @classmethod
     def open(cls, path, model=None, verify: bool = False) -> "Index":
@@ -170,14 +170,16 @@ class Index:
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
     def reranked(self, query: str, places: Sequence[Place], directory) -> Ranking:
-        from bert_jax.inference.model import load
+        from bert_jax.search.scores import CrossEncoder
 
         name = str(directory)
         if name not in self.rerankers:
-            self.rerankers[name] = load(directory)
-        texts = [self.segments[segment].searched[passage] for segment, passage in places]
-        ranked = self.rerankers[name].rank(query, texts) if texts else []
-        return {places[document.index]: document.score for document in ranked}
+            self.rerankers[name] = CrossEncoder(directory, "--rerank")
+        reranker = self.rerankers[name]
+        with reranker.warning():
+            pairs = [(query, self.segments[segment].searched[passage]) for segment, passage in places]
+            scores = reranker.of(pairs).tolist() if pairs else []
+        return self.ordered(dict(zip(places, scores, strict=True)))
 
     def hit(self, place: Place, score: float, rankings: Mapping[str, Ranking], words: Weighed | None) -> Hit:
         segment, passage = self.segments[place[0]], place[1]

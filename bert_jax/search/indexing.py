@@ -54,9 +54,9 @@ class Counts:
 @contextmanager
 def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
     """The one writer of an index. `new` is written where there is none, or one without any document."""
-    refuse_foreign(directory)
     if new is None:
         manifests.read(directory)
+    refuse_foreign(directory)
     with holding(directory):
         if new is not None and (not (directory / FILE).exists() or not manifests.read(directory).changes):
             manifests.write(directory, new)

@@ -115,9 +115,11 @@ class Cutter:
                 spans.append((atoms[first][0], atoms[place - 1][1]))
                 back, total = place, 0
                 most = min(self.overlap, room - tokens)
-                while back - 1 > first and total + atoms[back - 1][2] <= most:
-                    back -= 1
-                    total += atoms[back][2]
+                while back - 1 > first:
+                    start, _, more = atoms[back - 1]
+                    if total + more > most or end - start > CHARACTERS * room:
+                        break
+                    back, total = back - 1, total + more
                 first = back
             total += tokens
         return [*spans, (atoms[first][0], atoms[-1][1])] if atoms else []
@@ -173,13 +175,13 @@ class Cutter:
 
 
 def sentence_spans(text: str) -> list[Span]:
-    spans, start = [], 0
-    for sentence in segment("en", ODD_SPACES.sub(" ", text)):
-        span = stripped(text, start, start + len(sentence))
-        start += len(sentence)
-        if span[0] < span[1]:
-            spans.append(span)
-    return spans
+    plain = ODD_SPACES.sub(" ", text)
+    ends, end = [], 0
+    for sentence in segment("en", plain):  # of long texts it leaves blank lines out
+        end = plain.index(sentence, end) + len(sentence)
+        ends.append(end)
+    spans = [stripped(text, start, end) for start, end in pairwise([0, *ends, len(text)])]
+    return [(start, end) for start, end in spans if start < end]
 
 
 def stripped(text: str, start: int, end: int) -> Span:

@@ -1,6 +1,7 @@
 """Scores of pairs of texts, each computed once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,29 +16,41 @@ from bert_jax.search.vectors import fingerprint
 from bert_jax.text.truncation import Reading, Truncated, warn
 
 
-class Scores:
-    """The logit that the cross-encoder of a directory gives a pair, kept in a folder."""
+class CrossEncoder:
+    """Gives each pair of texts one logit; `flag` is what asked for it."""
 
-    def __init__(self, directory, folder: Path):
+    def __init__(self, directory, flag: str):
         self.model = load(directory)
-        head = self.model.need(WholeTexts.heads, "--rescore")
+        head = self.model.need(WholeTexts.heads, flag)
         if (count := len(self.model.labels)) != 1:
             raise BertJaxError(
-                f"{directory} gives {count} numbers for a pair of texts; --rescore needs a model of one (num_labels: 1)"
+                f"{directory} gives {count} numbers for a pair of texts; {flag} needs a model of one (num_labels: 1)"
             )
         self.program = head_logits(self.model.config, head, 1)
         self.reading = Reading(self.model.config.max_positions, apart=HEADS[head].compares)
-        self.cache = Cache(folder, "scores", fingerprint(directory))
         self.truncated = Truncated(self.reading.max_length)
 
-    def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        before = self.truncated.truncated
-        scores = self.cache.of(pairs, self.compute)[:]
-        if self.truncated.truncated and not before:
-            warn(self.truncated.notice(what="pairs"))
-        return scores
-
-    def compute(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+    def of(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
         self.truncated.count(encodings)
         return np.stack(self.model.run(encodings, self.program))[:, 0]
+
+    @contextmanager
+    def warning(self) -> Iterator[None]:
+        """Warn at the end of the first block in which pairs were truncated."""
+        before = self.truncated.truncated
+        yield
+        if self.truncated.truncated and not before:
+            warn(self.truncated.notice(what="pairs"))
+
+
+class Scores:
+    """The logits that the cross-encoder of a directory gives pairs, kept in a folder."""
+
+    def __init__(self, directory, folder: Path):
+        self.encoder = CrossEncoder(directory, "--rescore")
+        self.cache = Cache(folder, "scores", fingerprint(directory))
+
+    def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        with self.encoder.warning():
+            return self.cache.of(pairs, self.encoder.of)[:]

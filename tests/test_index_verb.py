@@ -1,0 +1,231 @@
+"""The verbs index and search: documents of every kind, good and hostile, passages, and models that fit."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
+from bert_jax.search.documents import Columns, Document, Source
+from bert_jax.search.passages import Cutter, Tokens, Words
+from bert_jax.text.wordpiece import WordPiece
+from test_hub import WORDS, write
+
+
+def documents(*inputs, **columns) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """{id: (title, text)}, and what was left out."""
+    source = Source([str(path) for path in inputs], Columns(**columns))
+    return {one.id: (one.title, one.text) for one in source.documents()}, list(source.notes())
+
+
+def test_documents_of_every_kind(tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "deep").mkdir(parents=True)
+    files = {
+        "a.txt": "\ufeffThe cat sat.".encode(),
+        "deep/b.MD": b"---\nlang: en\n---\n# Cats\n",
+        "deep/new\nline.txt": b"x",
+        "c.html": b"<html><head><title>A &amp;\n B</title><script>if (a<b) {}</script></head><p>One<br>two<!-- <p>no",
+        "rows.jsonl": b'{"_id": 7, "title": null, "text": "seven"}\n\n{"_id": "8", "title": "Eight", "text": ""}\n'
+        b'{"_id": "9", "text": "half \\ud83d of one"}\n',
+        "rows.csv": b'Text,stars\n"one, two",1\nthree,2\n',
+        "broken.txt": b"caf\xe9 \xff",
+        "zero.txt": b"",
+        "blank.md": b" \n\t",
+        "utf16.txt": "text".encode("utf-16"),
+        "x.pdf": b"%PDF",
+        "noending": b"",
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    read, notes = documents(folder)
+    assert read == {
+        "a.txt": ("", "The cat sat."),
+        "deep/b.MD": ("", "---\nlang: en\n---\n# Cats\n"),
+        "deep/new\nline.txt": ("", "x"),
+        "c.html": ("A & B", "One\ntwo"),
+        "7": ("", "seven"),
+        "9": ("", "half \ufffd of one"),
+        "rows.csv:2": ("", "one, two"),
+        "rows.csv:3": ("", "three"),
+        "broken.txt": ("", "caf\ufffd \ufffd"),
+    }
+    assert notes == [
+        "3 documents without text are left out",
+        "files of other kinds are left out: no ending (1), .pdf (1)",
+        f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
+        f"2 files ({folder}/broken.txt and others) not UTF-8 throughout; what is broken is read as U+FFFD",
+    ]
+    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
+    assert documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
+    assert documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.jsonl",
+            '{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}\n',
+            'row 2 has the id "1" of .*a.jsonl row 1;',
+        ),
+        ("a.jsonl", '{"id": 1}\n', "row 1: which column holds the text. known: id; name it with --text"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', 'row 2: column "text" holds a number, not text'),
+        ("a.jsonl", "{", "row 1 is not JSON"),
+        ("a.parquet", "PAR1", "cannot be read as parquet"),
+        ("a.txt.gz", "text", r"a.txt.gz cannot be read \(Not a gzipped file"),
+        ("a.exe", "", "is of no kind that is read; known: .txt"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsys):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BertJaxError, match=message):
+        documents(tmp_path / name)
+    assert main(["index", str(tmp_path / name), "--output", str(tmp_path / "index")]) == 1
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("bert-jax index: ")
+
+
+@pytest.mark.parametrize("room", [12, 40])
+def test_passages_cover_a_document_in_whole_sentences(room):
+    words = [word.capitalize() if n % 3 else word for n, word in enumerate(WORDS[5:8] + WORDS[9:11])]
+    tokens, rng = Tokens(WordPiece.from_vocabulary(WORDS), False), random.Random(0)
+    odd = ["\u00a0", "\u2003", "\n", "\n\n", "x" * 300, "\u4e2d\u6587", "\U0001f600", "!", "mat" * 50]
+    for ruler in (tokens, Words()):
+        for size in (1, 5, 50, 400):
+            text = "".join(rng.choice(words) + rng.choice([" ", " ", ". ", *odd]) for _ in range(size))
+            (cut,) = Cutter(ruler, room, room // 4)([Document("a", "the cat", text)])
+            end = 0
+            for start, stop in cut.spans:
+                assert not text[end:start].strip(), "left out"
+                assert stop > end and text[start:stop] == text[start:stop].strip()
+                end = stop
+            assert not text[end:].strip() and cut.texts == [text[start:stop] for start, stop in cut.spans]
+            assert max(map(len, cut.texts)) <= 16 * room
+            assert max(ruler.count(cut.texts)) <= room
+    text = "The cat sat. " * 30
+    (cut,) = Cutter(Words(), 14, 7)([Document("a", "", text)])
+    assert cut.spans[:3] == [(0, 51), (26, 77), (52, 103)]  # four sentences, of which two are shared
+
+
+def test_a_document_of_any_size_is_cut_in_linear_time():
+    cutter = Cutter(Words(), 200, 25)
+    for text in ("The cat sat on the mat. " * 40_000, "cat " * 250_000, "x" * 1_000_000):
+        (cut,) = cutter([Document("a", "", text)])
+        assert 100 < len(cut.spans) < 10_000
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    write(path, heads=("mlm",))
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a verb in a folder; what it printed, and what it said on standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words, code: int = 0) -> tuple[str, str]:
+        assert main([str(word) for word in words]) == code
+        shown = capsys.readouterr()
+        assert code == 0 or shown.err.count("\n") == 1
+        return shown.out, shown.err
+
+    return call
+
+
+def test_an_index_of_keywords_alone(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    for n in range(5):
+        (tmp_path / f"docs/{n}\n.txt").write_text(f"Cats\x1b[31m are {'very ' * n}nice.")
+    (tmp_path / "ids.txt").write_text("a\n\nb\n")
+    said = run("index", "docs", "--output", "index")[1]
+    assert said.startswith(
+        "no --model, so documents are found by keywords alone\n5 documents in 5 passages in index"
+    )
+    out = run("search", "index", "very nice", "--top", 2, "--explain")[0].splitlines()
+    assert out[0].split()[2] == "4\\n.txt" and "keywords: rank 1" in out[1] and "very 0." in out[1]
+    assert out[2].strip() == "Cats\\x1b[31m are very very very very nice."
+    assert (
+        "no vectors, for it was built without --model"
+        in run("search", "index", "a", "--legs", "vectors", code=1)[1]
+    )
+    assert 'no document "a"' in run("index", "--output", "index", "--remove", "@ids.txt", code=1)[1]
+    assert "0 new, 0 changed, 5 unchanged" in run("index", "docs", "--output", "index")[1]
+    (tmp_path / "docs/0\n.txt").write_text("Dogs.")
+    assert "0 new, 1 changed, 4 unchanged" in run("index", "docs", "--output", "index")[1]
+    assert "4 documents" in run("index", "--output", "index", "--remove", "1\n.txt", "--compact")[1]
+    (tmp_path / "queries.txt").write_text("dogs\nfish\n")
+    lines = run("search", "index", "--queries", "queries.txt", "--json")[0].splitlines()
+    assert [[hit["id"] for hit in json.loads(line)["hits"]] for line in lines] == [["0\n.txt"], []]
+    assert "files of an index of 4 documents are what was written" in run("check", "index")[0]
+    for words, message in (
+        (
+            ["index", "docs", "--output", "index", "--passage-tokens", 99],
+            "was built with --passage-tokens 256, not 99",
+        ),
+        (["index", "docs", "--output", "other", "--quantize", "int8"], "for which --model is needed"),
+        (["index", "--output", "index"], "nothing to do: name DOCS to add"),
+        (["index", "--output", "docs", "--compact"], "docs is no index: it has no index.json"),
+        (["index", "absent", "--output", "index"], "no file at absent"),
+        (["search", "docs", "cat"], "docs is no index: it has no index.json"),
+        (["search", "index"], "give a query, or --queries FILE"),
+        (["search", "index", "x", "--weights", "a"], "--weights a is not NAME=WEIGHT"),
+    ):
+        assert message in run(*words, code=1)[1]
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_an_index_knows_its_model(run, model, tmp_path):
+    """Of a passage no more is cut than fits, and another model, or one in the index's way, is refused."""
+    rows = [
+        {"id": n, "title": "the mat" * (n % 2), "text": "the cat sat on the mat . " * n} for n in range(1, 9)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shutil.copytree(model, tmp_path / "model")
+    said = run("index", "rows.jsonl", "--output", "index", "--model", "model", "--quantize", "binary")[1]
+    assert "8 documents in" in said and "truncated" not in said and "recall@10 1.000" in said
+    index = bert_jax.Index.open(tmp_path / "index")
+    (segment,) = index.segments
+    vectors = bert_jax.load(model).embed([*segment.searched])
+    np.testing.assert_allclose(segment.vectors, vectors, atol=1e-6)
+    (first, *_), *_ = index.search(["the cat", "mat"], legs=["vectors"])
+    assert first.score == pytest.approx(max(vectors @ bert_jax.load(model).embed("the cat")), abs=1e-6)
+    assert (
+        first.text == next(row for row in rows if str(row["id"]) == first.id)["text"][first.start : first.end]
+    )
+
+    write(tmp_path / "judge", heads=("classify",), labels=("relevant",))
+    ranked = [json.loads(run("search", "index", "cat", "--json", *flags)[0])["hits"] for flags in (
+        ["--top", 20], ["--rerank", "judge", "--rerank-top", 6],
+    )]  # fmt: skip
+    texts = [" ".join(filter(None, (hit["title"], hit["text"]))) for hit in ranked[0][:6]]
+    logits = bert_jax.load(tmp_path / "judge").classify([("cat", text) for text in texts])
+    order = sorted(range(6), key=lambda n: -logits[n])
+    assert [hit["text"] for hit in ranked[1]] == [ranked[0][n]["text"] for n in order]
+
+    shutil.copytree(model, tmp_path / "other")
+    (tmp_path / "other/config.json").write_text((model / "config.json").read_text() + "\n")
+    refused = "other is not the model that index was built with"
+    assert refused in run("search", "index", "cat", "--model", "other", code=1)[1]
+    assert refused in run("index", "rows.jsonl", "--output", "index", "--model", "other", code=1)[1]
+    (tmp_path / "model").rename(tmp_path / "moved")
+    assert "is no longer at" in run("search", "index", "cat", code=1)[1]
+    assert (
+        run("search", "index", "cat", "--model", "moved")[0]
+        == run("search", "index", "cat", "--model", model)[0]
+    )
+    said = run("index", "rows.jsonl", "--output", "moved/index", "--model", "moved", code=1)[1]
+    assert "moved/index is in the model's directory" in said
+    assert (
+        "both find candidates"
+        in run("index", "--output", "index", "--compact", "--approximate", "ivf", code=1)[1]
+    )
+    said = run("index", "--output", "index", "--compact", "--approximate", "ivf", "--quantize", "none")[1]
+    assert "0 passages encoded" in said
