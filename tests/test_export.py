@@ -94,8 +94,9 @@ UNESCAPED = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
 def read_copy(folder: Path) -> list[tuple]:
-    rows = []
-    for line in (folder / "passages.tsv").read_bytes().decode().removesuffix("\n").split("\n"):
+    rows, content = [], (folder / "passages.tsv").read_bytes().decode()
+    assert "\r" not in content  # which PostgreSQL refuses
+    for line in content.removesuffix("\n").split("\n"):
         name, *cells, vector = line.split("\t")
         cells = [re.sub(r"\\(.)", lambda match: UNESCAPED[match[1]], cell) for cell in cells]
         payload = dict(zip(NAMES, [*cells[:3], *map(int, cells[3:])], strict=True))
