@@ -13,6 +13,7 @@ from bert_jax.command.flags import (
     picture,
     share,
     verb,
+    whole,
 )
 
 A_DAY = 86_400  # seconds
@@ -244,6 +245,23 @@ def labels(args):
     from bert_jax.bench.few_labels import measure
 
     print(measure(args.data, args.model, args.output, args.sets, args.learners, args.sizes, args.draws))
+
+
+@verb(
+    "an index of made-up vectors: exact, quantized and approximate search, and recall, time and memory of each",
+    "bert-jax bench search --output runs/search --vectors 1000000",
+    flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
+    flag("--vectors", type=whole(10_000), default=100_000, help="vectors of the index (default 100000)"),
+    flag("--dimensions", type=whole(8), default=384, help="numbers of a vector (default 384)"),
+    flag("--queries", type=count, default=500, help="queries (default 500)"),
+    flag("--kinds", nargs="+", choices=("float32", "int8", "binary", "hnsw", "ivf"),
+         default=["float32", "int8", "binary", "hnsw", "ivf"], help="kinds of candidates (default all)"),
+    JSON,
+)  # fmt: skip
+def search(args):
+    from bert_jax.bench.search import Size, measure
+
+    print(measure(args.output, Size(args.vectors, args.dimensions, args.queries), args.kinds, args.json))
 
 
 @verb(

@@ -2,10 +2,13 @@
 
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+from tqdm import tqdm
+
 from bert_jax.errors import BertJaxError
-from bert_jax.search.documents import Columns, Source
+from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.indexing import Counts, writing
 from bert_jax.search.manifest import Manifest
 from bert_jax.search.settings import Asked, Plan
@@ -29,7 +32,7 @@ def change(args) -> None:
             writer.remove(ids_of(args.remove))
         if args.documents:
             encoder = plan.encoder
-            writer.add(source.documents(), plan.cutter, encoder.documents if encoder else None)
+            writer.add(shown(source.documents()), plan.cutter, encoder.documents if encoder else None)
             if encoder and encoder.truncated.truncated:
                 warn(encoder.truncated.notice(what="passages"))
         if args.compact:
@@ -37,6 +40,10 @@ def change(args) -> None:
     for line in source.notes():
         note(line)
     note(summary(path, writer.manifest, writer.counts, time.monotonic() - start))
+
+
+def shown(documents: Iterable[Document]) -> Iterable[Document]:
+    return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
 
 
 def ids_of(names: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from bert_jax.search.manifest import AGAIN, REMOVED, Manifest
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
 
-if TYPE_CHECKING:  # a search by keywords does without JAX
+if TYPE_CHECKING:  # imported where it is used, for it brings all that makes a model
     from bert_jax.search.scores import CrossEncoder
 
 KEYWORDS, VECTORS, FUSION = "keywords", "vectors", "fusion"

@@ -5,16 +5,21 @@ that may be among the nearest are scored again, each alone in float64: equal vec
 are.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from bert_jax.data.arrays import growing_array
+from bert_jax.data.corpus.chunks import cores
 from bert_jax.retrieval import highest
 from bert_jax.search import approximate
-from bert_jax.search.quantization import ranges_of, to_bits, to_bytes
+from bert_jax.search.quantization import STEPS, ranges_of, to_bits, to_bytes
 
 VECTORS = "vectors.npy"
 SMALL = {"int8": ("int8.npy", "ranges.npy"), "binary": ("binary.npy",)}
@@ -22,6 +27,7 @@ LEAST = 4096  # passages of a segment below which it is searched exactly, whatev
 MORE = {"int8": 4, "binary": 32}  # candidates for each passage that is asked for
 ROWS = 1 << 15  # that are scored at once
 HELD = 1 << 24  # that are held at once
+CACHED = 2048  # of a byte a number, that are made float32 at once
 NOISE = 1e-5  # by which a score in float32 may be wrong
 
 Scores = Callable[[slice], np.ndarray]  # of some rows, [Q, rows]
@@ -74,22 +80,40 @@ def best_rows(
     size = max(1, min(ROWS, HELD // queries))
     places, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
     least = np.full(queries, -np.inf, np.float32)
-    for start in range(0, rows, size):
-        some = slice(start, min(start + size, rows))
-        scores = scores_of(some)
+    blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+    for some, scores in zip(blocks, side_by_side(scores_of, blocks), strict=True):
         if live is not None:
             scores[:, ~live[some]] = -np.inf
         for query, row in enumerate(scores):
             among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
             if not len(among):
                 continue
-            known, values = np.append(places[query], among + start), np.append(best[query], row[among])
+            known, values = np.append(places[query], among + some.start), np.append(best[query], row[among])
             if len(values) > count:
                 least[query] = np.partition(values, -count)[-count] - np.float32(noise)
                 kept = values >= least[query]
                 known, values = known[kept], values[kept]
             places[query], best[query] = known, values
     return places
+
+
+def side_by_side(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarray]:
+    """The scores of each block, in order, computed a few ahead. Each core takes blocks of its own: threads of the BLAS
+    share one, and wait for each other where other programs run."""
+    workers = cores()
+    with blas().limit(limits=1), ThreadPoolExecutor(workers) as pool:
+        ahead: deque[Future] = deque()
+        for block in blocks:
+            ahead.append(pool.submit(scores_of, block))
+            if len(ahead) > workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+@cache
+def blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def write_small(folder: Path, kind: str, vectors: np.ndarray) -> None:
@@ -107,8 +131,15 @@ def write_small(folder: Path, kind: str, vectors: np.ndarray) -> None:
 
 def int8_scores(queries: np.ndarray, rows: np.ndarray, ranges: np.ndarray) -> Scores:
     """Products with the middles of the steps, but for what is the same for all rows."""
-    weighted = queries * ((ranges[1] - ranges[0]) / 255)
-    return lambda some: weighted @ rows[some].astype(np.float32).T
+    weighted = queries * ((ranges[1] - ranges[0]) / STEPS)
+
+    def scores(some: slice) -> np.ndarray:
+        parts = (
+            rows[start : min(start + CACHED, some.stop)] for start in range(some.start, some.stop, CACHED)
+        )
+        return np.concatenate([weighted @ part.astype(np.float32).T for part in parts], axis=1)
+
+    return scores
 
 
 def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
@@ -117,9 +148,13 @@ def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
     wanted = to_bits(queries).view(wide)
 
     def scores(some: slice) -> np.ndarray:
-        part = rows[some].view(wide)
-        differing = [np.bitwise_count(part ^ bits).sum(-1, dtype=np.int32) for bits in wanted]
-        return -np.array(differing, np.float32)
+        part, differing = rows[some].view(wide), np.empty((len(wanted), some.stop - some.start), np.float32)
+        for sums, bits in zip(differing, wanted, strict=True):
+            counts = np.bitwise_count(part ^ bits)
+            sums[:] = counts[:, 0]
+            for column in counts.T[1:]:  # a sum along so short an axis takes longer
+                sums += column
+        return -differing
 
     return scores
 

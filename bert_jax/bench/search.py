@@ -1,0 +1,214 @@
+"""`bert-jax bench search`: an index of made-up vectors, searched exactly and by each kind of candidates.
+
+The vectors are near each other as those of sentences are: of 11,819 passages of Wikipedia that all-MiniLM-L6-v2
+embedded, the nearest has a median cosine of 0.67, the tenth of 0.52, the hundredth of 0.36, the thousandth of 0.16.
+Queries are vectors of their own. Each kind is searched by a process of its own, whose files are in the page cache.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.bench.turns import Machine, Turn, describe, timed
+from bert_jax.data.arrays import growing_array
+from bert_jax.files import to_json
+from bert_jax.search import nearest
+from bert_jax.search.documents import Document
+from bert_jax.search.index import Index
+from bert_jax.search.indexing import writing
+from bert_jax.search.manifest import Manifest, ModelFacts
+from bert_jax.search.nearest import nearest_in
+from bert_jax.search.passages import Cutter, Words
+
+# The squared length of what vectors share with all, with 1,000, 100 and 10 others; the rest is a vector's own.
+SHARED = ((1000, 0.125), (100, 0.2), (10, 0.19))
+WITH_ALL, GROUP = 0.035, 1000
+EXACT, INDEX = "float32", "index"
+KINDS = (EXACT, "int8", "binary", "hnsw", "ivf")
+AT, BATCH, WORDS, ADDED = 10, 64, 40, 1000
+
+
+@dataclass(frozen=True)
+class Size:
+    vectors: int
+    dimensions: int
+    queries: int
+
+
+def groups(size: Size) -> Iterator[np.ndarray]:
+    """Vectors and queries [GROUP + Q, D], so that the queries of a group are like its vectors."""
+    extra = -(-size.queries * GROUP // size.vectors)
+    count, width = GROUP + extra, size.dimensions
+    common = np.random.default_rng(0).normal(size=width) * WITH_ALL**0.5
+    for number in range(-(-size.vectors // GROUP)):
+        rng = np.random.default_rng((1, number))
+        vectors = (
+            rng.normal(size=(count, width)) * (1 - WITH_ALL - sum(part for _, part in SHARED)) ** 0.5 + common
+        )
+        places = np.append(np.arange(GROUP), rng.integers(GROUP, size=extra))
+        for together, part in SHARED:
+            vectors += rng.normal(size=(GROUP // together, width))[places // together] * part**0.5
+        yield (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def write_vectors(folder: Path, size: Size) -> None:
+    """In an order that has nothing to do with what is near."""
+    order = np.random.default_rng(2).permutation(-(-size.vectors // GROUP) * GROUP)
+    queries = []
+    scratch = np.lib.format.open_memmap(
+        folder / "vectors.npy", "w+", np.float32, (len(order), size.dimensions)
+    )
+    for number, group in enumerate(groups(size)):
+        scratch[order[number * GROUP : (number + 1) * GROUP]] = group[:GROUP]
+        queries.append(group[GROUP:])
+    scratch.flush()
+    chosen = np.random.default_rng(3).permutation(np.concatenate(queries))[: size.queries]
+    with growing_array(folder / "queries.npy", np.float32) as file:
+        file.append(chosen)
+
+
+def documents(first: int, count: int) -> Iterator[Document]:
+    """Their words are as frequent as those of a language: the n-th most frequent one has 1/n of the first one's."""
+    for start in range(first, first + count, GROUP):
+        words = np.minimum(np.random.default_rng((4, start)).zipf(1.3, (GROUP, WORDS)), 1 << 20)
+        for number, row in zip(range(start, min(start + GROUP, first + count)), words, strict=False):
+            yield Document(f"{number:09}", "", f"{number} " + " ".join(f"w{word}" for word in row))
+
+
+def measure(output: str, size: Size, kinds: Sequence[str], as_json: bool = False) -> str:
+    folder, machine = Path(output), Machine()
+    folder.mkdir(parents=True, exist_ok=True)
+    bench, rows = Bench(folder, size), {}
+    turns = [bench.timed(bench.add, 0, size.vectors - ADDED)]
+    for kind in kinds:
+        if kind != EXACT:
+            turns.append(bench.timed(bench.merge, kind))
+        rows[kind] = {"build_seconds": turns[-1].seconds} | apart(searched, folder)
+    watch = folder / "adding"
+    watch.touch()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        watching = pool.submit(searched_while, folder, watch)
+        while watch.stat().st_size == 0 and not watching.done():  # until it has searched
+            time.sleep(0.05)
+        turns.append(bench.timed(bench.add, size.vectors - ADDED, ADDED))
+        watch.unlink()
+        adding = {"documents": ADDED, "seconds": turns[-1].seconds} | watching.result()
+    results = {"size": asdict(size), "of": rows, "adding": adding, "machine": machine.during(turns)}
+    return to_json(results) if as_json else in_words(results)
+
+
+class Bench:
+    """The index that is built, and changed."""
+
+    def __init__(self, folder: Path, size: Size):
+        self.path, self.model = folder / INDEX, ModelFacts("", "", "", "", True, "", "", 512, size.dimensions)
+        write_vectors(folder, size)
+        self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+
+    def timed(self, change: Callable, *arguments) -> Turn:
+        return timed(change, *arguments)[1]
+
+    def add(self, first: int, count: int) -> None:
+        with writing(self.path, Manifest(self.model, 4 * WORDS, 0)) as writer:
+            writer.add(documents(first, count), Cutter(Words(), 4 * WORDS, 0), self.encode)
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        return self.vectors[[int(text.split(" ", 1)[0]) for text in texts]]
+
+    def merge(self, kind: str) -> None:
+        small, approximate = (kind if kind in some else None for some in (nearest.SMALL, ("hnsw", "ivf")))
+        with writing(self.path) as writer:
+            writer.compact(replace(writer.manifest, quantization=small, approximate=approximate))
+
+
+def apart(function: Callable, *arguments):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def searched(folder: Path) -> dict[str, float]:
+    start = time.perf_counter()
+    index, queries = Index.open(folder / INDEX), np.load(folder / "queries.npy")
+    opened = time.perf_counter() - start
+    index.by_vectors(queries[:BATCH], AT)
+    seconds = [call(lambda query: index.by_vectors(query[None], AT), query) for query in queries]
+    whole = call(
+        lambda: [index.by_vectors(queries[n : n + BATCH], AT) for n in range(0, len(queries), BATCH)]
+    )
+    words = [
+        call(lambda n: index.search(f"w{n} w{7 * n} w{n * n}", AT, ["keywords"]), n) for n in range(2, 52)
+    ]
+    memory = resident()  # before all vectors are read to measure recall
+    (segment, *_), hits = index.segments, 0
+    for query in queries:
+        ((exact, _),) = nearest_in(segment, query[None], AT, exact=True)
+        ((found_rows, _),) = nearest_in(segment, query[None], AT)
+        hits += len(np.intersect1d(exact, found_rows))
+    return {
+        "open_seconds": opened,
+        "p50_ms": 1e3 * float(np.percentile(seconds, 50)),
+        "p99_ms": 1e3 * float(np.percentile(seconds, 99)),
+        "queries_per_second": len(queries) / whole,
+        "keywords_p50_ms": 1e3 * float(np.percentile(words, 50)),
+        "recall": hits / (AT * len(queries)),
+        "bytes": sum(path.stat().st_size for path in (folder / INDEX).rglob("*") if path.is_file()),
+        **memory,
+    }
+
+
+def searched_while(folder: Path, watch: Path) -> dict[str, float]:
+    """One query after the other for as long as a file is there, of the newest state of the index."""
+    index, queries, seconds = Index.open(folder / INDEX), np.load(folder / "queries.npy"), list[float]()
+    before = len(index)
+    for query in cycle(queries):
+        seconds.append(call(lambda query: index.by_vectors(query[None], AT), query))
+        if len(seconds) == 1:
+            watch.write_text("searching")
+        if not watch.exists():
+            break
+    index.refresh()
+    return {
+        "queries": len(seconds),
+        "p50_ms": 1e3 * float(np.percentile(seconds, 50)),
+        "p99_ms": 1e3 * float(np.percentile(seconds, 99)),
+        "found": len(index) - before,
+    }
+
+
+def call(function: Callable, *arguments) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def resident() -> dict[str, int]:
+    """Memory of the process, and the pages of files that it has mapped, which the system can take back."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    own, mapped = (int(status[name].split()[0]) << 10 for name in ("RssAnon", "RssFile"))
+    return {"own_bytes": own, "mapped_bytes": mapped}
+
+
+def in_words(results: dict) -> str:
+    size, adding = results["size"], results["adding"]
+    lines = [
+        f"{size['vectors']:,} vectors of {size['dimensions']}, {size['queries']:,} queries, the {AT} nearest passages",
+        f"{'':<8}  {'recall':>6}  {'p50 ms':>8}  {'p99 ms':>8}  {'queries/s':>9}  {'build s':>8}  {'open s':>6}  "
+        f"{'MB':>7}  {'own MB':>7}  {'mapped MB':>9}",
+    ]
+    for kind, row in results["of"].items():
+        lines.append(
+            f"{kind:<8}  {row['recall']:>6.3f}  {row['p50_ms']:>8.2f}  {row['p99_ms']:>8.2f}  "
+            f"{row['queries_per_second']:>9,.0f}  {row['build_seconds']:>8.1f}  {row['open_seconds']:>6.2f}  "
+            f"{row['bytes'] / 1e6:>7,.0f}  {row['own_bytes'] / 1e6:>7,.0f}  {row['mapped_bytes'] / 1e6:>9,.0f}"
+        )
+    lines.append(
+        f"while {adding['documents']:,} documents were added in {adding['seconds']:.1f} s: "
+        f"{adding['queries']:,} queries, p50 {adding['p50_ms']:.2f} ms, p99 {adding['p99_ms']:.2f} ms"
+    )
+    return "\n".join([*lines, describe(results["machine"])])
