@@ -23,6 +23,7 @@ from bert_jax.search.index import Index
 from bert_jax.search.indexing import writing
 from bert_jax.search.manifest import Manifest, ModelFacts
 from bert_jax.search.passages import Cutter, Words
+from bert_jax.search.recall import measured
 
 WIDTH = 16
 MODEL = ModelFacts("", "", "", "mean", True, "", "", 64, WIDTH)
@@ -158,6 +159,9 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_pa
         else:
             theirs.nprobe = approximate.probes(theirs.nlist)
         np.testing.assert_array_equal(ours, theirs.search(queries, 5)[1])
+    monkeypatch.setattr(nearest, "candidates_in", lambda *some: nearest.exact_candidates(*some[:2], 1))
+    assert measured(index.segments).recall < 0.1  # who finds itself alone finds little
+    monkeypatch.undo()
     before = asked(index)
     change(path, compact=True, settings=replace(SETTINGS, **{name: None}))
     assert opened(path).manifest.exact and [asked(opened(path))[leg][:3] for leg in (0, 2)]
@@ -271,6 +275,11 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
             error = capsys.readouterr().err
             assert error.count("\n") == 1 and Path(name).name in error
         (path / name).write_bytes(whole)
+    whole = (path / "index.json").read_text()
+    (path / "index.json").write_text(whole.replace('"overlap": 3', '"overlap": 4'))
+    with pytest.raises(BertJaxError, match="index.json is not what was written"):
+        Index.open(path)
+    (path / "index.json").write_text(whole)
     (path / "segments/000001/vectors.npy").write_bytes(b"")
     with pytest.raises(BertJaxError, match="vectors.npy has 0 bytes instead of"):
         Index.open(path)
