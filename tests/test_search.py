@@ -176,8 +176,13 @@ def test_fusion_is_that_of_the_ranks(tmp_path):
         sums = sum(weights[leg] / (60 + hit.parts[leg].rank) for leg in weights if leg in hit.parts)
         assert hit.score == hit.parts["fusion"].score == pytest.approx(sums, rel=1e-12)
     assert any(len(hit.parts) == 3 for hit in hits)
-    for wrong in ({"legs": ["words"]}, {"weights": {"vector": 1}}):
-        with pytest.raises(BertJaxError, match='no leg of this index "'):
+    for wrong, message in (
+        ({"legs": ["words"]}, 'no leg of this index "words"'),
+        ({"weights": {"vector": 1}}, 'no leg of this index "vector"; did you mean "vectors"'),
+        ({"weights": {"vectors": -1}}, "the weight of vectors must be"),
+        ({"top": 0}, "top must be"),
+    ):
+        with pytest.raises(BertJaxError, match=message):
             opened(tmp_path / "index").search("w1", **wrong)
 
 

@@ -136,6 +136,8 @@ class Index:
             )
         for name in [*(legs or ()), *(weights or ())]:
             check_name(name, there, "leg of this index")
+        for name, weight in (weights or {}).items():
+            check_number(weight, f"the weight of {name}", allowed=Range(0))
         return [name for name in there if legs is None or name in legs] or there
 
     def by_keywords(self, words: Weighed, depth: int) -> Ranking:
