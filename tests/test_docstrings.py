@@ -34,6 +34,7 @@ SHOWN_WITH = {
     "bert_jax.inference.embed": (("mlm", "nsp"), ()),
     "bert_jax.inference.in_scope": (("classify",), ("bad", "good")),
     "bert_jax.inference.classify": (("classify",), ("bad", "good")),
+    "bert_jax.inference.rank": (("classify",), ("LABEL_0",)),
     "bert_jax.inference.tag": (("tag",), ("B-CAT", "O")),
     "bert_jax.inference.answer": (("answer",), ()),
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
     "errors", "typed", "registry", "output", "files", "hashes", "compiling", "memory", "config", "losses", "metrics",
-    "retrieval", "text", "data", "models", "embedding_losses", "hub", "predictions", "inference", "train", "tasks",
-    "search", "report", "pod", "bench", "command", "__main__",
+    "retrieval", "text", "data", "models", "embedding_losses", "ranking_losses", "hub", "predictions", "inference",
+    "train", "tasks", "search", "report", "pod", "bench", "command", "__main__",
 )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def open_task(model, train, *overrides):  # noqa: F811
     [
         (["loss.name=margin_mse"], "learns from a teacher's scores, and .* row 1 has none"),
         (["loss.name=binary"], "learns from labels from 0 to 1, and there is 2"),
-        (["loss.name=list-net"], 'list-net.*list_net'),
+        (["loss.name=list-net"], "list-net.*list_net"),
         (["data.max_length=5000"], "reads 64 tokens; set --config.data.max_length=64"),
     ],
 )

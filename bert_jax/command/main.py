@@ -8,7 +8,7 @@ from glob import glob
 from importlib.util import find_spec
 
 from bert_jax import __version__
-from bert_jax.command import bench, corpora, index, labels, mine, models, rerank, runs
+from bert_jax.command import adapt, bench, corpora, index, labels, mine, models, rerank, runs
 from bert_jax.command.failures import explained
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
@@ -25,6 +25,7 @@ VERBS = (
     | verbs_of(index)
     | verbs_of(labels)
     | verbs_of(rerank)
+    | verbs_of(adapt)
 )
 VERBS["bench"] = verb(
     "measure speed and accuracy beside other libraries",

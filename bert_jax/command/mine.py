@@ -38,9 +38,8 @@ any_number = number(-LARGEST)
 )  # fmt: skip
 def mine(args):
     from bert_jax.data.examples.groups import GroupColumns, read_groups, read_texts
-    from bert_jax.output import refuse_input, streaming
-    from bert_jax.search.mining import Limits, Mined
-    from bert_jax.search.mining import mine as mined
+    from bert_jax.output import refuse_input
+    from bert_jax.search.mining import Limits
     from bert_jax.search.scores import Scores
     from bert_jax.search.vectors import Vectors
 
@@ -51,16 +50,10 @@ def mine(args):
     groups = read_groups(args.data, GroupColumns(names, skip_bad=args.skip_bad))
     check(args.data, groups)
     corpus = read_texts(args.corpus, GroupColumns(skip_bad=args.skip_bad)) if args.corpus else []
-    counts = Mined()
     cache = Path(args.cache or f"{args.output}.cache")
     vectors = Vectors(args.model, cache)
     scores = Scores(args.rescore, cache) if args.rescore else None
-    with streaming(Path(args.output)) as file:
-        for row in mined(groups, corpus, vectors, limits, counts, scores):
-            given = row.pop("scores")
-            if args.scores:
-                row["scores"] = [round(score, 6) for score in given]
-            file.write(to_json(row) + "\n")
+    counts = write(Path(args.output), groups, corpus, vectors, limits, scores, args.scores)
     left = ""
     if counts.too_few:
         left = (
@@ -68,6 +61,22 @@ def mine(args):
             "out: a higher --last or a lower --margin keeps more"
         )
     print(f"{counts.groups:,} groups in {args.output}{left}", file=sys.stderr)
+
+
+def write(output: Path, groups, corpus, vectors, limits, scores=None, with_scores: bool = False):
+    """The mined rows, and counts of them."""
+    from bert_jax.output import streaming
+    from bert_jax.search.mining import Mined
+    from bert_jax.search.mining import mine as mined
+
+    counts = Mined()
+    with streaming(output) as file:
+        for row in mined(groups, corpus, vectors, limits, counts, scores):
+            given = row.pop("scores")
+            if with_scores:
+                row["scores"] = [round(score, 6) for score in given]
+            file.write(to_json(row) + "\n")
+    return counts
 
 
 def bounds(args) -> dict[str, float]:

@@ -37,11 +37,18 @@ def rerank(args):
     lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
     model = load(args.model)
     with streaming(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
-        for found in lists:
-            ranked = model.rank(found.query, found.documents, top=args.top, precision=args.precision)
+        for candidates in lists:
+            ranked = model.rank(
+                candidates.query, candidates.documents, top=args.top, precision=args.precision
+            )
             rows = [
-                {"index": one.index, "score": round(one.score, 6), "document": one.document} for one in ranked
+                {
+                    "index": ranked_document.index,
+                    "score": round(ranked_document.score, 6),
+                    "document": ranked_document.document,
+                }
+                for ranked_document in ranked
             ]
-            file.write(to_json({"query": found.query, "ranked": rows}) + "\n")
+            file.write(to_json({"query": candidates.query, "ranked": rows}) + "\n")
     if args.output:
         print(f"{len(lists):,} queries in {args.output}", file=sys.stderr)

@@ -44,9 +44,13 @@ TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, an
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     """`bert-jax train`: whether the run, or every run of a sweep, came to its end."""
-    values = configs.read_file(spec)
+    return run(configs.read_file(spec), overrides, workdir, command_line(spec, overrides, workdir))
+
+
+def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> bool:
+    """Likewise, of the values in a config file."""
     module, config = tasks.read(values, overrides)
-    directory, command = Workdir(workdir), command_line(spec, overrides, workdir)
+    directory = Workdir(workdir)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
         refuse_foreign(directory.report, REPORTED)  # now, not after days
     if config.seeds == 1 and not config.sweep:

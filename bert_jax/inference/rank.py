@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
@@ -31,6 +32,9 @@ def rank(
     With a `precision`, only those so probable that this share of them is relevant, of a calibrated model. The document
     of a pair that is too long is truncated, with a warning, or with long="windows" read in windows, of which the most
     relevant counts.
+
+    >>> [document.index for document in model.rank("the cat", ["the mat", "cats"], top=1)]
+    [0]
     """
     if not isinstance(query, str):
         raise BertJaxError(f"the query is a text, not a {type(query).__name__}; rank one query at a time")
@@ -42,12 +46,12 @@ def rank(
         raise BertJaxError(f"this model gives {count} numbers for a pair; to rank it takes a model of one")
     least = None if precision is None else kind.floor(calibration, precision)
 
-    def read(raw) -> tuple[float, Any]:
+    def read(raw) -> tuple[float, float]:
         result, _ = kind.result(raw, calibration)
-        return float(result), raw
+        return float(result), float(np.ravel(raw)[0])
 
-    found = model.outcomes(kind, [(query, document) for document in documents], read, long)
+    outcomes = model.outcomes(kind, [(query, document) for document in documents], read, long)
     # By what the probabilities are made of, for near 1 they are equal.
-    order = sorted(range(len(found)), key=lambda i: (-float(found[i][1]), i))
-    ranked = [Ranked(i, found[i][0], documents[i]) for i in order]
-    return [one for one in ranked if least is None or one.score >= least][:top]
+    order = sorted(range(len(outcomes)), key=lambda i: (-outcomes[i][1], i))
+    ranked = [Ranked(i, outcomes[i][0], documents[i]) for i in order]
+    return [document for document in ranked if least is None or document.score >= least][:top]

@@ -83,13 +83,16 @@ class Compared:
 
 
 def describe(trial: Trial, as_json: bool = False, report: str = "", command: str = "") -> str:
-    if report:
-        with building(Path(report), FILES) as new:
-            compared = measure(trial)
-            write(new, compared, command)
-    else:
-        compared = measure(trial)
+    compared = measured_and_written(trial, report, command) if report else measure(trial)
     return to_json(in_json(trial, compared)) if as_json else "\n".join(in_lines(compared))
+
+
+def measured_and_written(trial: Trial, report: str, command: str) -> Compared:
+    """With a page in the directory `report`."""
+    with building(Path(report), FILES) as new:
+        compared = measure(trial)
+        write(new, compared, command)
+    return compared
 
 
 def measure(trial: Trial) -> Compared:
@@ -101,12 +104,15 @@ def measure(trial: Trial) -> Compared:
     }
     index = Index.open(trial.index, trial.model or None)
     notes = lacking(index, trial, relevant)
-    found = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways}
+    by_way = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways}
     if trial.reranker:  # what it was not given follows in the order of before
-        before = found[FUSION if FUSION in found else KEYWORDS][0]
-        lists, seconds = found[RERANKED]
-        found[RERANKED] = [list(dict.fromkeys([*a, *b])) for a, b in zip(lists, before, strict=True)], seconds
-    ways = [way_of(name, judged, relevant, lists, seconds) for name, (lists, seconds) in found.items()]
+        before = by_way[FUSION if FUSION in by_way else KEYWORDS][0]
+        lists, seconds = by_way[RERANKED]
+        by_way[RERANKED] = (
+            [list(dict.fromkeys([*a, *b])) for a, b in zip(lists, before, strict=True)],
+            seconds,
+        )
+    ways = [way_of(name, judged, relevant, lists, seconds) for name, (lists, seconds) in by_way.items()]
     held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
     what = f"{len(relevant):,} queries of {trial.data}, in {held}"
     return Compared(what, notes, ways)

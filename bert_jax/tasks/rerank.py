@@ -78,7 +78,7 @@ def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
     check_grades(data.train, train)
     others = data.others
     if others < 0:
-        others = 0 if any(grade < 1 for found in train for grade in found.grades) else OTHERS
+        others = 0 if any(grade < 1 for candidates in train for grade in candidates.grades) else OTHERS
         if others:
             say(
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
@@ -92,37 +92,37 @@ def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
     if data.calibration_share:
         train, calibration = kept_for_calibration(train, data.calibration_share)
     if data.documents:
-        train = [shortened(found, data.documents) for found in train]
+        train = [shortened(candidates, data.documents) for candidates in train]
     return train, heldout, calibration
 
 
 def pairs_of(lists: Lists) -> list[Example]:
-    return [pair for found in lists for pair in found.pairs()]
+    return [pair for candidates in lists for pair in candidates.pairs()]
 
 
 def check_grades(spec: str, lists: Sequence[Candidates]) -> None:
-    grades = {grade for found in lists for grade in found.grades}
+    grades = {grade for candidates in lists for grade in candidates.grades}
     if len(grades) == 1 and max(grades) < 1:
         raise BertJaxError(
             f"{spec} says of no document that it is relevant; there is nothing to learn from it"
         )
 
 
-def shortened(found: Candidates, most: int) -> Candidates:
+def shortened(candidates: Candidates, most: int) -> Candidates:
     """With so many documents, those that are relevant first, in their order."""
-    kept = sorted(sorted(range(len(found.grades)), key=lambda n: -found.grades[n])[:most])
+    kept = sorted(sorted(range(len(candidates.grades)), key=lambda n: -candidates.grades[n])[:most])
     return dataclasses.replace(
-        found,
-        text=(found.query, *(found.documents[n] for n in kept)),
-        grades=tuple(found.grades[n] for n in kept),
-        scores=tuple(found.scores[n] for n in kept) if found.scores else (),
-        places=tuple(found.places[n] for n in kept),
+        candidates,
+        text=(candidates.query, *(candidates.documents[n] for n in kept)),
+        grades=tuple(candidates.grades[n] for n in kept),
+        scores=tuple(candidates.scores[n] for n in kept) if candidates.scores else (),
+        places=tuple(candidates.places[n] for n in kept),
     )
 
 
 def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
-    graded = {grade for found in lists for grade in found.grades} - {0.0, 1.0}
-    taught = [bool(found.scores) for found in lists]
+    graded = {grade for candidates in lists for grade in candidates.grades} - {0.0, 1.0}
+    taught = [bool(candidates.scores) for candidates in lists]
     name = config.loss.name
     if name == "auto":
         name = "teacher_ranking" if all(taught) else "lambda_rank" if graded else "binary"
@@ -143,7 +143,7 @@ def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
     layout = source.with_head(HEAD, kind.labels)
     encoder = config.model.changed(layout.config, config.data.max_length, config.init)
     layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
-    documents = max(len(found.grades) for found in lists)
+    documents = max(len(candidates.grades) for candidates in lists)
     return Ranking(
         layout, kind, loss=loss, settings=Settings(config.loss.scale or loss.scale), documents=documents
     )
@@ -158,23 +158,23 @@ class PairReader:
 
     def pieces(self, lists: Lists) -> list[Piece]:
         """Where a query has more documents than are learnt from at once, these are so many lists."""
-        pairs = [(found.query, text) for found in lists for text in found.documents]
+        pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
         encodings = self.tokenizer.encode(pairs, max_length=self.truncated.max_length)
         self.truncated.count(encodings)
         pieces: list[Piece] = []
         following = iter(encodings)
-        for found in lists:
-            count = len(found.grades)
+        for candidates in lists:
+            count = len(candidates.grades)
             for n in range(-(-count // self.task.documents) * self.task.documents):
                 encoding = next(following) if n < count else NOTHING
-                pieces.append(Piece(encoding, len(pieces), self.targets(found, n)))
+                pieces.append(Piece(encoding, len(pieces), self.targets(candidates, n)))
         return pieces
 
-    def targets(self, found: Candidates, n: int) -> dict[str, float]:
-        there = n < len(found.grades)
-        targets = {"labels": found.grades[n] if there else 0.0, "weight": float(there)}
+    def targets(self, candidates: Candidates, n: int) -> dict[str, float]:
+        there = n < len(candidates.grades)
+        targets = {"labels": candidates.grades[n] if there else 0.0, "weight": float(there)}
         if self.task.loss.taught:
-            targets["scores"] = found.scores[n] if there and found.scores else 0.0
+            targets["scores"] = candidates.scores[n] if there and candidates.scores else 0.0
         return targets
 
 

@@ -67,7 +67,7 @@ def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list
     rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
     of_rows = [of_row(group) for group in rows if isinstance(group, Group)]
     lists = together(of_rows)
-    return [found for found in collect(spec, lists, most) if isinstance(found, Candidates)]
+    return [candidates for candidates in collect(spec, lists, most) if isinstance(candidates, Candidates)]
 
 
 def of_row(group: Group) -> Candidates:
@@ -124,12 +124,12 @@ def together(rows: Iterable[Candidates]) -> list[Candidates]:
 
 def with_others(lists: Sequence[Candidates], count: int) -> list[Candidates]:
     """Each query with so many documents of other queries, which are taken as not relevant."""
-    documents = list(dict.fromkeys(text for found in lists for text in found.documents))
-    return [with_drawn(found, documents, n, count) for n, found in enumerate(lists)]
+    documents = list(dict.fromkeys(text for candidates in lists for text in candidates.documents))
+    return [with_drawn(candidates, documents, n, count) for n, candidates in enumerate(lists)]
 
 
-def with_drawn(found: Candidates, documents: Sequence[str], number: int, count: int) -> Candidates:
-    own, drawn = set(found.documents), dict[str, None]()
+def with_drawn(candidates: Candidates, documents: Sequence[str], number: int, count: int) -> Candidates:
+    own, drawn = set(candidates.documents), dict[str, None]()
     turn = 0
     while len(drawn) < count and len(own) + len(drawn) < len(documents):
         text = documents[int(key_of("other", number, turn)) % len(documents)]
@@ -137,8 +137,8 @@ def with_drawn(found: Candidates, documents: Sequence[str], number: int, count: 
         if text not in own:
             drawn[text] = None
     return replace(
-        found,
-        text=(*found.text, *drawn),
-        grades=(*found.grades, *[0.0] * len(drawn)),
-        places=(*found.places, *[found.where] * len(drawn)),
+        candidates,
+        text=(*candidates.text, *drawn),
+        grades=(*candidates.grades, *[0.0] * len(drawn)),
+        places=(*candidates.places, *[candidates.where] * len(drawn)),
     )

@@ -1,0 +1,44 @@
+"""The verb that adapts models to documents."""
+
+from bert_jax.command.flags import count, flag, number, verb, whole
+
+
+@verb(
+    "adapt an embedder and a reranker to documents without labels, and say whether that helped",
+    "bert-jax adapt docs/ --model DIR --output runs/adapted",
+    flag("documents", nargs="+", metavar="DOCS", help="documents as `bert-jax index` reads them"),
+    flag("--model", required=True, metavar="DIR", help="embedder to begin from"),
+    flag("--output", required=True, metavar="DIR", help="directory of all stages, in which the same command resumes"),
+    flag(
+        "--data", metavar="FOLDER",
+        help="queries with judgements of these documents, in BEIR's layout, to measure by (default: sentences and "
+        "titles of held-out documents)",
+    ),
+    flag("--split", default="", metavar="NAME", help="of --data: the judgements of qrels/NAME.tsv"),
+    flag("--pairs", type=count, default=20_000, metavar="N", help="pairs to learn from at most (default 20,000)"),
+    flag("--epochs", type=number(0, 100, above=True), default=1.0, metavar="N", help="of each training (default 1)"),
+    flag("--passage-tokens", type=count, default=128, metavar="N", help="tokens of a passage (default 128)"),
+    flag(
+        "--rate", type=number(0, 1, above=True), default=2e-5, metavar="R",
+        help="learning rate of each training, at its peak (default 2e-5)",
+    ),
+    flag(
+        "--masked-lm", type=whole(0), default=0, metavar="STEPS",
+        help="first steps of masked language modelling on the documents (default 0: none)",
+    ),
+    flag("--distil", action="store_true", help="at the end the embedder learns the reranker's scores, too"),
+    flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
+    flag("--id", default="", metavar="COLUMN", help="column of ids (default: _id or id, or else FILE:ROW)"),
+    flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
+)  # fmt: skip
+def adapt(args):
+    from bert_jax.command.adaptation import Adaptation, Asked
+    from bert_jax.search.documents import Columns
+
+    Adaptation(
+        args.output,
+        Asked(
+            tuple(args.documents), args.model, Columns(args.text, args.id, args.title), args.pairs,
+            args.epochs, args.passage_tokens, args.rate, args.masked_lm, args.distil, args.data or "", args.split,
+        ),
+    ).run()  # fmt: skip

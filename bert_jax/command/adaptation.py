@@ -1,0 +1,292 @@
+"""What the verb `adapt` runs: stages from documents to an embedder and a reranker, each kept and never repeated.
+
+OUTPUT/adapt.json       what was asked for, and of which documents and model
+OUTPUT/pairs.jsonl      what the documents give by themselves: anchor, positive
+OUTPUT/heldout/         queries of held-out documents, in BEIR's layout
+OUTPUT/language/        masked language modelling, where asked for: a run
+OUTPUT/mined.jsonl      pairs with negatives
+OUTPUT/embedder/        the training of the embedder: a run
+OUTPUT/candidates.jsonl pairs with the negatives that the adapted embedder finds
+OUTPUT/reranker/        the training of the reranker: a run
+OUTPUT/scored.jsonl     the candidates with the reranker's scores, where asked for
+OUTPUT/distilled/       the training of the embedder on them: a run
+OUTPUT/index/           of the documents, by the better embedder
+OUTPUT/report/          how all of them do
+"""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bert_jax.command import mine
+from bert_jax.command.train import run
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.examples.example import Example, sample
+from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.data.examples.split import split
+from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json, to_json, write_json
+from bert_jax.hashes import digest
+from bert_jax.hub import directory as hub
+from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.models.config import EncoderConfig
+from bert_jax.output import holding, streaming
+from bert_jax.report import legs
+from bert_jax.report.embedders import evaluate
+from bert_jax.report.embedders.trial import Trial
+from bert_jax.report.intervals import Interval, differences
+from bert_jax.retrieval import BEST
+from bert_jax.search.documents import Columns, Source
+from bert_jax.search.encoder import Encoder
+from bert_jax.search.indexing import writing
+from bert_jax.search.mining import Limits
+from bert_jax.search.passages import Cutter
+from bert_jax.search.scores import Scores
+from bert_jax.search.settings import Asked as IndexAsked
+from bert_jax.search.settings import Plan
+from bert_jax.search.structure import Pair, Passage, is_first, pairs_of, passages_of, without_a_sentence
+from bert_jax.search.vectors import Vectors, fingerprint
+from bert_jax.text.readers import Source as TextSource
+
+FACTS, PAIRS, HELDOUT, MINED, CANDIDATES, SCORED = (
+    "adapt.json", "pairs.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
+)  # fmt: skip
+SHARE = 0.1  # of the documents, held out
+FEWEST = 100  # pairs
+QUERIES = 500  # of held-out documents at most
+NEGATIVES = 4
+CORPUS_ROWS = 128  # tokens
+
+
+@dataclass(frozen=True)
+class Asked:
+    documents: tuple[str, ...]
+    model: str
+    columns: Columns
+    pairs: int
+    epochs: float
+    passage_tokens: int
+    rate: float
+    masked_lm: int
+    distil: bool
+    data: str
+    split: str
+
+
+class Adaptation:
+    def __init__(self, output, asked: Asked):
+        self.path, self.asked = Path(output), asked
+        self.command = shlex.join(["bert-jax", *sys.argv[1:]])
+
+    def run(self) -> None:
+        with holding(self.path):
+            self.check()
+            self.read_documents()
+            begin = self.language()
+            embedder = self.embedder(begin)
+            reranker = self.reranker(embedder)
+            if self.asked.distil:
+                embedder = self.distilled(embedder, reranker)
+            self.conclude(embedder, reranker)
+
+    # Documents
+
+    @cached_property
+    def passages(self) -> list[Passage]:
+        source, encoder = Source(self.asked.documents, self.asked.columns), Encoder(self.asked.model)
+        room = encoder.room(min(self.asked.passage_tokens, encoder.facts.max_length))
+        passages = list(passages_of(Cutter(encoder.ruler, room, 0)(source.documents())))
+        for line in source.notes():
+            say(line)
+        return passages
+
+    def check(self) -> None:
+        """Refuse the directory of other documents or settings."""
+        texts = [part for passage in self.passages for part in (passage.id, passage.title, passage.text)]
+        facts = asdict(self.asked) | {"passages": digest(texts), "fingerprint": fingerprint(self.asked.model)}
+        facts = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+        path = self.path / FACTS
+        if not path.exists():
+            write_json(path, facts, indent=1)
+        for name, value in read_json(path, dict[str, Any]).items():
+            if facts.get(name) != value:
+                raise BertJaxError(f"{self.path} holds an adaptation with other {name}; name a new --output")
+
+    def read_documents(self) -> None:
+        """The pairs, and queries of the documents that are held out."""
+        if (self.path / HELDOUT / "qrels.tsv").exists():
+            return
+        documents = [Example(passage.id, None, "", document=passage.document) for passage in self.passages]
+        _, held = split(documents, SHARE)
+        names = {example.document for example in held}
+        learnt = [pair for pair in pairs_of(self.passages) if pair.document not in names]
+        if len(learnt) < FEWEST:
+            raise BertJaxError(
+                f"the documents give {len(learnt)} pairs to learn from, fewer than {FEWEST}; give more documents"
+            )
+        rows = sample(as_examples(learnt), self.asked.pairs)
+        with streaming(self.path / PAIRS) as file:
+            for row in rows:
+                file.write(to_json(dict(zip(("anchor", "positive"), row.text, strict=True))) + "\n")
+        self.write_heldout([passage for passage in self.passages if passage.document in names])
+        say(
+            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(rows):,} of them to learn from"
+        )
+
+    def write_heldout(self, held: Sequence[Passage]) -> None:
+        """A query is a sentence of a passage, which is taken out of it, or the title above it."""
+        clozes = {passage.id: cloze for passage in held if (cloze := without_a_sentence(passage))}
+        asked = [(name, query) for name, (query, _) in clozes.items()]
+        asked += [(p.passage, p.anchor) for p in pairs_of(held) if p.source == "title"]
+        asked = [
+            (example.id, str(example.text))
+            for example in sample([Example(query, None, "", id=name) for name, query in asked], QUERIES)
+        ]
+        folder = self.path / HELDOUT
+        folder.mkdir(exist_ok=True)
+        texts = {p.id: clozes[p.id][1] if p.id in clozes else p.text for p in self.passages}
+        write_rows(folder / "corpus.jsonl", ({"_id": name, "text": text} for name, text in texts.items()))
+        write_rows(
+            folder / "queries.jsonl", ({"_id": f"q{n}", "text": text} for n, (_, text) in enumerate(asked))
+        )
+        with streaming(folder / "qrels.tsv") as file:
+            file.write("query-id\tcorpus-id\tscore\n")
+            file.writelines(f"q{n}\t{name}\t1\n" for n, (name, _) in enumerate(asked))
+
+    # Stages
+
+    def language(self) -> str:
+        """The encoder after masked language modelling on the documents, or as it is."""
+        steps = self.asked.masked_lm
+        if not steps:
+            return self.asked.model
+        corpus = self.path / "corpus"
+        if not corpus.exists():
+            text = self.path / "text.txt"
+            with streaming(text) as file:
+                for n, passage in enumerate(self.passages):
+                    between = "\n" if n and is_first(self.passages, n) else ""
+                    file.write(f"{between}{' '.join(passage.text.split())}\n")
+            prepare(TextSource([str(text)]), hub.existing(self.asked.model), corpus, heldout=SHARE / 2)
+        encoder = self.config
+        self.train("language", {"task": "pretrain", "model": encoder.settings}, self.asked.model, f"steps={steps}",
+                   f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch=32",
+                   f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)", "optimizer.rate=5e-5", "first_step=0",
+                   f"optimizer.warmup={steps // 10}", f"log.evaluate_every={max(steps // 4, 1)}",
+                   f"checkpoints.every={max(steps // 4, 1)}")  # fmt: skip
+        return str(self.path / "language/model")
+
+    def embedder(self, begin: str) -> str:
+        self.mine(MINED, begin)
+        return self.train("embedder", {"task": "embed"}, begin, f"data.train={self.path / MINED}", "data.batch=64",
+                          f"data.max_length={self.longest}", *self.as_before, *self.learning)  # fmt: skip
+
+    def reranker(self, embedder: str) -> str:
+        self.mine(CANDIDATES, embedder)
+        longest = min(2 * self.longest, self.config.max_positions)
+        return self.train("reranker", {"task": "rerank"}, self.asked.model, f"data.train={self.path / CANDIDATES}",
+                          f"data.max_length={longest}", "report=False", *self.learning)  # fmt: skip
+
+    def distilled(self, embedder: str, reranker: str) -> str:
+        self.mine(SCORED, embedder, reranker)
+        return self.train("distilled", {"task": "embed"}, embedder, f"data.train={self.path / SCORED}",
+                          "data.batch=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
+                          *self.as_before, *self.learning)  # fmt: skip
+
+    @property
+    def config(self) -> EncoderConfig:
+        return hub.survey(self.asked.model)[0].config
+
+    @property
+    def longest(self) -> int:
+        return min(self.asked.passage_tokens, self.config.max_positions)
+
+    @property
+    def learning(self) -> list[str]:
+        return [f"optimizer.rate={self.asked.rate}", f"epochs={self.asked.epochs}"]
+
+    @property
+    def as_before(self) -> list[str]:
+        """How the embedder pools, in settings."""
+        before = hub.survey(self.asked.model)[0].embedder or Embedder()
+        return [f"model.pooling={before.pooling}", f"model.normalize={'yes' if before.normalize else 'no'}"]
+
+    def mine(self, name: str, model: str, reranker: str = "") -> None:
+        path = self.path / name
+        if path.exists():
+            return
+        say(f"negatives by {model}")
+        cache = self.path / f"{name}.cache"
+        groups = read_groups(str(self.path / PAIRS), GroupColumns())
+        margin = 0.0 if reranker else 0.05
+        counts = mine.write(
+            path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
+            Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
+        )  # fmt: skip
+        shutil.rmtree(cache, ignore_errors=True)
+        if not counts.groups:
+            path.unlink()
+            raise BertJaxError(
+                f"no pair has {NEGATIVES} passages that are less alike than its own two; give more documents"
+            )
+
+    def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
+        """A run, from where it is; the directory of its model."""
+        workdir = self.path / name
+        if not run(values, [f"init={init}", *overrides], str(workdir), self.command):
+            raise BertJaxError(f"{workdir} was told to stop; the same command goes on")
+        return str(workdir / "model")
+
+    # The end
+
+    def conclude(self, embedder: str, reranker: str) -> None:
+        folder = self.asked.data or str(self.path / HELDOUT)
+        _, (before, after) = evaluate.measure([self.asked.model, embedder], Trial(folder, self.asked.split))
+        gap = differences(before.sums, after.sums)[BEST]
+        chosen = embedder if gap.low > 0 else self.asked.model
+        say(
+            f"embedder: {BEST} {before.sums.scores[BEST]:.4f} before, {after.sums.scores[BEST]:.4f} after, by {folder}"
+        )
+        say(verdict(f"the adapted embedder, {embedder}", f"keep {self.asked.model}", gap))
+        index = self.path / "index"
+        shutil.rmtree(index, ignore_errors=True)
+        plan = Plan(index, IndexAsked(chosen))
+        with writing(index, plan.manifest) as writer:
+            documents = Source([folder] if not self.asked.data else self.asked.documents, self.asked.columns)
+            writer.add(documents.documents(), plan.cutter, plan.encoder.documents if plan.encoder else None)
+        trial = legs.Trial(str(index), folder, self.asked.split, reranker=reranker)
+        report = str(self.path / "report")
+        compared = legs.measured_and_written(trial, report, self.command)
+        print("\n".join(legs.in_lines(compared)), flush=True)
+        gap = compared.differences[legs.FUSION, legs.RERANKED][BEST]
+        say(verdict(f"the reranker, {reranker}", "leave it out", gap))
+        write_json(
+            self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}
+        )
+        say(f"the report is {report}/report.md")
+
+
+def verdict(what: str, otherwise: str, gap: Interval) -> str:
+    interval = f"{gap.value:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+    if gap.low > 0:
+        return f"{what}, is better: {BEST} {interval}"
+    word = "worse" if gap.high < 0 else "not better by more than chance"
+    return f"{what}, is {word}: {BEST} {interval}; {otherwise}"
+
+
+def as_examples(pairs: Sequence[Pair]) -> list[Example]:
+    return [Example((pair.anchor, pair.positive), None, "", document=pair.document) for pair in pairs]
+
+
+def write_rows(path: Path, rows) -> None:
+    with streaming(path) as file:
+        file.writelines(to_json(row) + "\n" for row in rows)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)

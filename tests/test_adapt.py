@@ -1,0 +1,87 @@
+"""Adapting an embedder and a reranker to documents without labels: pairs of their structure, stages, the verdict."""
+
+import json
+import random
+
+import pytest
+
+import corpora
+from bert_jax.command.adaptation import verdict
+from bert_jax.command.main import main
+from bert_jax.inference.model import load
+from bert_jax.report.intervals import Interval
+from bert_jax.search.structure import Passage, pairs_of
+from test_embed_task import table
+from test_finetune import model  # noqa: F401
+
+A, B = "Cats land on their feet. Few know why that is so.", "Dogs fall on their backs."
+
+
+def test_pairs_of_titles_neighbours_and_sentences():
+    passages = [
+        Passage("a#0", "a", "Cats", A),
+        Passage("a#1", "a", "Cats", B),
+        Passage("b", "b", "", "Short."),
+    ]
+    found = [(pair.source, pair.anchor, pair.positive, pair.passage) for pair in pairs_of(passages)]
+    sentence = next(one for one in found if one[0] == "sentence")
+    assert {sentence[1], sentence[2]} == set(A.replace(". ", ".\n").split("\n")) and sentence[3] == "a#0"
+    assert [one for one in found if one[0] != "sentence"] == [
+        ("title", "Cats", A, "a#0"), ("neighbour", A, B, "a#1"),
+    ]  # fmt: skip
+    alike = [Passage(f"d{n}", f"d{n}", "Cats", B) for n in range(4)]
+    assert not [pair for pair in pairs_of(alike) if pair.source == "title"], "which of them is meant?"
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        (Interval(0.02, 0.01, 0.03), "x, is better: ndcg@10 +0.0200 (+0.0100 to +0.0300)"),
+        (Interval(0.02, -0.01, 0.03),
+         "x, is not better by more than chance: ndcg@10 +0.0200 (-0.0100 to +0.0300); keep y"),
+        (Interval(-0.02, -0.03, -0.01), "x, is worse: ndcg@10 -0.0200 (-0.0300 to -0.0100); keep y"),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_that_of_the_interval(interval, words):
+    assert verdict("x", "keep y", interval) == words
+
+
+def documents(path, count: int) -> str:
+    """Each of words of its own, some of which are its title."""
+    rng, rows = random.Random(1), []
+    for n in range(count):
+        own = rng.sample(corpora.WORDS[20:], 12)
+        sentences = [" ".join(rng.choices(own, k=7)).capitalize() + "." for _ in range(8)]
+        rows.append({"id": f"d{n}", "title": f"{own[0]} {own[1]} {n}", "text": " ".join(sentences)})
+    return table(path, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more", [[], pytest.param(["--masked-lm", "4", "--distil"], marks=pytest.mark.long)], ids=["usual", "all"]
+)
+def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_path, capsys):  # noqa: F811
+    given = [
+        "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(model), "--output", str(tmp_path / "out"),
+        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", *more,
+    ]  # fmt: skip
+    assert main(given) == 0
+    said, out = capsys.readouterr().out, tmp_path / "out"
+    assert "passages give" in said and "the report is" in said and "reranked" in said
+    names = ("language", "embedder", "reranker", "distilled") if more else ("embedder", "reranker")
+    stages = {name: out / name / "model" for name in names}
+    assert load(stages["reranker"]).kind.name == "relevance"
+    assert load(stages["embedder"]).embed("w20 w21").shape == (32,)
+    result = json.loads((out / "result.json").read_text())
+    assert result["embedder"] in (str(model), str(stages["distilled" if more else "embedder"]))
+    held = {json.loads(line)["_id"] for line in (out / "heldout/queries.jsonl").read_text().splitlines()}
+    assert held and (out / "report/report.md").is_file()
+
+    files = [*out.glob("*.jsonl"), *(path for stage in stages.values() for path in stage.rglob("*"))]
+    before = {path: path.read_bytes() for path in files if path.is_file()}
+    (out / "candidates.jsonl").unlink()  # as if the command had been killed there
+    assert main(given) == 0
+    assert {path: path.read_bytes() for path in before} == before
+    capsys.readouterr()
+    assert main([*given, "--epochs", "2"]) == 1
+    assert "holds an adaptation with other epochs; name a new --output" in capsys.readouterr().err
