@@ -83,6 +83,7 @@ def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
     return sorted(rows, key=lambda row: row[:2])
 
 
+@pytest.mark.slow
 def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libraries(tmp_path):
     rng, there = random.Random(0), {}
     for step in range(8):
@@ -95,7 +96,7 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
         there |= {one.id: one for one in new}
         assert len(opened(tmp_path / "changed")) == len(there)
         assert step not in (5, 7) or len(writer.segments) == 1
-        if step not in (4, 5, 6, 7):
+        if step not in (4, 5, 7):
             continue
         shuffled = rng.sample(list(there.values()), len(there))
         change(tmp_path / f"fresh{step}", shuffled)
