@@ -215,7 +215,9 @@ def test_several_labels_and_numbers(tmp_path):
 
 def test_what_a_classifier_gives_is_its_problem_type():
     def kind(problem, *labels):
-        layout = SimpleNamespace(heads=("classify",), labels=labels, published={"problem_type": problem})
+        layout = SimpleNamespace(
+            heads=("classify",), labels=labels, published={"problem_type": problem}, is_cross_encoder=False
+        )
         return kind_of(layout).name
 
     assert kind(None, "a", "b") == kind("single_label_classification", "a", "b") == "classes"

@@ -23,7 +23,7 @@ from test_evaluate import TEXTS, write_lines
 from test_hub import write as write_model
 
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
-BUILT_IN = {"classes", "labels", "number", "tags", "answers"}
+BUILT_IN = {"classes", "labels", "number", "relevance", "tags", "answers"}
 
 
 def constants(nodes) -> set:

@@ -18,6 +18,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.inference import batching
 from bert_jax.inference.embed import embedding
 from bert_jax.inference.model import load
+from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import mining, vectors
 from bert_jax.search.cache import Cache
 from bert_jax.search.mining import Limits, Mined, mine
@@ -191,7 +192,7 @@ def test_a_rerankers_scores_decide_and_are_learnt_from(model, classifiers, tmp_p
     groups = read_groups(str(output), GroupColumns())
     assert {(len(group.texts), len(group.scores)) for group in groups} == {(3, 2)}
     asked = [(group.texts[0], text) for group in groups for text in group.texts[1:]]
-    scores = load(classifiers[0]).classify(asked)
+    scores = log_odds(load(classifiers[0]).classify(asked))  # of the probabilities that it gives
     np.testing.assert_allclose(scores, [score for group in groups for score in group.scores], atol=1e-5)
     assert all(group.scores[1] < group.scores[0] for group in groups)
     assert main(command) == 0
