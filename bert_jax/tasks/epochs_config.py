@@ -80,6 +80,13 @@ class EpochsConfig(RunConfig, ABC):
     log: EpochLog = field(default_factory=EpochLog)
     checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
 
+    def __post_init__(self):
+        if not self.init:
+            raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
+        check_ranges(self)
+        if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
+            super().__post_init__()
+
     @property
     @abstractmethod
     def batch(self) -> int:

@@ -82,9 +82,7 @@ class FinetuneConfig(EpochsConfig):
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 
     def __post_init__(self):
-        if not self.init:
-            raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        check_ranges(self)
+        super().__post_init__()
         if self.method in ("probe", "contrast") and self.head == "kept":
             raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
         asked = self.sweep or self.patience or self.checkpoints.best or self.seeds > 1
@@ -97,8 +95,6 @@ class FinetuneConfig(EpochsConfig):
             raise BertJaxError("method=contrast encodes pairs together; leave model.pairs=apart out")
         if self.method == "contrast" and not self.predicts.contrasts:
             raise BertJaxError(f"method=contrast is for one class a text, not for {self.predicts.name}")
-        if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
-            super().__post_init__()
 
     @property
     @abstractmethod

@@ -65,13 +65,6 @@ class RerankConfig(EpochsConfig):
     loss: LossConfig = field(default_factory=LossConfig)
     data: CandidatesConfig = field(default_factory=CandidatesConfig)
 
-    def __post_init__(self):
-        if not self.init:
-            raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        check_ranges(self)
-        if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
-            super().__post_init__()
-
     @property
     def batch(self) -> int:
         return self.data.batch
