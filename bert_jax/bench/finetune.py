@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import io
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import count
@@ -21,10 +20,9 @@ import numpy as np
 
 from bert_jax.bench.torch_embedding import TorchEmbedding
 from bert_jax.bench.torch_ranking import TorchRanking
-from bert_jax.bench.torch_training import Updates, padded, quiet_transformers
+from bert_jax.bench.torch_training import TorchModel, padded, quiet_transformers
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.tasks import load, warm_start
@@ -182,7 +180,7 @@ def opened(spec: str, overrides: list[str], seed: int) -> tuple:
     return module.open(config)
 
 
-class TorchFinetuning:
+class TorchFinetuning(TorchModel):
     """From the same directory, pieces, order and recipe; its head has other initial values."""
 
     def __init__(self, layout, config: FinetuneConfig, pad: int, autocast: bool = False):
@@ -194,19 +192,9 @@ class TorchFinetuning:
         auto = getattr(transformers, AUTO[layout.heads[0]])
         self.model = auto.from_pretrained(config.init, **settings).float()
 
-    def train(self, data: Epochs) -> tuple[float, list[float]]:
-        """The seconds of the steps, and the loss of each."""
-        config, losses = self.config, list[float]()
-        updates = Updates(self.torch, self.model, config.optimizer, config.steps)
-        self.model.train()
-        begun = time.perf_counter()
-        for numbers in data.chosen:
-            batch = [data.train[i] for i in numbers]
-            with self.computing():
-                loss = self.model(**self.inputs(batch), **self.targets(batch)).loss
-            updates.apply(loss)
-            losses.append(loss.item())
-        return time.perf_counter() - begun, losses
+    def loss_of(self, pieces: Sequence[Piece]):
+        with self.computing():
+            return self.model(**self.tokens(pieces), **self.targets(pieces)).loss
 
     def computing(self):
         """Where torch decides for itself which products it computes in bfloat16, if it may."""
@@ -224,18 +212,10 @@ class TorchFinetuning:
         return logits
 
     def logits(self, pieces: Sequence[Piece]) -> Iterator[np.ndarray]:
-        outputs = self.model(**self.inputs(pieces))
+        outputs = self.model(**self.tokens(pieces))
         if "start_logits" in outputs:
             return self.torch.stack([outputs.start_logits, outputs.end_logits], -1).float().numpy()
         return outputs.logits.float().numpy()
-
-    def inputs(self, pieces: Sequence[Piece]) -> dict:
-        encodings = [piece.encoding for piece in pieces]
-        return {
-            "input_ids": padded(self.torch, [encoding.ids for encoding in encodings], self.pad),
-            "token_type_ids": padded(self.torch, [encoding.segments for encoding in encodings], 0),
-            "attention_mask": padded(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
-        }
 
     def targets(self, pieces: Sequence[Piece]) -> dict:
         """Our targets as transformers' arguments."""

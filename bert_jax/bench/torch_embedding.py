@@ -1,14 +1,12 @@
 """An embedder that sentence-transformers trains, from the same directory, groups, order and recipe."""
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from bert_jax.bench.libraries import libraries
-from bert_jax.bench.torch_training import Updates, padded, quiet_transformers
+from bert_jax.bench.torch_training import TorchModel, padded, quiet_transformers
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.examples.epochs import Epochs
 from bert_jax.embedding_losses import LOSSES
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.embed_config import EmbedConfig
@@ -18,7 +16,7 @@ GROUPS = 32  # of a batch of the evaluation
 BOTH_WAYS = ("query_to_doc", "doc_to_query")
 
 
-class TorchEmbedding:
+class TorchEmbedding(TorchModel):
     def __init__(self, task: Embedding, config: EmbedConfig, pad: int):
         self.torch, _ = quiet_transformers(config.seed)
         library, losses = libraries("sentence_transformers", "sentence_transformers.losses")
@@ -45,18 +43,8 @@ class TorchEmbedding:
         loss = make[name]()
         return losses.MatryoshkaLoss(model, loss, list(self.task.sizes)) if self.task.sizes else loss
 
-    def train(self, data: Epochs) -> tuple[float, list[float]]:
-        """The seconds of the steps, and the loss of each."""
-        config, losses = self.config, list[float]()
-        updates = Updates(self.torch, self.model, config.optimizer, config.steps)
-        self.model.train()
-        begun = time.perf_counter()
-        for numbers in data.chosen:
-            batch = [data.train[i] for i in numbers]
-            loss = self.loss(self.inputs(batch), self.targets(batch))
-            updates.apply(loss)
-            losses.append(loss.item())
-        return time.perf_counter() - begun, losses
+    def loss_of(self, pieces: Sequence[Piece]):
+        return self.loss(self.inputs(pieces), self.targets(pieces))
 
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """The vectors of length 1 of each group."""

@@ -1,14 +1,12 @@
 """A cross-encoder that sentence-transformers trains, from the same directory, queries, order and recipe."""
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from bert_jax.bench.libraries import libraries
-from bert_jax.bench.torch_training import Updates, padded, quiet_transformers
+from bert_jax.bench.torch_training import TorchModel, quiet_transformers
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.ranking import Ranking
 from bert_jax.tasks.rerank_config import RerankConfig
@@ -16,14 +14,14 @@ from bert_jax.tasks.rerank_config import RerankConfig
 PAIRS = 64  # of a batch of the evaluation
 
 
-class TorchRanking:
+class TorchRanking(TorchModel):
     def __init__(self, task: Ranking, config: RerankConfig, pad: int):
         self.torch, _ = quiet_transformers(config.seed)
         library, losses = libraries("sentence_transformers", "sentence_transformers.cross_encoder.losses")
         self.task, self.config, self.pad = task, config, pad
         self.model = library.CrossEncoder(config.init, num_labels=1, device="cpu")
         # Its losses are given pieces for documents, and nothing is tokenized twice.
-        self.model.preprocess = lambda pairs, **_: self.inputs([piece for _, piece in pairs])
+        self.model.preprocess = lambda pairs, **_: self.tokens([piece for _, piece in pairs])
         make = {
             "binary": losses.BinaryCrossEntropyLoss,
             "list_net": losses.ListNetLoss,
@@ -35,18 +33,6 @@ class TorchRanking:
                 f"loss.name={task.loss.name} is not compared with; one of {', '.join(make)} is"
             )
         self.loss = make[task.loss.name](self.model)
-
-    def train(self, data: Epochs) -> tuple[float, list[float]]:
-        """The seconds of the steps, and the loss of each."""
-        config, losses = self.config, list[float]()
-        updates = Updates(self.torch, self.model, config.optimizer, config.steps)
-        self.model.train()
-        begun = time.perf_counter()
-        for numbers in data.chosen:
-            loss = self.loss_of([data.train[i] for i in numbers])
-            updates.apply(loss)
-            losses.append(loss.item())
-        return time.perf_counter() - begun, losses
 
     def loss_of(self, pieces: Sequence[Piece]):
         size, tensor = self.task.documents, self.torch.tensor
@@ -65,15 +51,7 @@ class TorchRanking:
         self.model.eval()
         with self.torch.no_grad():
             for numbers in np.split(order, range(PAIRS, len(order), PAIRS)):
-                scores = self.model(self.inputs([pieces[i] for i in numbers]))["scores"]
+                scores = self.model(self.tokens([pieces[i] for i in numbers]))["scores"]
                 for i, score in zip(numbers, scores.reshape(-1, 1).numpy(), strict=True):
                     logits[i] = score
         return logits
-
-    def inputs(self, pieces: Sequence[Piece]) -> dict:
-        encodings = [piece.encoding for piece in pieces]
-        return {
-            "input_ids": padded(self.torch, [encoding.ids for encoding in encodings], self.pad),
-            "token_type_ids": padded(self.torch, [encoding.segments for encoding in encodings], 0),
-            "attention_mask": padded(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
-        }

@@ -1,12 +1,17 @@
 """How torch trains a model of `transformers` by a run's recipe."""
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.bench.libraries import libraries
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
+from bert_jax.tasks.epochs_config import EpochsConfig
 from bert_jax.train.config import OptimizerConfig
 
 
@@ -25,6 +30,44 @@ def padded(torch, rows: Sequence, padding: int):
     for row, values in zip(array, rows, strict=True):
         row[: len(values)] = values
     return torch.from_numpy(array)
+
+
+class TorchModel(ABC):
+    """A model of torch that learns from the pieces of each step."""
+
+    torch: Any
+    model: Any
+    config: EpochsConfig
+    pad: int
+
+    @abstractmethod
+    def loss_of(self, pieces: Sequence[Piece]):
+        """Of the pieces of a step."""
+
+    @abstractmethod
+    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+        """What our task predicts of each piece, in their order."""
+
+    def train(self, data: Epochs) -> tuple[float, list[float]]:
+        """The seconds of the steps, and the loss of each."""
+        losses: list[float] = []
+        updates = Updates(self.torch, self.model, self.config.optimizer, self.config.steps)
+        self.model.train()
+        begun = time.perf_counter()
+        for numbers in data.chosen:
+            loss = self.loss_of([data.train[i] for i in numbers])
+            updates.apply(loss)
+            losses.append(loss.item())
+        return time.perf_counter() - begun, losses
+
+    def tokens(self, pieces: Sequence[Piece]) -> dict:
+        """Padded, as transformers names them."""
+        encodings = [piece.encoding for piece in pieces]
+        return {
+            "input_ids": padded(self.torch, [encoding.ids for encoding in encodings], self.pad),
+            "token_type_ids": padded(self.torch, [encoding.segments for encoding in encodings], 0),
+            "attention_mask": padded(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
+        }
 
 
 class Updates:
