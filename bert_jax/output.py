@@ -185,6 +185,17 @@ def refuse_foreign(directory: Path, names: Collection[str]) -> None:
         )
 
 
+def refuse_unlisted(directory: Path, listing: str) -> None:
+    """Raise if the directory holds files, and not the one that lists what the command has written."""
+    if not directory.is_dir() or (directory / listing).exists():
+        return
+    if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
+        raise BertJaxError(
+            f"{directory} stays as it is, for it holds what this command does not write ({foreign[0]}); name a new "
+            "directory"
+        )
+
+
 def of(name: str, suffix: str) -> re.Pattern[str]:
     """The temporary names of a file or directory."""
     return re.compile(rf"\.{re.escape(name)}\.[a-z0-9_]{{8}}{re.escape(suffix)}")

@@ -12,9 +12,8 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 
-BATCH = (
-    8 << 20
-)  # bytes of a request; the smallest machines of AWS take 10 MiB, Qdrant 32 MiB and the others 100 MB
+# Bytes of a request: the smallest machines of AWS take 10 MiB, Qdrant 32 MiB and the others 100 MB.
+BATCH = 8 << 20
 LONGEST = 8191  # characters of an id, of four bytes each, that Lucene finds as a keyword
 
 

@@ -2,7 +2,6 @@
 index.json, or not at all, and one process at a time makes them."""
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from bert_jax.data.arrays import growing_array
 from bert_jax.errors import BertJaxError
 from bert_jax.errors import nearest as nearest_name
 from bert_jax.hashes import facts_of
-from bert_jax.output import PARTIAL, holding
+from bert_jax.output import holding, refuse_unlisted, remove
 from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search import manifest as manifests
 from bert_jax.search.cache import Cache
@@ -56,7 +55,7 @@ def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
     """The one writer of an index. `new` is written where there is none, or one without any document."""
     if new is None:
         manifests.read(directory)
-    refuse_foreign(directory)
+    refuse_unlisted(directory, FILE)
     with holding(directory):
         if new is not None and (not (directory / FILE).exists() or not manifests.read(directory).changes):
             manifests.write(directory, new)
@@ -64,17 +63,7 @@ def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
         writer.sweep()
         yield writer
         writer.sweep()
-        shutil.rmtree(directory / BUILDING, ignore_errors=True)
-
-
-def refuse_foreign(directory: Path) -> None:
-    if not directory.is_dir() or (directory / FILE).exists():
-        return
-    if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
-        raise BertJaxError(
-            f"{directory} stays as it is, for it holds what this command does not write ({foreign[0]}); name a new "
-            "directory"
-        )
+        remove(directory / BUILDING)
 
 
 class Writer:
@@ -91,8 +80,8 @@ class Writer:
         for folder in (SEGMENTS, REMOVED):
             for path in (self.directory / folder).glob("*"):
                 if (folder, path.name) not in named:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-        shutil.rmtree(self.directory / BUILDING / STAGE, ignore_errors=True)
+                    remove(path)
+        remove(self.directory / BUILDING / STAGE)
 
     def places(self) -> dict[str, tuple[int, int]]:
         """Of each document by its id: the segment, and its number there."""

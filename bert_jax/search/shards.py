@@ -6,7 +6,6 @@ resumes, and vectors of other texts never come among them.
 """
 
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from bert_jax.data.arrays import growing_array
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 from bert_jax.hashes import digest
-from bert_jax.output import PARTIAL, holding
+from bert_jax.output import holding, refuse_unlisted
 from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
 from bert_jax.text.truncation import Truncated
 
@@ -127,22 +126,12 @@ def parts_of(texts: Iterable[str], size: int) -> Iterator[Iterator[str]]:
 
 def write(directory: Path, texts: Iterable[str], compute: Compute, settings: Settings) -> Facts:
     """Write the shards that are missing; those that are there must be of the same texts."""
-    refuse_foreign(directory)
+    refuse_unlisted(directory, FILE)
     with holding(directory):
         writer = Writer(directory, settings)
         for part in parts_of(texts, settings.shard):
             writer.take(Hashed(part), compute)
         return writer.end()
-
-
-def refuse_foreign(directory: Path) -> None:
-    if not directory.is_dir() or (directory / FILE).exists():
-        return
-    if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
-        raise BertJaxError(
-            f"{directory} stays as it is, for it holds what this command does not write ({foreign[0]}); name a new "
-            "directory"
-        )
 
 
 class Writer:
