@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from bert_jax.data.examples.candidates import RELEVANT
 from bert_jax.losses import Loss, weigh
 
-RELEVANT = 0.5  # as data/examples/candidates.py has it
 NEVER = -1e9  # a logit of what is no candidate
 MU = 10.0  # how much more the gap between two places weighs than the places themselves, as published
 

@@ -11,3 +11,14 @@ def assert_gradients_equal(ours, expected, tolerance: float = 1e-5) -> None:
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a / scale, b / scale, atol=tolerance), ours, expected
     )
+
+
+def assert_like_reference(ours, reference) -> None:
+    """(value of a loss, gradients by name): within 1e-5, and 1e-4 of the largest gradient."""
+    (value, gradients), (expected, theirs) = ours, reference
+    assert abs(float(value) - expected) <= 1e-5 * abs(expected)
+    assert set(gradients) == set(theirs)
+    largest = max(np.abs(gradient).max() for gradient in theirs.values())
+    assert largest > 1e-4
+    for name, gradient in theirs.items():
+        assert np.abs(gradients[name] - gradient).max() <= 1e-4 * largest, name

@@ -11,6 +11,7 @@ from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.tasks.embed import texts_of
 from bert_jax.tasks.embedding import in_groups
+from gradients import assert_like_reference
 from test_embed_task import opened, pairs, table
 from test_finetune import model, texts  # noqa: F401
 
@@ -141,11 +142,5 @@ def by_case(root, columns, scores, teacher):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_loss_has_the_reference_s_value_and_gradients(case, both):
-    ours, reference = both
-    (value, gradients), (expected, theirs) = ours[case], reference(case)
-    assert float(value) == pytest.approx(expected, rel=1e-5)
-    assert set(gradients) == set(theirs)
-    largest = max(np.abs(gradient).max() for gradient in theirs.values())
-    assert largest > 1e-4
-    for name, gradient in theirs.items():
-        assert np.abs(gradients[name] - gradient).max() <= 1e-4 * largest, name
+    ours, theirs = both
+    assert_like_reference(ours[case], theirs(case))

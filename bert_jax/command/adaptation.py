@@ -15,7 +15,6 @@ OUTPUT/report/          how all of them do
 """
 
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -35,7 +34,7 @@ from bert_jax.hashes import digest
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.models.config import EncoderConfig
-from bert_jax.output import holding, streaming
+from bert_jax.output import holding, remove, streaming
 from bert_jax.report import legs
 from bert_jax.report.embedders import evaluate
 from bert_jax.report.embedders.trial import Trial
@@ -198,7 +197,7 @@ class Adaptation:
                           "data.batch=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
                           *self.as_before, *self.learning)  # fmt: skip
 
-    @property
+    @cached_property
     def config(self) -> EncoderConfig:
         return hub.survey(self.asked.model)[0].config
 
@@ -228,7 +227,7 @@ class Adaptation:
             path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
             Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
         )  # fmt: skip
-        shutil.rmtree(cache, ignore_errors=True)
+        remove(cache)
         if not counts.groups:
             path.unlink()
             raise BertJaxError(
@@ -254,7 +253,7 @@ class Adaptation:
         )
         say(verdict(f"the adapted embedder, {embedder}", f"keep {self.asked.model}", gap))
         index = self.path / "index"
-        shutil.rmtree(index, ignore_errors=True)
+        remove(index)
         plan = Plan(index, IndexAsked(chosen))
         with writing(index, plan.manifest) as writer:
             documents = Source([folder] if not self.asked.data else self.asked.documents, self.asked.columns)

@@ -37,10 +37,8 @@ class Trial:
     reranker: str = ""
     rerank_top: int = 50
 
-    @property
-    def ways(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def ways(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each way to search the index, by its name, as `Index.search` takes it."""
-        index = Index.open(self.index, self.model or None)
         yield KEYWORDS, {"legs": [KEYWORDS]}
         if index.manifest.model:
             yield VECTORS, {"legs": [VECTORS]}
@@ -104,7 +102,7 @@ def measure(trial: Trial) -> Compared:
     }
     index = Index.open(trial.index, trial.model or None)
     notes = lacking(index, trial, relevant)
-    by_way = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways}
+    by_way = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways(index)}
     if trial.reranker:  # what it was not given follows in the order of before
         before = by_way[FUSION if FUSION in by_way else KEYWORDS][0]
         lists, seconds = by_way[RERANKED]
