@@ -207,9 +207,10 @@ def test_an_index_knows_its_model(run, model, tmp_path):
         ["--top", 20], ["--rerank", "judge", "--rerank-top", 6],
     )]  # fmt: skip
     texts = [" ".join(filter(None, (hit["title"], hit["text"]))) for hit in ranked[0][:6]]
-    logits = bert_jax.load(tmp_path / "judge").classify([("cat", text) for text in texts])
-    order = sorted(range(6), key=lambda n: -logits[n])
-    assert [hit["text"] for hit in ranked[1]] == [ranked[0][n]["text"] for n in order]
+    order = bert_jax.load(tmp_path / "judge").rank("cat", texts)
+    assert [(hit["text"], hit["score"]) for hit in ranked[1]] == [
+        (ranked[0][one.index]["text"], pytest.approx(one.score)) for one in order
+    ]
 
     shutil.copytree(model, tmp_path / "other")
     (tmp_path / "other/config.json").write_text((model / "config.json").read_text() + "\n")

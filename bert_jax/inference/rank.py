@@ -43,7 +43,9 @@ def rank(
         raise BertJaxError("documents are a list of texts, not one text")
     kind, calibration = model.kind_for(WholeTexts.heads, "rank"), model.calibration
     if (count := len(model.labels)) != 1:
-        raise BertJaxError(f"this model gives {count} numbers for a pair; to rank it takes a model of one")
+        raise BertJaxError(
+            f"this model gives {count} numbers for a pair; ranking takes a model of one (num_labels: 1)"
+        )
     least = None if precision is None else kind.floor(calibration, precision)
 
     def read(raw) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
 
 if TYPE_CHECKING:  # imported where it is used, for it brings all that makes a model
-    from bert_jax.search.scores import CrossEncoder
+    from bert_jax.inference.model import Model
 
 KEYWORDS, VECTORS, FUSION = "keywords", "vectors", "fusion"
 Place = tuple[int, int]  # a segment, and a passage in it
@@ -57,7 +57,7 @@ class Index:
 
     def __init__(self, path, model=None):
         self.path, self.model = Path(path), model
-        self.rerankers: dict[str, CrossEncoder] = {}
+        self.rerankers: dict[str, Model] = {}
 
     @classmethod
     def open(cls, path, model=None, verify: bool = False) -> "Index":
@@ -172,16 +172,13 @@ class Index:
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
     def reranked(self, query: str, places: Sequence[Place], directory) -> Ranking:
-        from bert_jax.search.scores import CrossEncoder
+        from bert_jax.inference.model import load
 
         name = str(directory)
         if name not in self.rerankers:
-            self.rerankers[name] = CrossEncoder(directory, "--rerank")
-        reranker = self.rerankers[name]
-        with reranker.warning():
-            pairs = [(query, self.segments[segment].searched[passage]) for segment, passage in places]
-            scores = reranker.of(pairs).tolist() if pairs else []
-        return self.ordered(dict(zip(places, scores, strict=True)))
+            self.rerankers[name] = load(directory)
+        texts = [self.segments[segment].searched[passage] for segment, passage in places]
+        return {places[one.index]: one.score for one in self.rerankers[name].rank(query, texts)}
 
     def hit(self, place: Place, score: float, rankings: Mapping[str, Ranking], words: Weighed | None) -> Hit:
         segment, passage = self.segments[place[0]], place[1]

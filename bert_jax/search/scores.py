@@ -17,14 +17,14 @@ from bert_jax.text.truncation import Reading, Truncated, warn
 
 
 class CrossEncoder:
-    """Gives each pair of texts one logit; `flag` is what asked for it."""
+    """Gives each pair of texts one logit."""
 
-    def __init__(self, directory, flag: str):
+    def __init__(self, directory):
         self.model = load(directory)
-        head = self.model.need(WholeTexts.heads, flag)
+        head = self.model.need(WholeTexts.heads, "--rescore")
         if (count := len(self.model.labels)) != 1:
             raise BertJaxError(
-                f"{directory} gives {count} numbers for a pair of texts; {flag} needs a model of one (num_labels: 1)"
+                f"{directory} gives {count} numbers for a pair of texts; --rescore needs a model of one (num_labels: 1)"
             )
         self.program = head_logits(self.model.config, head, 1)
         self.reading = Reading(self.model.config.max_positions, apart=HEADS[head].compares)
@@ -48,7 +48,7 @@ class Scores:
     """The logits that the cross-encoder of a directory gives pairs, kept in a folder."""
 
     def __init__(self, directory, folder: Path):
-        self.encoder = CrossEncoder(directory, "--rescore")
+        self.encoder = CrossEncoder(directory)
         self.cache = Cache(folder, "scores", fingerprint(directory))
 
     def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
