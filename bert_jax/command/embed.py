@@ -11,8 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_jax.data.arrays import growing_array
-from bert_jax.data.examples.columns import Columns, text_and_label
 from bert_jax.data.examples.rows import peeked
+from bert_jax.data.examples.unlabelled import read_unlabelled
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
@@ -25,7 +25,6 @@ from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.search.vectors import fingerprint
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending
-from bert_jax.text.lines import LineReader, read_lines
 from bert_jax.text.truncation import Truncated, warn
 
 Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
@@ -38,7 +37,7 @@ def write(
     is_file = output is not None and output.endswith(".npy")
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
-    first, texts = peeked(read_texts(source, column))
+    first, texts = peeked(read_unlabelled(source, column))
     if first is None:
         raise BertJaxError(f"the input is empty: {source} has no text")
     model = load(directory)
@@ -92,21 +91,6 @@ def check_output(output: str | None, is_file: bool, quantize: str | None, direct
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
     if Path(output).resolve().is_relative_to(hub.existing(directory).resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
-
-
-def read_texts(source: str, column: str) -> Iterator[str]:
-    """Lines of plain text, or a column of a table."""
-    kind = ending(source)
-    is_table = source.startswith("tfds:") or (kind in tables.ENDINGS and kind != ".txt")
-    if not is_table and not column:
-        return read_lines(source)
-    reader = LineReader(source)
-    rows = tables.read_rows(source, column.isdecimal()) if is_table else tables.json_rows(reader.name, reader)
-    first, rows = peeked(rows)
-    if first is None:
-        return iter(())
-    (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
-    return (tables.text_in(where, row, name) for where, row in rows)
 
 
 def total_of(source: str) -> int | None:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from itertools import islice
 
-from bert_jax.command.embed import read_texts
+from bert_jax.data.examples.unlabelled import read_unlabelled
 from bert_jax.errors import BertJaxError, one_line
 from bert_jax.files import to_json
 from bert_jax.search.index import Hit, Index
@@ -20,7 +20,7 @@ def show(args) -> None:
     index = Index.open(args.index, args.model, args.verify)
     legs = None if args.legs is None else args.legs.split(",")
     weights = weights_of(args.weights)
-    queries = iter([args.query]) if args.query is not None else read_texts(args.queries, "")
+    queries = iter([args.query]) if args.query is not None else read_unlabelled(args.queries)
     while some := list(islice(queries, QUERIES)):
         for query, hits in zip(
             some, index.search(some, args.top, legs, weights, args.rerank, args.rerank_top), strict=True

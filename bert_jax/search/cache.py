@@ -16,8 +16,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hashes import digest
 from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.output import errors_of, replacing
-
-KEY = np.dtype("S16")
+from bert_jax.search.keys import KEY, keys_of
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,3 @@ class Rows:
 
     def __getitem__(self, which) -> np.ndarray:
         return self.cache.rows(self.places[which])
-
-
-def keys_of(contents: Sequence) -> np.ndarray:
-    return np.frombuffer(b"".join(bytes.fromhex(digest(content)) for content in contents), KEY)

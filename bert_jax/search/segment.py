@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.data.arrays import growing_array
 from bert_jax.errors import BertJaxError
 from bert_jax.search import approximate, keywords, nearest
-from bert_jax.search.cache import KEY, keys_of
+from bert_jax.search.keys import KEY, keys_of
 from bert_jax.search.keywords import Postings
 from bert_jax.search.manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
 from bert_jax.search.passages import Cut

@@ -1,0 +1,23 @@
+"""Texts alone: the lines of a file or of standard input, or a column of a table."""
+
+from collections.abc import Iterator
+
+from bert_jax.data.examples.columns import Columns, text_and_label
+from bert_jax.data.examples.rows import peeked
+from bert_jax.text import tables
+from bert_jax.text.inputs import ending
+from bert_jax.text.lines import LineReader, read_lines
+
+
+def read_unlabelled(source: str, column: str = "") -> Iterator[str]:
+    kind = ending(source)
+    is_table = source.startswith("tfds:") or (kind in tables.ENDINGS and kind != ".txt")
+    if not is_table and not column:
+        return read_lines(source)
+    reader = LineReader(source)
+    rows = tables.read_rows(source, column.isdecimal()) if is_table else tables.json_rows(reader.name, reader)
+    first, rows = peeked(rows)
+    if first is None:
+        return iter(())
+    (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
+    return (tables.text_in(where, row, name) for where, row in rows)
