@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from bert_jax.command import train as run
-from bert_jax.command.folds import SIMILARITIES, Folds, choose
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
+from bert_jax.runs.folds import SIMILARITIES, Folds, choose
+from bert_jax.runs.run import run_single
 from bert_jax.tasks import load as load_task
 from test_finetune import finetune, marked, model, table, texts  # noqa: F401
 
@@ -87,7 +88,7 @@ def fitted(opened, tmp_path_factory):
     def without_the_fold(task, data, config, path):
         left_out = {parts.judge.examples[i].text for i in np.flatnonzero(parts.of_piece == config.data.fold)}
         assert not left_out & {example.text for example in task.results.train}
-        return run.run_single(task, data, config, path)
+        return run_single(task, data, config, path)
 
     workdir = tmp_path_factory.mktemp("fitted")
     with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +120,7 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
 
     def until_the_second(task, data, config, path):
         begun.append(path.name)
-        return len(begun) != 2 and run.run_single(task, data, config, path)
+        return len(begun) != 2 and run_single(task, data, config, path)
 
     # The first fold's run has ended before.
     shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
@@ -142,7 +143,7 @@ def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, nam
     whole = saved.read_bytes()
 
     def by_runs():
-        return fitted.parts.by_runs("finetune", values(), opened[-1], tmp_path, run.run_single)
+        return fitted.parts.by_runs("finetune", values(), opened[-1], tmp_path, run_single)
 
     for damaged in (whole[:-10], b"", np.save):
         if callable(damaged):
@@ -195,14 +196,14 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         of = dict(zip(("probe", "contrast", "finetune"), wrong, strict=True))
         monkeypatch.setattr(Folds, "by_probes", lambda self: outcomes(of["probe"]))
         monkeypatch.setattr(Folds, "by_runs", lambda self, method, *_: outcomes(of[method], last=True))
-        found = choose(parts, values(), overrides, tmp_path, run.run_single)
+        found = choose(parts, values(), overrides, tmp_path, run_single)
         return found.method, found.outcomes.sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("probe", 1)
     assert chosen(5, 4, 0) == ("contrast", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
     assert chosen(4, 5, 0) == ("contrast", 1 - 5 / 40), "one more of 40 is chance"
     assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.command.folds.FEW", 20)
+    monkeypatch.setattr("bert_jax.runs.folds.FEW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 

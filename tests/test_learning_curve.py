@@ -7,7 +7,6 @@ import pytest
 from scipy.stats import norm
 
 from bert_jax import metrics
-from bert_jax.command.folds import Folds
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
@@ -23,6 +22,7 @@ from bert_jax.report.learning_curve import (
     learning_curve,
     picture,
 )
+from bert_jax.runs.folds import Folds
 from bert_jax.tasks.finetune_data import Judge
 from bert_jax.text.tokenizer import Encoding
 

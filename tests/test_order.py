@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
     "errors", "typed", "registry", "output", "files", "hashes", "compiling", "memory", "config", "losses", "metrics",
     "retrieval", "text", "data", "models", "embedding_losses", "ranking_losses", "hub", "predictions", "inference",
-    "train", "tasks", "search", "report", "pod", "bench", "command", "__main__",
+    "train", "tasks", "search", "report", "pod", "runs", "bench", "command", "__main__",
 )  # fmt: skip
 
 

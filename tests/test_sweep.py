@@ -4,13 +4,13 @@ import jax
 import pytest
 
 import corpora
-from bert_jax.command import sweep
 from bert_jax.command import train as run
-from bert_jax.command.sweep import Run
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
+from bert_jax.runs import sweep
+from bert_jax.runs.sweep import Run
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
@@ -49,7 +49,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     begun, tmp_path, monkeypatch, capsys
 ):
     shared = []
-    monkeypatch.setattr(run, "StepCache", lambda: shared.append(StepCache()) or shared[0])
+    monkeypatch.setattr("bert_jax.runs.run.StepCache", lambda: shared.append(StepCache()) or shared[0])
     asked = overrides(begun, seeds=2, sweep="lr=[5e-3,3.0]")
     assert run.start("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.command import mine
-from bert_jax.command.train import run
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.examples.example import Example, sample
 from bert_jax.data.examples.groups import GroupColumns, read_groups
@@ -40,6 +39,7 @@ from bert_jax.report.embedders import evaluate
 from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.retrieval import BEST
+from bert_jax.runs.run import run
 from bert_jax.search.documents import Columns, Source
 from bert_jax.search.encoder import Encoder
 from bert_jax.search.indexing import writing
