@@ -248,7 +248,7 @@ def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(model, tmp_p
     again = {row["answer"].replace(" ", "  "): row["question"] for row in rows}
     arguments = {
         "model": model, "data": table(tmp_path / "pairs.jsonl", rows), "output": tmp_path / "mined.jsonl",
-        "corpus": table(tmp_path / "corpus.jsonl", [{"passage": text, "label": ""} for text in again]),
+        "corpus": table(tmp_path / "corpus.jsonl", [{"note": "a", "answer": text} for text in again]),
         "margin": 0, "negatives": 9,
     }  # fmt: skip
     assert (

@@ -20,7 +20,11 @@ any_number = number(-LARGEST)
     flag("--text", default="", metavar="COLUMN", help="column of anchors (default: the first that holds text)"),
     flag("--pair", default="", metavar="COLUMN", help="column of positives (default: the next that holds text)"),
     SKIP_BAD,
-    flag("--corpus", metavar="FILE", help="table of further texts that may be negatives (default: all positives)"),
+    flag(
+        "--corpus", metavar="FILE",
+        help="table of further texts that may be negatives, in the column that is called as that of the positives, or "
+        "else in the first that holds text (default: all positives)",
+    ),
     flag("--rescore", metavar="DIR", help="cross-encoder whose scores the limits apply to, instead of cosines"),
     flag("--scores", action="store_true", help="write the scores of the positive and of the negatives into each row"),
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
@@ -37,7 +41,7 @@ any_number = number(-LARGEST)
     flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative: a cosine, or of --rescore"),
 )  # fmt: skip
 def mine(args):
-    from bert_jax.data.examples.groups import GroupColumns, read_groups, read_texts
+    from bert_jax.data.examples.groups import GroupColumns, positive_column, read_groups, read_texts
     from bert_jax.output import refuse_input
     from bert_jax.search.mining import Limits
     from bert_jax.search.scores import Scores
@@ -47,9 +51,11 @@ def mine(args):
         refuse_input(args.output, source)
     limits = Limits(args.negatives, args.first, args.last, **bounds(args))
     names = tuple(name for name in (args.text, args.pair) if name)
-    groups = read_groups(args.data, GroupColumns(names, skip_bad=args.skip_bad))
+    columns = GroupColumns(names, skip_bad=args.skip_bad)
+    groups = read_groups(args.data, columns)
     check(args.data, groups)
-    corpus = read_texts(args.corpus, GroupColumns(skip_bad=args.skip_bad)) if args.corpus else []
+    preferred, plain = positive_column(args.data, columns), GroupColumns(skip_bad=args.skip_bad)
+    corpus = read_texts(args.corpus, plain, preferred) if args.corpus else []
     cache = Path(args.cache or f"{args.output}.cache")
     vectors = Vectors(args.model, cache)
     scores = Scores(args.rescore, cache) if args.rescore else None

@@ -103,12 +103,13 @@ def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group
     return groups
 
 
-def read_texts(spec: str, columns: GroupColumns) -> list[str]:
-    """The texts of the first column that holds text, whatever stands beside it."""
+def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[str]:
+    """The texts of the column `preferred`, if there is one, else of the first that holds text."""
     first, rows = peeked(tables.read_rows(spec, columns.numbered))
     if first is None:
         raise BertJaxError(f"{spec} holds no text")
-    column = columns.of(*first).texts[0]
+    names = columns.of(*first).texts
+    column = preferred if preferred in names else names[0]
     examples = examples_in_rows(
         rows,
         lambda where, row: Example(tuple(texts_in(where, row, column)), None, where),
@@ -116,6 +117,12 @@ def read_texts(spec: str, columns: GroupColumns) -> list[str]:
         is_whole=True,
     )
     return [text for example in examples for text in example.text]
+
+
+def positive_column(spec: str, columns: GroupColumns) -> str:
+    """The name of the second column of texts; "" if there is none."""
+    first, _ = peeked(tables.read_rows(spec, columns.numbered))
+    return "".join(columns.of(*first).texts[1:2]) if first else ""
 
 
 def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[Example]:
