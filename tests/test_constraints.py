@@ -77,11 +77,13 @@ def test_every_python_has_a_version_of_everything(python):
 def test_the_bounds_of_pyproject_hold_what_was_tried(python):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert python in SpecifierSet(project["requires-python"])
+    bounds = [
+        *project["dependencies"],
+        *(bound for extra in ("train", "dev") for bound in project["optional-dependencies"][extra]),
+    ]
     outside = {
         requirement.name: installed
-        for requirement in map(
-            Requirement, [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-        )
+        for requirement in map(Requirement, bounds)
         if (installed := listed(python).get(canonicalize_name(requirement.name)))
         and installed not in requirement.specifier
     }

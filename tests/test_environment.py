@@ -53,7 +53,7 @@ class Machine:
         return note.read_text().splitlines() if note.exists() else []
 
     def installed(self) -> int:
-        return (self.project / "installed").read_text().count("-e .[dev]")
+        return (self.project / "installed").read_text().count("-e .[train,dev]")
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_the_installed_package_trains_with_the_configs_that_came_with_it(built, 
     """In a folder that holds nothing but texts; gigabytes are installed."""
     ran(sys.executable, "-m", "venv", tmp_path / "venv")
     (wheel,) = built.glob("*.whl")
-    ran(tmp_path / "venv/bin/pip", "install", "-c", ROOT / "launch/constraints.txt", wheel)
+    ran(tmp_path / "venv/bin/pip", "install", "-c", ROOT / "launch/constraints.txt", f"{wheel}[train]")
     program = tmp_path / "venv/bin/bert-jax"
     (tmp_path / "text.txt").write_text(
         "\n\n".join(f"A sheep of {n}. It ate {n * n} leaves." for n in range(400))

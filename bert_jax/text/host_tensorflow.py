@@ -2,7 +2,23 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
+
+from bert_jax.errors import BertJaxError, first_line
+
+
+@contextlib.contextmanager
+def may_be_absent() -> Iterator[None]:
+    """Around imports of what only the extra `train` installs."""
+    try:
+        yield
+    except ImportError as error:
+        raise BertJaxError(
+            f"pre-training, tfds:, gs:// and TensorFlow checkpoints need TensorFlow ({first_line(error)}); install it: "
+            'pip install "bert-jax[train]"'
+        ) from error
+
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # no use for input pipelines, and it announces itself
@@ -11,10 +27,11 @@ if find_spec("triton"):
     with contextlib.suppress(ImportError):  # one that cannot be loaded here does no harm
         import triton._C.libtriton  # noqa: F401
 
-import tensorflow as tf  # noqa: E402
+with may_be_absent():
+    import tensorflow as tf
 
 # It would otherwise take all memory of a GPU, or the TPU itself, from JAX.
 for kind in ("GPU", "TPU"):
     tf.config.set_visible_devices([], kind)
 
-__all__ = ["tf"]
+__all__ = ["may_be_absent", "tf"]

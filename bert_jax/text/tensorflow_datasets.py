@@ -33,9 +33,10 @@ def class_names(name: str) -> dict[str, tuple[str, ...]]:
 
 def split_of(name: str, column: str | None = None):
     """(features, rows as they are stored)"""
-    import tensorflow_datasets as tfds
+    from bert_jax.text.host_tensorflow import may_be_absent  # which keeps TensorFlow off the accelerator, too
 
-    from bert_jax.text.host_tensorflow import tf  # noqa: F401, keeps TensorFlow off the accelerator
+    with may_be_absent():
+        import tensorflow_datasets as tfds
 
     dataset, colon, split = name.removeprefix("tfds:").rpartition(":")
     if not colon:

@@ -1,0 +1,107 @@
+"""All that needs no TensorFlow, in a process that finds only what `pip install .` installs."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import runs
+from hostile import material
+from test_constraints import needed
+
+GENTLE = ("steps=2", "data.batch=8", "data.max_length=24", "log.every=1")
+
+
+def light() -> set[str]:
+    """The packages that `pip install .` installs; from pyproject.toml, for what is installed here may be older."""
+    project = tomllib.loads((runs.ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [r for r in map(Requirement, project["dependencies"]) if not r.marker or r.marker.evaluate()]
+    return {
+        canonicalize_name(name)
+        for requirement in wanted
+        for name in (requirement.name, *needed(requirement.name, frozenset(requirement.extras | {""})))
+    }
+
+
+def absent() -> list[str]:
+    """The modules of all other packages."""
+    packages = light()
+    assert "jax" in packages and "tensorflow-cpu" not in packages
+    owners = metadata.packages_distributions()
+    missing = [name for name, by in owners.items() if not packages & {canonicalize_name(p) for p in by}]
+    assert {"tensorflow", "tensorflow_datasets", "keras", "zstandard"} <= {*missing}
+    return [name for name in missing if name != "bert_jax"]
+
+
+@pytest.mark.slow
+def test_all_but_pre_training_works_with_what_pip_install_installs(tmp_path):
+    vocabulary, masked = tmp_path / "vocabulary", tmp_path / "masked"
+    runs.corpora.save_tokenizer(vocabulary)
+    material.model(masked, vocabulary, ("mlm", "nsp"))
+    texts = material.sentences(60)
+    tables = {
+        "classify": [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts)],
+        "tag": [{"words": text.split(), "tags": ["B-X", "O", "O", *["O"] * (len(text.split()) - 3)]} for text in texts],
+        "answer": [{"question": text, "context": text, "answer": text.split()[0]} for text in texts],
+        "embed": [{"anchor": a, "positive": b} for a, b in zip(texts[::2], texts[1::2], strict=True)],
+        "rerank": [
+            {"query": text, "document": other, "label": int(text == other)}
+            for text in texts[::6] for other in texts[::6]
+        ],
+    }  # fmt: skip
+    for task, rows in tables.items():
+        (tmp_path / f"{task}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "text.txt").write_text("\n\n".join(texts))
+
+    def train(task: str, *settings: str) -> list:
+        flags = [f"--config.{setting}" for setting in (*GENTLE, *settings, f"init={masked}")]
+        flags.append(f"--config.data.train={tmp_path / task}.jsonl")
+        return ["train", "--config", runs.ROOT / f"configs/{task}.py", "--workdir", tmp_path / task, *flags]
+
+    def labelled(task: str, verb: str, flag: str, *more) -> list:
+        return [verb, "--model", tmp_path / task / "model", flag, tmp_path / f"{task}.jsonl", *more]
+
+    works = [
+        train("embed"),
+        train("rerank", "report=False"),
+        *(train(task, "data.folds=0", "data.overlap=4", "report=False") for task in ("tag", "answer")),
+        train("classify", "data.folds=0"),
+        *(labelled(task, "evaluate", "--data") for task in ("tag", "answer", "classify")),
+        *(labelled(task, "predict", "--input") for task in ("tag", "answer", "classify")),
+        labelled("rerank", "rerank", "--input"),
+        ["info", masked],
+        ["fill-mask", "--model", masked, "w1 [MASK] w2"],
+        ["embed", "--model", tmp_path / "embed/model", "--input", tmp_path / "text.txt", "--output",
+         tmp_path / "v.npy"],
+        ["index", tmp_path / "text.txt", "--model", tmp_path / "embed/model", "--output", tmp_path / "index"],
+        ["search", tmp_path / "index", texts[0]],
+        ["vocab", "--input", tmp_path / "text.txt", "--output", tmp_path / "words", "--size", 900],
+        ["prepare", "--input", tmp_path / "text.txt", "--tokenizer", vocabulary, "--output", tmp_path / "corpus",
+         "--processes", 1],
+    ]  # fmt: skip
+    refused = [
+        runs.command(tmp_path / "corpus", tmp_path / "run")[3:],
+        ["evaluate", "--model", masked, "--data", "tfds:glue/sst2:test"],
+        ["inspect", "--config", f"{runs.ROOT}/configs/pretrain.py:tiny", "--config.data.corpora=gs://some/corpus"],
+    ]  # fmt: skip
+    commands = [[str(word) for word in command] for command in (*works, *refused)]
+    script = Path(__file__).with_name("light.py")
+    ran = subprocess.run(
+        [sys.executable, script, json.dumps(absent()), json.dumps(commands)],
+        env=runs.environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    ends = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(ends) == len(commands)
+    for command, (code, said) in zip(commands[: len(works)], ends, strict=False):
+        assert code == 0, (command[:5], said[-3000:])
+    for command, (code, said) in zip(commands[len(works) :], ends[len(works) :], strict=True):
+        assert code == 1 and said.endswith('install it: pip install "bert-jax[train]"\n'), (command, said)
+        assert said.count("\n") == 1, said
+    assert (tmp_path / "classify/report/report.md").is_file() and (tmp_path / "classify/curves.png").is_file()
