@@ -21,11 +21,19 @@ def test_the_verbs_are_shown_a_line_each():
     assert shown.returncode == 0 and shown.stdout == run("--help").stdout
     for name, verb in cli.VERBS.items():
         assert f"  {name} " in shown.stdout and verb.summary in shown.stdout
+    assert not too_wide(shown.stdout)
+
+
+def too_wide(text: str) -> list[str]:
+    """Lines that wrap on a terminal of 80 columns."""
+    return [line for line in text.splitlines() if len(line) > 80]
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_every_verbs_help_has_an_example_that_parses(verb, capsys):
+def test_every_verbs_help_has_an_example_that_parses(verb, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     parser = cli.parser_of(verb)
+    assert not too_wide(parser.format_help())
     assert f"example: bert-jax {verb}" in " ".join(parser.format_help().split())
     example = cli.VERBS[verb].example
     if not set(example) & set('|>"*<'):
@@ -33,12 +41,14 @@ def test_every_verbs_help_has_an_example_that_parses(verb, capsys):
 
 
 @pytest.mark.parametrize("subject", cli.BENCHES)
-def test_every_subject_of_bench_has_an_example_that_parses(subject, capsys):
+def test_every_subject_of_bench_has_an_example_that_parses(subject, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
     parser = cli.parser_of("bench")
     with pytest.raises(SystemExit):
         parser.parse_args([subject, "--help"])
     example = cli.BENCHES[subject].example
-    assert " ".join(example.split()) in " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    assert " ".join(example.split()) in " ".join(shown.split()) and not too_wide(shown)
     assert example.startswith(f"bert-jax bench {subject} ")
     assert not parser.parse_args(example.split()[2:]).debug
     assert parser.parse_args([*example.split()[2:], "--debug"]).debug
@@ -71,7 +81,8 @@ def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
 def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path):
     """On a machine without accelerators, where this runs with libtpu too, and no variable hushes what is imported."""
     corpus = runs.small_corpus(tmp_path)
-    ours = re.compile(r"[\d,]+ parameters on |compiling the step|step \d |the model is in ")
+    of_start = r".*: [\d,]+ documents to train on|[\d,]+ parameters on |compiling the step"
+    ours = re.compile(rf"{of_start}|step \d |the model is in ")
     said_by_tests = ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL", "JAX_COMPILATION_CACHE_DIR")
     environment = {k: v for k, v in os.environ.items() if k not in said_by_tests}
     environment |= {"PYTHONPATH": str(runs.ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}

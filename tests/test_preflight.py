@@ -267,7 +267,7 @@ def test_slices_of_the_four_kinds():
     [
         (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
         (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
-        (["data.batch=250"], "a batch of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
+        (["data.batch=250"], "a step of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
         (["data.corpora=nowhere"], "nowhere has no manifest.json"),
     ],
 )

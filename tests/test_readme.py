@@ -226,7 +226,7 @@ def test_the_quickstart_from_nothing_and_again(tmp_path):
         ran = subprocess.run(["launch/quickstart.sh"], cwd=tmp_path, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert re.search(r"pre-training brings [+-][\d.]+ points", ran.stdout)
-    assert ran.stderr.count("resuming at step 750") == 1, "the second run reuses what is there"
+    assert ran.stderr.count("already finished, at step 750") == 1, "the second run reuses what is there"
     assert (tmp_path / "runs/quickstart/pretrained/curves.png").is_file()
 
 

@@ -58,7 +58,7 @@ def tiny(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretraining, Conf
         "rate": 3e-3,
         "warmup": 5,
         "checkpoint_every": 5,
-        "log_every": 3,
+        "log_every": 2,
         "log_evaluate_every": 10,
     } | changes
 

@@ -4,7 +4,7 @@ from bert_jax.command.flags import count, flag, number, verb, whole
 
 
 @verb(
-    "adapt an embedder and a reranker to documents without labels, and say whether that helped",
+    "adapt an embedder and a reranker to documents without labels",
     "bert-jax adapt docs/ --model DIR --output runs/adapted",
     flag("documents", nargs="+", metavar="DOCS", help="documents as `bert-jax index` reads them"),
     flag("--model", required=True, metavar="DIR", help="embedder to begin from"),

@@ -50,6 +50,7 @@ from bert_jax.search.settings import Asked as IndexAsked
 from bert_jax.search.settings import Plan
 from bert_jax.search.structure import Pair, Passage, is_first, pairs_of, passages_of, without_a_sentence
 from bert_jax.search.vectors import Vectors, fingerprint
+from bert_jax.terminal import say
 from bert_jax.text.readers import Source as TextSource
 
 FACTS, PAIRS, HELDOUT, MINED, CANDIDATES, SCORED = (
@@ -285,7 +286,3 @@ def as_examples(pairs: Sequence[Pair]) -> list[Example]:
 def write_rows(path: Path, rows) -> None:
     with streaming(path) as file:
         file.writelines(to_json(row) + "\n" for row in rows)
-
-
-def say(line: str) -> None:
-    print(line, flush=True)

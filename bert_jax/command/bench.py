@@ -50,7 +50,8 @@ TEXTS = (
 
 
 def against(*libraries: str, **several):
-    return flag("--against", choices=libraries, help="libraries to compare with", **several)
+    known = f"libraries to compare with: {', '.join(libraries)}"
+    return flag("--against", choices=libraries, metavar="LIBRARY", help=known, **several)
 
 
 @verb(
@@ -255,7 +256,8 @@ def labels(args):
     flag("--dimensions", type=whole(8), default=384, help="numbers of a vector (default 384)"),
     flag("--queries", type=count, default=500, help="queries (default 500)"),
     flag("--kinds", nargs="+", choices=("float32", "int8", "binary", "hnsw", "ivf"),
-         default=["float32", "int8", "binary", "hnsw", "ivf"], help="kinds of candidates (default all)"),
+         default=["float32", "int8", "binary", "hnsw", "ivf"], metavar="KIND",
+         help="kinds of candidates: float32, int8, binary, hnsw, ivf (default all)"),
     JSON,
 )  # fmt: skip
 def search(args):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bert_jax.config import LARGEST, MOST, Range
 from bert_jax.errors import nearest, one_line
+from bert_jax.terminal import say
 
 Flag = Callable[[argparse._ActionsContainer], object]  # adds itself to a parser
 
@@ -141,7 +142,7 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown argument {wrong}; {nearest(wrong, known)}"
             if "--config" in known and "did you mean" not in message:
                 message += f"; a key of the config is set by --config.{wrong.lstrip('-')}=VALUE"
-        print(f"{self.prog}: {one_line(message, 300)} (see {self.prog} --help)", file=sys.stderr)
+        say(f"{self.prog}: {one_line(message, 300)} (see {self.prog} --help)", sys.stderr)
         sys.exit(2)
 
 

@@ -12,6 +12,7 @@ from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.indexing import Counts, writing
 from bert_jax.search.manifest import Manifest
 from bert_jax.search.settings import Asked, Plan
+from bert_jax.terminal import say
 from bert_jax.text.lines import read_lines
 from bert_jax.text.truncation import warn
 
@@ -26,7 +27,7 @@ def change(args) -> None:
     source = Source(args.documents, Columns(args.text, args.id, args.title))
     plan = Plan(path, asked, args.compact)
     if args.documents and plan.is_new and plan.manifest.model is None:
-        note("no --model, so documents are found by keywords alone")
+        say("no --model, so documents are found by keywords alone", sys.stderr)
     with writing(path, plan.manifest if args.documents else None) as writer:
         if args.remove:
             writer.remove(ids_of(args.remove))
@@ -38,8 +39,8 @@ def change(args) -> None:
         if args.compact:
             writer.compact(plan.manifest)
     for line in source.notes():
-        note(line)
-    note(summary(path, writer.manifest, writer.counts, time.monotonic() - start))
+        say(line, sys.stderr)
+    say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
 
 
 def shown(documents: Iterable[Document]) -> Iterable[Document]:
@@ -67,7 +68,3 @@ def summary(path: Path, manifest: Manifest, counts: Counts, seconds: float) -> s
     if len(manifest.segments) > MANY:
         line += f"; {len(manifest.segments)} segments, which --compact merges"
     return line
-
-
-def note(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -25,7 +25,7 @@ SKIP_BAD = flag(
 
 
 @verb(
-    "measure a model on labelled texts, or an embedder on documents and queries; or compare two",
+    "measure a model or an embedder on labelled data, or compare two",
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
     one_of(
         flag("--model", metavar="DIR", help=MODEL),

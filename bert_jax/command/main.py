@@ -15,6 +15,7 @@ from bert_jax.command.interrupts import interruptible
 from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError, nearest, one_line
 from bert_jax.memory import share_gpu, use_large_pages
+from bert_jax.terminal import say
 
 BENCHES = verbs_of(bench)
 VERBS = (
@@ -91,13 +92,13 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         with interruptible(), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: print(f"{name}: {one_line(message)}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_: say(f"{name}: {one_line(message)}", sys.stderr)
             args.run(args)
             sys.stdout.flush()
     except BertJaxError as error:
         if args.debug:
             raise
-        print(f"{name}: {error}", file=sys.stderr)
+        say(f"{name}: {error}", sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has gone (`| head`)
         end_output()
@@ -106,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
         known = None if args.debug else explained(error)
         if known is None:
             raise
-        print(f"{name}: {known}", file=sys.stderr)
+        say(f"{name}: {known}", sys.stderr)
         end_output()
         return known.exit_code
     except KeyboardInterrupt as interrupt:

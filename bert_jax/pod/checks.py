@@ -62,9 +62,9 @@ def check_hosts(rows: int, where: Slice) -> str:
     if rows % where.hosts:
         several = -(-rows // where.hosts) * where.hosts
         raise BertJaxError(
-            f"a batch of {rows} rows does not divide over {where.hosts} hosts; set --config.data.batch={several}"
+            f"a step of {rows} rows does not divide over {where.hosts} hosts; set --config.data.batch={several}"
         )
-    return f"hosts: each of {where.hosts} makes {rows // where.hosts} rows of a batch"
+    return f"hosts: each of {where.hosts} makes {rows // where.hosts} rows of a step"
 
 
 def check_vocabulary(corpora: list[Corpus], size: int) -> str:

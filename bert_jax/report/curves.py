@@ -6,19 +6,20 @@ from typing import Any
 from bert_jax.output import replacing
 from bert_jax.train.log import read
 
-STYLES: dict[str, dict[str, Any]] = {
-    "train": {"color": "tab:blue"},
-    "heldout": {"color": "tab:orange", "marker": "o", "ms": 3},
-}
+STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
+MANY = 60  # points from which on a line shows them all
 
 
 def draw(metrics: Path, picture: Path) -> None:
     """A picture of a metrics.jsonl: a panel for each loss and score, and one for the learning rate."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     lines = {kind: [line for line in read(metrics) if line["kind"] == kind] for kind in ("train", "heldout")}
     panels = panels_of(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
+    steps = [line["step"] for kind in STYLES for line in lines[kind]] or [0]
+    margin = 0.03 * max(max(steps) - min(steps), 1)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.2 * columns, 3.0 * rows), facecolor="white", layout="constrained")
@@ -34,9 +35,13 @@ def draw(metrics: Path, picture: Path) -> None:
                     *zip(*points, strict=True),
                     label=kind.replace("heldout", "validation"),
                     linewidth=1.2,
+                    marker="o" if len(points) < MANY else None,
+                    markersize=3,
                     **style,
                 )
                 axes.legend(fontsize=8, frameon=False)
+        axes.set_xlim(min(steps) - margin, max(steps) + margin)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axes.set_xlabel("step", fontsize=8)
         axes.tick_params(labelsize=8)
     with replacing(picture) as path:

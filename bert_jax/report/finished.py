@@ -23,6 +23,7 @@ from bert_jax.report.foreign import compared
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.page import FILES, About, write
 from bert_jax.tasks.finetune_config import Method
+from bert_jax.terminal import say
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
@@ -71,10 +72,10 @@ class Finished:
             try:
                 self.model.calibration = given.kind.calibrate(given)
             except BertJaxError as error:
-                print(f"not calibrated, so probabilities stay as they are: {error}", flush=True)
+                say(f"not calibrated, so probabilities stay as they are: {error}")
         calibrations.save(self.directory, self.model.calibration)
         if self.model.calibration.learnt:  # not of numbers
-            print(summary(self.model.kind, self.model.calibration), flush=True)
+            say(summary(self.model.kind, self.model.calibration))
 
     def learn_scope(self) -> None:
         """Learn which texts the model should not judge: those less like the training texts than texts are that it did
@@ -95,13 +96,11 @@ class Finished:
         elif out_of_fold and out_of_fold.outcomes.similarities is None:
             why_not = "its folds are of an earlier version, which compared no texts; train in a new --workdir"
         if why_not:
-            print(f"the model cannot tell foreign texts: {why_not}", flush=True)
+            say(f"the model cannot tell foreign texts: {why_not}")
             return scopes.NONE
         scope = Scope.of(self.vectors(results.train))
         known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
-        print(
-            f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones", flush=True
-        )
+        say(f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones")
         return Scope.of(scope.vectors, known)
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:
@@ -113,9 +112,8 @@ class Finished:
         if never := never_predicted(self.given):
             classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
             more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
-            print(
-                f"never predicted: {classes}{more}; --config.class_weights=balanced gives every class the same weight",
-                flush=True,
+            say(
+                f"never predicted: {classes}{more}; --config.class_weights=balanced gives every class the same weight"
             )
 
     def write_report(self, workdir: Workdir, command: str) -> None:
@@ -139,7 +137,7 @@ class Finished:
         )
         with building(workdir.report, FILES) as new:
             write(new, self.given, self.model, about)
-        print(f"the report is {workdir.report / 'report.md'}", flush=True)
+        say(f"the report is {workdir.report / 'report.md'}")
 
 
 def never_predicted(given: Outcomes) -> list[tuple[str, int]]:

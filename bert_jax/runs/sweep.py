@@ -25,6 +25,7 @@ from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import read
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.terminal import say
 from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout
@@ -96,7 +97,7 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
     """Train them one after the other; return False if told to stop before the end."""
     for number, run in enumerate(runs, 1):
         if jax.process_index() == 0:
-            print(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}", flush=True)
+            say(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}")
         task, data, config = run.module.open(run.config)
         run.metric = config.checkpoints.best or task.best
         try:

@@ -66,8 +66,9 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, Judge(heldout, task.of_pairs), False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
     say(
-        f"{len(train):,} groups of {texts} texts to train on, {len(heldout):,} held out; {config.batch} groups a step, "
-        f"in {data.batch} rows of {lengths} tokens, {data.padding():.1%} of them padding"
+        f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} held "
+        f"out; {config.batch} groups a step, in {data.batch} rows of {lengths} tokens, "
+        f"{data.padding():.1%} of them padding"
     )
     return task, data, config
 

@@ -73,8 +73,8 @@ def open_data(
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     say(
-        f"{len(train):,} examples or windows to train on, {beside}; {data.batch} examples a step, in {epochs.batch} "
-        f"rows of {', '.join(map(str, of_rows))} tokens, {epochs.padding():.1%} of them padding"
+        f"{data.train}: {len(train):,} examples or windows to train on, {beside}; {data.batch} examples a step, in "
+        f"{epochs.batch} rows of {', '.join(map(str, of_rows))} tokens, {epochs.padding():.1%} of them padding"
     )
     return task, epochs, config
 

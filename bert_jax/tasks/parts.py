@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import jax
 
+from bert_jax import terminal
 from bert_jax.data.examples.example import Example, Parts
 from bert_jax.data.examples.split import document_of, folds, split
 from bert_jax.errors import BertJaxError
@@ -75,4 +76,4 @@ def enough(share: float, documents: int, examples: int) -> bool:
 
 def say(text: str) -> None:
     if jax.process_index() == 0:
-        print(text, flush=True)
+        terminal.say(text)

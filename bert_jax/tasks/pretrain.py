@@ -20,6 +20,7 @@ from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.tasks.outline import Outline, Phase
+from bert_jax.tasks.parts import say
 from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Features, Task
@@ -47,6 +48,9 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     task = Pretraining.of(dataclasses.replace(config, model=model), source)
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
+    for corpus in data.stream.corpora:
+        train, heldout = (corpus.manifest["counts"][part]["documents"] for part in ("train", "heldout"))
+        say(f"{corpus.name}: {train:,} documents to train on, {heldout:,} held out")
     return task, data, config
 
 

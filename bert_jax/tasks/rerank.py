@@ -54,9 +54,9 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
     say(
-        f"{len(train):,} queries with {len(results.train):,} documents to train on, {len(heldout):,} held out, "
-        f"{len(calibration):,} for calibration; {config.batch} queries a step, in {data.batch} rows of {lengths} "
-        f"tokens, {data.padding():.1%} of them padding; loss {task.loss.name}"
+        f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
+        f"{len(heldout):,} held out, {len(calibration):,} for calibration; {config.batch} queries a step, in "
+        f"{data.batch} rows of {lengths} tokens, {data.padding():.1%} of them padding; loss {task.loss.name}"
     )
     return task, data, config
 

@@ -8,6 +8,7 @@ from bert_jax.errors import BertJaxError
 
 Rate = Annotated[float, Range(0, 1000)]
 Decay = Annotated[float, Range(0, 1, below=True)]
+FEWEST_LINES = 10  # of metrics in a run, so that its curves show something
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    every: Positive = 100  # steps in one line of metrics.jsonl
+    every: Positive = (
+        100  # steps in one line of metrics.jsonl; fewer in a run that would have less than ten lines
+    )
     evaluate_every: Positive = 10_000  # steps
     evaluate_batches: NotNegative = 0  # of the held-out part at most; 0: all of it
     profile: Annotated[int, Range(-1)] = -1  # the step at which a profiler trace of five steps begins
@@ -116,3 +119,8 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
         if self.patience and not self.checkpoints.best:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best=METRIC")
+
+    @property
+    def steps_in_line(self) -> int:
+        """Steps in one line of metrics.jsonl, so that the shortest run has ten lines, or one for each of its steps."""
+        return min(self.log.every, max((self.steps - max(self.first_step, 0)) // FEWEST_LINES, 1))

@@ -14,8 +14,10 @@ from tqdm import tqdm
 
 from bert_jax.files import write_atomically
 from bert_jax.output import errors_of
+from bert_jax.terminal import in_width
 
 SECONDS = 60  # after which events are put on the disk for the viewer
+NARROWEST = 10  # columns of the progress bar itself, beside what is said of the run
 
 
 class Window:
@@ -49,7 +51,8 @@ class Log:
         with errors_of(directory):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
             self._events = Events(directory, purge_step=step + 1)
-        self._bar = tqdm(total=steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
+        done = True if step >= steps else None  # None: only where there is no terminal
+        self._bar = tqdm(total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
@@ -65,8 +68,8 @@ class Log:
             self._file.flush()
             self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
         self.say(f"step {step:,} {kind}: {shown(values)}", only_without_bar=kind == "train")
-        if kind == "train":
-            self._bar.set_postfix_str(shown(values, BAR))
+        if kind == "train" and not self._bar.disable:
+            self._bar.set_postfix_str(fitting(shown(values, BAR), room_beside(self._bar)))
 
     def advance(self) -> None:
         if not self.quiet:
@@ -76,7 +79,7 @@ class Log:
         if self.quiet or (only_without_bar and not self._bar.disable):
             return
         try:
-            tqdm.write(text, file=sys.stderr)
+            tqdm.write(in_width(text, sys.stderr), file=sys.stderr)
         except OSError as error:
             if error.errno != errno.EIO:  # of a terminal that is gone; the signal that says so follows
                 raise
@@ -138,7 +141,7 @@ class Events:
         self._writer.close()
 
 
-BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait", "hours_left")
+BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait")
 FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
 
 
@@ -153,6 +156,24 @@ def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
         if isinstance(value, int | float) and name not in FILE_ONLY and (names is None or name in names)
     )
     return ", ".join(part for part in parts if part)
+
+
+def room_beside(bar: tqdm) -> int:
+    """Columns of the terminal's line that neither the progress bar nor its counts and times need."""
+    facts = bar.format_dict | {"postfix": None}
+    counts = len(tqdm.format_meter(**facts | {"ncols": 0})) + len("||") + len(", ")
+    return (facts["ncols"] or 80) - counts - NARROWEST
+
+
+def fitting(text: str, room: int) -> str:
+    """As many of its parts as fit, from the first on.
+
+    >>> fitting("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25)
+    'loss 2.346, accuracy 0.5'
+    """
+    while len(text) > room:
+        text = text.rpartition(", ")[0]
+    return text
 
 
 def in_words(name: str, value: float) -> str:

@@ -16,6 +16,7 @@ from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.models.cost import activation_bytes
 from bert_jax.models.mesh import DATA, FSDP
+from bert_jax.terminal import say
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
@@ -92,7 +93,7 @@ class Run:
         if self.resumed:
             self.log.say(text)
         elif jax.process_index() == 0:
-            print(text, flush=True)
+            say(text)
 
     def resume(self, params: Callable[[], dict] | None) -> None:
         self.say(self.description())
@@ -110,7 +111,12 @@ class Run:
                 self.history = [
                     (n, standing(best, {best: value})) for n, value in old if math.isfinite(value)
                 ]
-            self.say(f"resuming at step {newest:,}")
+            if self.step == self.config.steps or self.gave_up():
+                self.say(
+                    f"this run has already finished, at step {newest:,}; name another --workdir for a new one"
+                )
+            else:
+                self.say(f"resuming at step {newest:,}")
         self.constants = constants_of(self.task, self.config, self.mesh)
         # A run of no steps measures and keeps what it begins with.
         self.begun_at = self.step if newest is not None or self.config.steps else -1
@@ -121,18 +127,20 @@ class Run:
             self.check_best(self.measure(few=True))
 
     def description(self) -> str:
-        """The size of the model, the mesh, how it splits a batch, and the type of the computation."""
-        params = self.abstract.params
+        """The size of the model, the mesh, how it splits the rows of a step, the type of the computation, and where
+        the run is written."""
+        params, rows = self.abstract.params, counted(self.data.batch, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
-        rows = self.data.batch // shards // microbatches
+        if shards * microbatches > 1:
+            each = counted(self.data.batch // shards // microbatches, "row")
+            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {each}"
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
             f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {self.mesh.size} "
-            f"{self.mesh.devices.flat[0].device_kind} ({axes}); global batch {self.data.batch} = "
-            f"{counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {counted(rows, 'row')}; "
-            f"computed in {' and '.join(sorted(dtypes))}"
+            f"{self.mesh.devices.flat[0].device_kind}{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes "
+            f"{rows} in {' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )
 
     def check_memory(self) -> None:
@@ -153,7 +161,8 @@ class Run:
         config, rows = self.config, self.data.batch
         batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
         if self.step < config.steps and not self.shared:
-            self.say(f"compiling the step; then a line every {config.log.every:,} steps")
+            often = f"every {config.steps_in_line:,} steps" if config.steps_in_line > 1 else "after each step"
+            self.say(f"compiling the step; then metrics {often}")
         with closing(placed(batches, self.mesh, rows)) as feed:
             while True:
                 new = self.step > self.begun_at
@@ -206,7 +215,7 @@ class Run:
                 )
         else:
             self.window.add(measured)
-        if step % self.config.log.every == 0 or step == self.config.steps:
+        if step % self.config.steps_in_line == 0 or step == self.config.steps:
             self.write_line(measured, step)
 
     def write_line(self, measured: dict, step: int) -> None:
@@ -338,4 +347,4 @@ class Run:
 
 def counted(number: int, noun: str) -> str:
     plural = noun + ("es" if noun.endswith("h") else "s")
-    return f"{number} {noun if number == 1 else plural}"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -40,7 +40,7 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
         below, above = batch // parts * parts, -(-batch // parts) * parts
         sizes = " or ".join(str(size) for size in (below, above) if size)
         raise BertJaxError(
-            f"a batch of {batch} rows does not divide over {shards} devices in {accumulate} microbatches; "
+            f"a step of {batch} rows does not divide over {shards} data shards in {accumulate} microbatches; "
             f"set --config.data.batch={sizes}"
         )
 

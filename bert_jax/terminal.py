@@ -1,0 +1,40 @@
+"""Lines for people: a terminal gets them broken between words, a file or a pipe as they are."""
+
+import shutil
+import sys
+import textwrap
+from typing import TextIO
+
+INDENT = 4  # of what goes on in the next line
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print to standard output, or to `file`, at once."""
+    file = file or sys.stdout
+    print(in_width(text, file), file=file, flush=True)
+
+
+def in_width(text: str, file: TextIO, indent: int = INDENT) -> str:
+    """The text as `file` shows it: each line of a terminal ends with a whole word."""
+    return broken(text, shutil.get_terminal_size().columns, indent) if file.isatty() else text
+
+
+def broken(text: str, width: int, indent: int = INDENT) -> str:
+    """
+    >>> print(broken("step 20 heldout: accuracy 0.25, f1_macro 0.07", 30))
+    step 20 heldout: accuracy
+        0.25, f1_macro 0.07
+    """
+    lines = (
+        textwrap.wrap(
+            line,
+            max(width, 2 * indent + 1),
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            drop_whitespace=True,
+        )
+        or [""]
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(parts) for parts in lines)
