@@ -1,21 +1,20 @@
 """BERT in JAX: pre-train, fine-tune and use BERT encoders on a laptop, a GPU or a TPU slice."""
 
+from importlib import import_module
+
 __version__ = "0.1.0"
-__all__ = ["Index", "load", "open_vectors"]
+# Where each name is defined. Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
+DEFINED = {
+    "Index": "bert_jax.search.index",
+    "finetune": "bert_jax.runs.finetuning",
+    "fit": "bert_jax.runs.fit",
+    "load": "bert_jax.inference.model",
+    "open_vectors": "bert_jax.search.shards",
+}
+__all__ = ["Index", "finetune", "fit", "load", "open_vectors"]
 
 
 def __getattr__(name: str):
-    # Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
-    if name == "load":
-        from bert_jax.inference.model import load
-
-        return load
-    if name == "open_vectors":
-        from bert_jax.search.shards import open_vectors
-
-        return open_vectors
-    if name == "Index":
-        from bert_jax.search.index import Index
-
-        return Index
+    if name in DEFINED:
+        return getattr(import_module(DEFINED[name]), name)
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")

@@ -238,7 +238,7 @@ class Adaptation:
     def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
         """A run, from where it is; the directory of its model."""
         workdir = self.path / name
-        if not run(values, [f"init={init}", *overrides], str(workdir), self.command):
+        if run(values, [f"init={init}", *overrides], str(workdir), self.command) is None:
             raise BertJaxError(f"{workdir} was told to stop; the same command goes on")
         return str(workdir / "model")
 

@@ -16,7 +16,8 @@ from bert_jax.train.workdir import Workdir, save_models
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     """`bert-jax train`: whether the run, or every run of a sweep, came to its end."""
-    return run(configs.read_file(spec), overrides, workdir, command_line(spec, overrides, workdir))
+    command = command_line(spec, overrides, workdir)
+    return run(configs.read_file(spec), overrides, workdir, command) is not None
 
 
 def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:

@@ -105,15 +105,25 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
                 return False
         except NotFinite as error:
             run.trouble = f"stopped, {str(error).partition(';')[0]}"
-        lines = heldout(run.path / "metrics.jsonl")
-        if lines:
-            kept = lines[-1]
-            if config.checkpoints.best:
-                kept = max(reversed(lines), key=lambda line: standing(run.metric, line))
+        metrics = run.path / "metrics.jsonl"
+        if kept := of_kept_model(metrics, config.checkpoints.best):
             run.value, run.standing = kept[run.metric], standing(run.metric, kept)
-            run.last = {name: lines[-1][name] for name in lines[-1] if name not in ("step", "kind", "time")}
+            run.last = measured(heldout(metrics)[-1])
     mark_degenerate(runs)
     return True
+
+
+def of_kept_model(metrics: Path, best: str) -> dict:
+    """The line that measured the model which a run has kept, {} where none did: the best one by the metric `best`, ""
+    for the last one."""
+    lines = heldout(metrics)[::-1]
+    if not (lines and best):
+        return lines[0] if lines else {}
+    return max(lines, key=lambda line: standing(best, line))
+
+
+def measured(line: dict) -> dict[str, float]:
+    return {name: value for name, value in line.items() if name not in ("step", "kind", "time")}
 
 
 def mark_degenerate(runs: Sequence[Run]) -> None:

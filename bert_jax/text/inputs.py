@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_jax.errors import BertJaxError
+from bert_jax.text.in_memory import PREFIX
+
+NOT_FILES = ("tfds:", PREFIX)  # sources named so are read by something else than `open`
 
 
 def expand(inputs: Sequence[str]) -> list[str]:
     """Files and tfds names, each once, in a fixed order: as given, sorted inside a folder or glob."""
     files: dict[str, None] = {}
     for pattern in map(str, inputs):
-        if pattern.startswith("tfds:") or os.path.isfile(pattern):
+        if pattern.startswith(NOT_FILES) or os.path.isfile(pattern):
             names = [pattern]
         elif os.path.isdir(pattern):
             below = (path for path in Path(pattern).rglob("*") if path.is_file())

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, TypedDict
 
 from bert_jax.errors import BertJaxError, first_line, nearest
+from bert_jax.text import in_memory
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
 from bert_jax.typed import Mistyped, fit, type_of
@@ -53,6 +54,8 @@ def rows_of_file(name: str, numbered: bool = False) -> Iterator[tuple[str, Row]]
         from bert_jax.text.tensorflow_datasets import rows
 
         return number_rows(name, rows(name))
+    if name.startswith(in_memory.PREFIX):
+        return in_memory.rows_in_memory(name)
     match ending(name):
         case ".parquet":
             return parquet_file_rows(name)

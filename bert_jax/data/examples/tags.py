@@ -9,7 +9,7 @@ from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.rows import examples_in_rows, peeked
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
-from bert_jax.text.inputs import ending, expand
+from bert_jax.text.inputs import NOT_FILES, ending, expand
 from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import BadRow, Row, cell
 
@@ -24,7 +24,7 @@ def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: 
 def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
     for name in expand([spec]):
         # CoNLL's columns may be separated by tabs.
-        if name.startswith("tfds:") or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
+        if name.startswith(NOT_FILES) or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
             yield from tags_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
         else:
             documents = any(line.startswith("-DOCSTART-") for line in LineReader(name))

@@ -1,0 +1,135 @@
+"""Training from Python: the runs of the command, of files and of what a program holds."""
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from ml_collections import ConfigDict
+
+import bert_jax
+from bert_jax import tasks
+from bert_jax.errors import BertJaxError
+from bert_jax.runs import finetuning
+from bert_jax.runs.finetuning import are_tagged, series_of
+from test_finetune import finetune, marked, model, texts  # noqa: F401
+
+KEYS = {
+    "epochs": 1, "report": False, "head": "kept", "optimizer.rate": 3e-3, "log.every": 5,
+    "data": {"max_length": 32, "batch": 8, "folds": 0}, "model": {"dropout": 0, "attention_dropout": 0},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def frames():
+    return [
+        pd.DataFrame(marked(count, seed), columns=["text", "label"]) for seed, count in enumerate((40, 16))
+    ]
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, model, tmp_path):  # noqa: F811
+    for name, frame in zip(("train", "dev"), frames, strict=True):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = {"data.train": tmp_path / "train.csv", "data.heldout": tmp_path / "dev.csv"}
+    finetune("classify", model, tmp_path / "command", epochs=1, **files, **{"data.rows": "packed"})
+    held = frames[1]["text"].tolist(), frames[1]["label"].to_numpy()
+    run = bert_jax.finetune(model, *(frames[0][name] for name in ("text", "label")), heldout=held, **KEYS)
+    weights = [
+        Path(folder, "model/model.safetensors").read_bytes() for folder in (run.workdir, tmp_path / "command")
+    ]
+    assert weights[0] == weights[1]
+    rows = pd.DataFrame(run.metrics)
+    last = rows[rows.kind == "heldout"].iloc[-1]
+    assert run.scores["accuracy"] == last.accuracy and last.seconds > 0
+    assert run.report is None and f"accuracy {last.accuracy:.4g}" in repr(run)
+    assert set(run.model.labels) == {"bad", "good"}
+    kept, opened = run.workdir, run.model
+    del run
+    gc.collect()
+    assert not kept.exists() and opened.classify("w0").label in opened.labels
+
+
+def test_what_labels_ask_for():
+    words, pairs = [["a", "b", "c"], ["d"]], [("a", "b"), ("c", "d")]
+    assert are_tagged(words, [["X", "O", "O"], ["O"]]) and are_tagged(words, [["X"], ["O"]])
+    assert not are_tagged(pairs, [["X", "Y"], ["X"]]), "several labels of pairs"
+    assert not are_tagged([["a", "b"]], [["X", "Y", "Z"]]), "of a pair that is a list"
+    series = pd.Series(["a", "b"], index=[7, 8])
+    assert series_of(series, np.array([1, 0])) == (["a", "b"], [1, 0])
+    assert series_of([np.array(["a", "b"])], [np.array(["X", "O"])]) == ([["a", "b"]], [["X", "O"]])
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "keys", "message"),
+    [
+        (["a"], ["x", "y"], {}, "1 texts and 2 labels; give one label for each text"),
+        (["a", " "], ["x", "y"], {}, r'texts\[1\]: column "text" is empty'),
+        (["a", "b"], ["x", None], {}, r'texts\[1\]: no label in column "label"'),
+        (["a"], ["x"], {"epocs": 3}, 'nothing reads config key epocs; did you mean "epochs"'),
+        (["a"], ["x"], {"data": {"batch_size": 3}}, 'nothing reads config key data.batch_size; did you mean'),
+        (["a"], ["x"], {"task": "tags"}, 'finetune has no task \'tags\'; did you mean "tag"'),
+        (["a"], ["x"], {"heldout": ["b"]}, "heldout is a pair"),
+        ("abc", ["x"], {}, "texts are a list, an array or a column, not a str"),
+        (pd.DataFrame({"text": ["a"]}), ["x"], {}, "got a DataFrame; give one of its columns"),
+        ([("a", "b", "c")], ["x"], {}, r"texts\[0\] has 3 texts; a pair has two"),
+        ([["a", "b", "c"], ["d"]], [["O", "O"], ["O"]], {}, r"texts\[0\] has 3 words but 2 tags"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message, model):  # noqa: F811
+    with pytest.raises(BertJaxError, match=message):
+        bert_jax.finetune(model, texts, labels, **keys)
+
+
+@pytest.mark.slow
+def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, model, tmp_path, capsys):  # noqa: F811
+    frames[0].to_csv(tmp_path / "train.csv", index=False)
+    keys = KEYS | {
+        "head": "probe",
+        "method": "probe",
+        "data.train": tmp_path / "train.csv",
+        "data.calibration_share": 0,
+    }
+    begun = bert_jax.load(model)
+    first = bert_jax.fit(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
+    again = bert_jax.fit(task="classify", workdir=tmp_path / "run", init=begun, **keys)
+    assert "resuming at step 0" in capsys.readouterr().out
+    assert first.scores == again.scores != {} and first.metrics == again.metrics != []
+    gc.collect()
+    assert first.workdir.exists(), "it is the user's"
+
+
+def test_texts_and_labels_are_examples_as_those_of_files(model, monkeypatch):  # noqa: F811
+    opened = []
+
+    def begin(values, workdir, command):
+        module, config = tasks.read(values, [])
+        opened.append((module.open(config)[0], command))
+
+    monkeypatch.setattr(finetuning, "begin", begin)
+    shown = texts(24)
+    first, second = shown[:12], shown[12:]
+    tags = [["O" if word < "w3" else "B-X" for word in text.split()] for text in first]
+    words = [np.array(text.split()) for text in first]
+    pairs = list(zip(first, second, strict=True))
+    short = KEYS | {"data.overlap": 8}
+    bert_jax.finetune(model, pd.Series(words), pd.Series(map(np.array, tags)), **short)
+    bert_jax.finetune(model, pairs, [("a", "b"), {"b"}, []] * 4, **short)
+    bert_jax.finetune(model, np.array(first), np.linspace(0, 1, 12), **short)
+    bert_jax.finetune(model, iter(first), (n % 3 for n in range(12)), **short)
+    kinds = [task.kind.name for task, _ in opened]
+    assert kinds == ["tags", "labels", "number", "classes"]
+    examples = [sorted((*t.results.train, *t.results.heldout), key=place) for t, _ in opened]
+    assert [(e.text, e.label) for e in examples[0]] == [
+        (tuple(w), tuple(t)) for w, t in zip(words, tags, strict=True)
+    ]
+    assert [e.text for e in examples[1]] == pairs
+    assert [e.label for e in examples[1]][:3] == [("a", "b"), ("b",), ()]
+    assert [e.label for e in examples[2]] == np.linspace(0, 1, 12).tolist()
+    assert [e.label for e in examples[3]] == ["0", "1", "2"] * 4
+    assert opened[0][1].startswith(f"bert_jax.finetune({str(model)!r}, texts, labels, epochs=1")
+
+
+def place(example) -> int:
+    return int(example.where.split("[")[1].rstrip("]"))
