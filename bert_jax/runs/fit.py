@@ -1,0 +1,144 @@
+"""`bert_jax.fit`: a whole run from Python, and what it leaves."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bert_jax import config as configs
+from bert_jax.compiling import keep_programs
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.model import Model, load
+from bert_jax.runs.run import run
+from bert_jax.train.log import read, shown
+from bert_jax.train.workdir import Workdir
+
+
+class Run:
+    """A run of `fit` or `finetune`.
+
+    `model`      the trained model, as `bert_jax.load` opens it
+    `metrics`    what was measured, a dict for each line of the log: `pandas.DataFrame(run.metrics)`
+    `scores`     those of the model: of the validation set, or out of fold where it was cross-validated
+    `report`     the path of its report, None where it wrote none
+    `workdir`    its directory; a temporary one is removed with this object, or when Python ends
+    """
+
+    def __init__(self, workdir: Path, scores: dict[str, float] | None):
+        self.workdir, self.scores, self.finished = workdir, scores or {}, scores is not None
+
+    def __repr__(self) -> str:
+        state = "finished" if self.finished else "stopped before its end"
+        beside = [shown(self.scores)] if self.scores else []
+        beside += [f"report in {self.report}"] if self.report else []
+        return f"<Run: {', '.join([state, *beside])}; directory {self.workdir}>"
+
+    @cached_property
+    def model(self) -> Model:
+        if not self.finished:
+            raise BertJaxError(
+                "the run was stopped before its end, so it has no model; repeat the call with the same workdir to "
+                "resume it"
+            )
+        return load(Workdir(self.workdir).model)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Of a sweep those of all its runs, with the name of each in `run`."""
+        directory = Workdir(self.workdir)
+        if directory.metrics.exists():
+            return flat(directory.metrics)
+        several = sorted(self.workdir.glob(f"*/seed=*/{directory.metrics.name}"))
+        names = [str(path.parent.relative_to(self.workdir)) for path in several]
+        return [{"run": name, **row} for name, path in zip(names, several, strict=True) for row in flat(path)]
+
+    @property
+    def report(self) -> Path | None:
+        page = Workdir(self.workdir).report / "report.md"
+        return page if page.exists() else None
+
+
+def flat(metrics: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl, timings among the other columns."""
+    return [line | line.pop("time", {}) for line in read(metrics)]
+
+
+def fit(config=None, *, workdir=None, **keys) -> Run:
+    """Train as `bert-jax train` does: the same loop, the same directory, the same report.
+
+    `config` is the name of a config, a config file ("configs/classify.py:mrpc"), a dict or a ConfigDict; `keys` change
+    it, nested as dicts or with dots:
+
+        run = bert_jax.fit("classify", init="model", data={"train": "train.csv"}, epochs=3)
+        run.model.classify("a text")
+
+    Without a `workdir` the run has a temporary directory, which lives as long as the `Run`; an existing run in a
+    `workdir` is resumed. Ctrl-C ends the run after its step, with a checkpoint.
+    """
+    given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
+    return begin(merged(values_of(config), keys), workdir, call("fit", given, keys))
+
+
+def begin(values: dict, workdir, command: str) -> Run:
+    """The run of a whole config, whose `init` may be a loaded model; `command` is how its report says it was begun."""
+    keep_programs()
+    if workdir is None and jax.process_count() > 1:
+        raise BertJaxError("a run of several processes needs a workdir that all of them reach")
+    path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else Path(workdir)
+    try:
+        if isinstance(model := values.get("init"), Model):
+            model.save(path / "init")
+            values = values | {"init": str(path / "init")}
+        done = Run(path, run(values, [], str(path), command))
+    except BaseException:
+        if workdir is None:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+    if workdir is None:
+        weakref.finalize(done, shutil.rmtree, path, ignore_errors=True)
+    return done
+
+
+def values_of(config) -> dict:
+    if config is None:
+        return {}
+    if isinstance(config, str | PathLike):
+        return configs.read_file(fspath(config))
+    values = config.to_dict() if hasattr(config, "to_dict") else config
+    if not isinstance(values, Mapping):
+        raise BertJaxError(f"config is a name, a file or a dict, not {config!r:.60}")
+    return dict(values)
+
+
+def merged(values: Mapping, keys: Mapping) -> dict:
+    """
+    >>> merged({"data": {"batch": 8, "rows": "packed"}}, {"data": {"batch": 16}, "log.every": 5})
+    {'data': {'batch': 16, 'rows': 'packed'}, 'log': {'every': 5}}
+    """
+    both = dict(values)
+    for name, value in keys.items():
+        first, _, rest = str(name).partition(".")
+        value = fspath(value) if isinstance(value, PathLike) else value
+        value = {rest: value} if rest else value
+        if isinstance(value, Mapping):
+            before = both.get(first, {})
+            value = merged(before if isinstance(before, Mapping) else {}, value)
+        both[first] = value
+    return both
+
+
+def call(name: str, given: Sequence[str], keys: Mapping) -> str:
+    """The call as it may be written again; `given` are the arguments before the keys.
+
+    >>> call("fit", ["'classify'"], {"epochs": 3, "data.batch": 8})
+    "bert_jax.fit('classify', epochs=3, **{'data.batch': 8})"
+    """
+    dotted = {key: value for key, value in keys.items() if not key.isidentifier()}
+    settings = [f"{key}={value!r}" for key, value in keys.items() if key not in dotted]
+    return f"bert_jax.{name}({', '.join([*given, *settings, *([f'**{dotted}'] if dotted else [])])})"

@@ -1,0 +1,142 @@
+"""A whole run, from the values of a config to a finished model: one training, one with folds, or a sweep."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import jax
+
+from bert_jax import tasks
+from bert_jax.data.examples.candidates import CandidateColumns
+from bert_jax.metrics import nothing_learnt
+from bert_jax.output import refuse_foreign
+from bert_jax.pod.chips import peak_of
+from bert_jax.predictions import origin as origins
+from bert_jax.predictions.origin import Origin
+from bert_jax.report import card
+from bert_jax.report.curves import draw
+from bert_jax.report.finished import Finished, OutOfFold
+from bert_jax.report.page import FILES as REPORTED
+from bert_jax.runs import sweep
+from bert_jax.runs.folds import Folds, choose
+from bert_jax.runs.sweep import measured, of_kept_model
+from bert_jax.tasks import warm_start
+from bert_jax.tasks.embed_config import EmbedConfig
+from bert_jax.tasks.embedding import Embedding
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.rerank_config import RerankConfig
+from bert_jax.train.config import RunConfig
+from bert_jax.train.log import heldout
+from bert_jax.train.loop import train
+from bert_jax.train.step import StepCache
+from bert_jax.train.task import Data, Task
+from bert_jax.train.workdir import Workdir
+
+LABEL_MORE = "label more examples, look for wrong labels, or begin from another --config.init"
+TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
+
+
+def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> dict[str, float] | None:
+    """The scores of its model, {} where nothing measured them; None if told to stop before the end.
+
+    `overrides` change the `values` of a config, and `command` is how it was begun.
+    """
+    module, config = tasks.read(values, overrides)
+    directory = Workdir(workdir)
+    if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
+        refuse_foreign(directory.report, REPORTED)  # now, not after days
+    if config.seeds > 1 or config.sweep:
+        return run_sweep(sweep.plan(values, overrides, config, directory.path), directory, command)
+    task, data, config = module.open(config)
+    cache, out_of_fold = None, None
+    if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
+        cache, parts = StepCache(), Folds(task, data, config)
+        train_fold = partial(run_single, cache=cache)
+        out_of_fold = choose(parts, values, overrides, directory.path, train_fold)
+        if out_of_fold is None:
+            return None
+        config = config.with_method(out_of_fold.method)
+        if config.method == "contrast":
+            task, data, config = module.open(config)
+    finished = run_single(task, data, config, directory.path, cache)
+    if jax.process_index() == 0:
+        draw(directory.metrics, directory.curves)
+    if not finished:
+        return None
+    if jax.process_index() > 0:
+        return {}
+    if out_of_fold:
+        warn_nothing_learnt([out_of_fold.outcomes.sums.scores], LABEL_MORE)
+    else:
+        warn_nothing_learnt(heldout(directory.metrics), TRAIN_OTHERWISE)
+    conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
+    describe(directory, directory.metrics, task, config, command)
+    if out_of_fold and not heldout(directory.metrics):
+        return out_of_fold.outcomes.sums.scores
+    return measured(of_kept_model(directory.metrics, config.checkpoints.best))
+
+
+def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> dict[str, float] | None:
+    if not sweep.run_all(runs, partial(run_single, cache=StepCache())):
+        return None
+    if jax.process_index() > 0:
+        return {}
+    chosen = sweep.settle(directory.path, runs)
+    task, data, config = chosen.module.open(chosen.config)
+    conclude(directory, task, origin_of(task, data, config, command))
+    describe(directory, Workdir(chosen.path).metrics, task, config, command)
+    return measured(of_kept_model(Workdir(chosen.path).metrics, config.checkpoints.best))
+
+
+def run_single(
+    task: Task, data: Data, config: RunConfig, workdir: Path, cache: StepCache | None = None
+) -> bool:
+    def params() -> dict:
+        params, missing = warm_start.read(config.init, task, config.seed)
+        initial = f" with initial values for {', '.join(missing)}" if missing else ""
+        if jax.process_index() == 0:
+            print(
+                f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule",
+                flush=True,
+            )
+        return task.begun(params, data, config.steps)
+
+    begin = params if config.init and not config.scratch else None
+    return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)
+
+
+def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:
+    if measured and all(map(nothing_learnt, measured)):
+        print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
+
+
+def conclude(
+    workdir: Workdir,
+    task: Task,
+    origin: Origin,
+    out_of_fold: OutOfFold | None = None,
+) -> None:
+    if isinstance(task, Finetuning) and task.results:
+        origins.save(workdir.model, origin)
+        finished = Finished(workdir.model, task.results, out_of_fold)
+        finished.calibrate()
+        finished.learn_scope()
+        if not task.class_weights and (out_of_fold or task.results.report):
+            finished.offer_class_weights()
+        if task.results.report:
+            finished.write_report(workdir, origin.command)
+
+
+def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, command: str) -> None:
+    """Write the card of an embedder."""
+    if isinstance(task, Embedding) and isinstance(config, EmbedConfig):
+        card.write(workdir.model, metrics, task, config, command)
+
+
+def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:
+    if not (isinstance(config, FinetuneConfig | RerankConfig) and task.results):
+        return origins.UNKNOWN
+    columns = config.data.columns
+    of_pairs = columns.of_pairs if isinstance(columns, CandidateColumns) else columns
+    return Origin(command, len(task.results.train), data.identity(), of_pairs)
