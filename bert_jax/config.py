@@ -10,19 +10,16 @@ dataclass that reads it. A key that no dataclass reads is an error that names th
 import ast
 import copy
 import dataclasses
-import importlib.util
 import math
-import os
-import sysconfig
-import traceback
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from numbers import Integral, Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from bert_jax.config_files import read_file
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.synonyms import meant
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -62,6 +59,20 @@ class Range:
         return wanted if self.beside is None else f"{wanted}, or {self.beside:g}"
 
 
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """What a text may be."""
+
+    choices: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Registered:
+    """A text is one of these names, which others may add to; who looks it up checks it."""
+
+    names: Callable[[], Collection[str]]
+
+
 SEEDS = Range(1 - 2**63, 2**63 - 1)
 Positive = Annotated[int, Range(1)]
 NotNegative = Annotated[int, Range(0)]
@@ -92,6 +103,17 @@ def check_number(value, name: str, is_whole: bool = False, allowed: Range | None
         raise BertJaxError(f"{name} must be {allowed.wanted}, not {value!r:.40}")
 
 
+def check_choices(config: "DataclassInstance", where: str) -> None:
+    """Refuse texts that are none of the choices that their field names."""
+    for name, hint in typing.get_type_hints(type(config), include_extras=True).items():
+        for limit in getattr(hint, "__metadata__", ()):
+            if isinstance(limit, OneOf):
+                value = getattr(config, name)
+                if not isinstance(value, str) or value not in limit.choices:
+                    hint = nearest(value, filter(None, limit.choices))
+                    raise BertJaxError(f'{where}{name} has no "{value!s:.60}"; {hint}')
+
+
 @cache
 def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
     """Of each field that holds numbers or a tuple of them: whether they are whole, and their range."""
@@ -117,41 +139,17 @@ def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = 
 
 def read(values: dict, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
     """Likewise, of the values in a config file, which stay as they are."""
-    values = copy.deepcopy(values)
     others = set() if whole else set(values) - {field.name for field in dataclasses.fields(reader)}
+    values = {name: value for name, value in values.items() if name not in others}
+    overrides = [text for text in overrides if text.split("=")[0].split(".")[0] not in others]
+    return build(reader, merged(values, overrides, reader))
+
+
+def merged(values: dict, overrides: Sequence[str], reader: type) -> dict:
+    values = copy.deepcopy(values)
     for override in overrides:
-        if override.split("=")[0].split(".")[0] not in others:
-            apply_override(values, override, reader)
-    return build(reader, {name: value for name, value in values.items() if name not in others})
-
-
-def read_file(spec: str) -> dict:
-    """What `get_config` of `FILE:NAME` returns, as plain nested dicts; the file is here, or came with the package."""
-    path, _, name = spec.partition(":")
-    if not os.path.isfile(path):
-        installed = Path(sysconfig.get_path("data"), "share", "bert-jax", path)
-        if not os.path.isfile(installed):
-            raise BertJaxError(
-                f"no config file {path}; give FILE or FILE:NAME, as in configs/pretrain.py:base"
-            )
-        path = str(installed)
-    module_spec = importlib.util.spec_from_file_location("bert_jax_config", path)
-    if module_spec is None or module_spec.loader is None:
-        raise BertJaxError(f"{path} is not a Python file; give FILE.py or FILE.py:NAME")
-    module = importlib.util.module_from_spec(module_spec)
-    try:
-        module_spec.loader.exec_module(module)
-        config = module.get_config(name) if name else module.get_config()
-    except BertJaxError:
-        raise
-    except Exception as error:
-        # The file is the user's program: whatever it raises is reported with its line, not as our traceback.
-        *_, (_, line) = traceback.walk_tb(error.__traceback__)
-        raise BertJaxError(f"{path}:{line}: {type(error).__name__}: {error}") from error
-    values = config.to_dict() if hasattr(config, "to_dict") else config
-    if not isinstance(values, Mapping):
-        raise BertJaxError(f"{path}: get_config returns {values!r:.40}; let it return a ConfigDict")
-    return dict(values)
+        apply_override(values, override, reader)
+    return values
 
 
 def apply_override(values: dict, override: str, reader: type) -> None:
@@ -169,16 +167,16 @@ def apply_override(values: dict, override: str, reader: type) -> None:
     if not equals:
         raise BertJaxError(f"--config.{path} needs a value: --config.{path}=...")
     *outer, last = path.split(".")
-    where = ""
+    kind, where = reader, ""
     for name in outer:
-        reader = _field_type(reader, name, where)
+        kind = _field_type(kind, name, where, reader, path)
         where += name + "."
-        if not dataclasses.is_dataclass(reader):
+        if not dataclasses.is_dataclass(kind):
             raise BertJaxError(f"config key {where[:-1]} holds a value, not a section")
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
             raise BertJaxError(f"config key {where[:-1]} is a section, not a value")
-    kind = _field_type(reader, last, where)
+    kind = _field_type(kind, last, where, reader)
     if dataclasses.is_dataclass(kind):
         raise BertJaxError(
             f"config key {where}{last} is a section; set one of its keys, --config.{where}{last}.KEY=..."
@@ -186,20 +184,30 @@ def apply_override(values: dict, override: str, reader: type) -> None:
     values[last] = _parse(text, kind, where + last)
 
 
-def build(reader: type[T], values: dict, where: str = "") -> T:
+def build(reader: type[T], values: dict) -> T:
     """Nested dicts as nested frozen dataclasses; every key must be a field and of its type."""
-    fields = {}
+    return _made(reader, checked(values, reader))
+
+
+def checked(values: dict, reader: type, where: str = "", root: type | None = None) -> dict:
+    """Nested dicts whose keys are fields of nested dataclasses, and whose values are of their types."""
+    root, fitting = root or reader, {}
     for name, value in values.items():
-        kind = _field_type(reader, name, where)
-        if dataclasses.is_dataclass(kind):
-            if not isinstance(value, dict):
-                raise BertJaxError(f"config key {where}{name} is a section, not a value")
-            fields[name] = build(kind, value, f"{where}{name}.")
+        kind = _field_type(reader, name, where, root)
+        if not dataclasses.is_dataclass(kind):
+            fitting[name] = _fit(value, kind, where + name)
+        elif isinstance(value, dict):
+            fitting[name] = checked(value, kind, f"{where}{name}.", root)
         else:
-            fields[name] = _fit(value, kind, where + name)
+            raise BertJaxError(f"config key {where}{name} is a section, not a value")
+    return fitting
+
+
+def _made(reader: Any, values: dict, where: str = "") -> Any:
+    hints, fields = typing.get_type_hints(reader), dict(values)
     for field in dataclasses.fields(reader):
-        if field.name not in fields and dataclasses.is_dataclass(_field_type(reader, field.name, where)):
-            fields[field.name] = build(_field_type(reader, field.name, where), {}, f"{where}{field.name}.")
+        if dataclasses.is_dataclass(kind := hints[field.name]) and field.init:
+            fields[field.name] = _made(kind, values.get(field.name, {}), f"{where}{field.name}.")
         elif field.name not in fields and field.default is field.default_factory is dataclasses.MISSING:
             raise BertJaxError(
                 f"config key {where}{field.name} is missing; give --config.{where}{field.name}=..."
@@ -207,27 +215,26 @@ def build(reader: type[T], values: dict, where: str = "") -> T:
     return reader(**fields)
 
 
-def _field_type(reader: type, name: str, where: str) -> type:
+def kinds_of(reader: type, where: str = "") -> dict[str, tuple[type, dataclasses.Field]]:
+    """Every key by its dotted name, those of sections last: the class and the field that it is in."""
     hints = typing.get_type_hints(reader)
+    keys: dict[str, tuple[type, dataclasses.Field]] = {}
+    sections: dict[str, tuple[type, dataclasses.Field]] = {}
+    for field in dataclasses.fields(reader):
+        if dataclasses.is_dataclass(hints[field.name]):
+            sections |= kinds_of(hints[field.name], f"{where}{field.name}.")
+        elif field.init:
+            keys[where + field.name] = reader, field
+    return keys | sections
+
+
+def _field_type(reader: type, name: str, where: str, root: type, key: str = "") -> type:
+    """`key`: with what was written behind the name."""
     names = [field.name for field in dataclasses.fields(reader) if field.init]
     if name not in names:
-        raise BertJaxError(f"nothing reads config key {where}{name}; {_meant(name, names, hints, where)}")
-    return hints[name]
-
-
-def _meant(key: object, names: list[str], hints: dict[str, type], where: str) -> str:
-    """A key of a section may be meant, without the section, or by a longer name: learning_rate, batch_size."""
-    name = str(key)
-    keys = list(names)
-    for section in names:
-        if dataclasses.is_dataclass(hints[section]):
-            keys += [f"{section}.{field.name}" for field in dataclasses.fields(hints[section])]
-    last = {key: key.rpartition(".")[2] for key in keys}
-    meant = [key for key in keys if last[key] == name]
-    meant = meant or [key for key in keys if set(last[key].split("_")) <= set(name.split("_"))]
-    if not meant:
-        return nearest(name, names)
-    return "did you mean " + " or ".join(f'"{where}{key}"' for key in meant) + "?"
+        key = key or f"{where}{name}"
+        raise BertJaxError(f"nothing reads config key {key}; {meant(key, list(kinds_of(root)), names)}")
+    return typing.get_type_hints(reader)[name]
 
 
 def _parse(text: str, kind: type, where: str):

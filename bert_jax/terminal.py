@@ -1,11 +1,25 @@
 """Lines for people: a terminal gets them broken between words, a file or a pipe as they are."""
 
+import os
 import shutil
 import sys
 import textwrap
 from typing import TextIO
 
 INDENT = 4  # of what goes on in the next line
+LEAST, MOST = 60, 100  # columns of a table
+PLAIN, BOLD = "\x1b[0m", "\x1b[1m"
+CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
+
+
+def is_coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def width() -> int:
+    """Columns of a table; 80 where nobody watches."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+    return min(max(columns, LEAST), MOST)
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -21,6 +21,10 @@ from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
 
 
+def names() -> dict[str, str]:
+    return {name: f"{task.folder} of GLUE, judged by {task.metric}" for name, task in glue.TASKS.items()}
+
+
 def get_config(name: str = "") -> ConfigDict:
     config = ConfigDict()
     config.task = "classify"

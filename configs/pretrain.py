@@ -17,7 +17,8 @@ they learn masked words, by their family's recipe where it has one.
 from ml_collections import ConfigDict
 
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.hub.families import sized
+from bert_jax.hub.families import sized, sizes_of_families
+from bert_jax.models.config import SIZES
 
 
 def get_config(names: str = "base") -> ConfigDict:
@@ -53,6 +54,12 @@ def get_config(names: str = "base") -> ConfigDict:
             raise BertJaxError(f'configs/pretrain.py has no recipe "{recipe}"; {nearest(recipe, RECIPES)}')
         RECIPES[recipe](config)
     return config
+
+
+def names() -> dict[str, str]:
+    models = {size: sized(size)[1] for size in (*SIZES, *sizes_of_families())}
+    sizes = {size: f"{model.layers} layers of {model.hidden_size}" for size, model in models.items()}
+    return sizes | {f"SIZE,{name}": (recipe.__doc__ or "").rstrip(".") for name, recipe in RECIPES.items()}
 
 
 def electra(config: ConfigDict) -> None:

@@ -94,8 +94,8 @@ def test_recipes():
 
 
 WRONG = {
-    "data.rat=0.2": 'nothing reads config key data.rat; did you mean "rate"?',
-    "dta.rate=0.2": 'nothing reads config key dta; did you mean "data"?',
+    "data.rat=0.2": 'nothing reads config key data.rat; did you mean "data.rate"?',
+    "dta.rate=0.2": 'nothing reads config key dta.rate; did you mean "data.rate"?',
     "learning_rate=1": 'nothing reads config key learning_rate; did you mean "data.rate"?',
     "batch_size=1": 'nothing reads config key batch_size; did you mean "data.batch"?',
     "data.batch_size=1": 'nothing reads config key data.batch_size; did you mean "data.batch"?',
@@ -173,7 +173,10 @@ def test_every_data_key_is_read_somewhere():
 
 def test_misspelt_override_on_the_command_line(capsys):
     assert main(["inspect", "--config", f"{PRETRAIN}:tiny", "--config.dta.rate=0.1"]) == 1
-    assert capsys.readouterr().err == 'bert-jax inspect: nothing reads config key dta; did you mean "data"?\n'
+    assert (
+        capsys.readouterr().err
+        == 'bert-jax inspect: nothing reads config key dta.rate; did you mean "data.rate"?\n'
+    )
 
 
 def test_help_loads_no_tensorflow():

@@ -32,8 +32,8 @@ def told(capsys, corpus, workdir, *flags) -> str:
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("optimizer.rat=1", 'nothing reads config key optimizer.rat; did you mean "rate"?'),
-        ("optimiser.rate=1", 'nothing reads config key optimiser; did you mean "optimizer"?'),
+        ("optimizer.rat=1", 'nothing reads config key optimizer.rat; did you mean "optimizer.rate"?'),
+        ("optimiser.rate=1", 'nothing reads config key optimiser.rate; did you mean "optimizer.rate"?'),
         ("rate=1", 'nothing reads config key rate; did you mean "optimizer.rate" or "data.rate"?'),
         ("mesh.data=x", "mesh.data"),
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
@@ -44,7 +44,7 @@ def told(capsys, corpus, workdir, *flags) -> str:
         ("model.max_positions=16", "set --config.model.max_positions=24"),
         ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),
         ("first_step=5", "first_step=5 needs a model directory to go on from"),
-        ("steps=-1", "steps must be more than 0, not -1"),
+        ("steps=-1", "steps must be 0 or more, not -1"),
     ],
 )
 def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
@@ -56,7 +56,10 @@ def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):
     path = tmp_path / "config.py"
     path.write_text('def get_config():\n    return {"task": "pretrain", "optimizer": {"warm_up": 3}}\n')
     assert main(["train", "--config", str(path), "--workdir", str(tmp_path / "run")]) == 1
-    assert 'nothing reads config key optimizer.warm_up; did you mean "warmup"?' in capsys.readouterr().err
+    assert (
+        'nothing reads config key optimizer.warm_up; did you mean "optimizer.warmup"?'
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow

@@ -162,6 +162,7 @@ def config(parser: argparse._ActionsContainer) -> None:
 
 
 CONFIG: Flag = config
+OVERRIDES: Flag = lambda parser: parser.set_defaults(overrides=[])  # noqa: E731
 JSON = flag("--json", action="store_true", help="print one JSON object instead of lines")
 LONG = flag(
     "--long", choices=("cut", "windows"), default="cut",

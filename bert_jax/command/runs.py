@@ -1,6 +1,31 @@
-"""Verbs on runs: what one would cost, training, and the model of a checkpoint."""
+"""Verbs on runs: what a config says, what a run would cost, training, and the model of a checkpoint."""
 
-from bert_jax.command.flags import CONFIG, JSON, count, flag, number, verb, whole
+from bert_jax.command.flags import CONFIG, JSON, OVERRIDES, count, flag, number, verb, whole
+
+
+@verb(
+    "show the keys of a config: values, defaults, meanings",
+    "bert-jax config classify:mrpc --config.data.batch=16",
+    flag(
+        "spec",
+        nargs="?",
+        metavar="FILE[:NAME]",
+        help="config file, or the name of an installed one (default: list the installed ones); "
+        "--config.KEY=VALUE changes a key",
+    ),
+    flag("--reference", action="store_true", help="print the reference of all tasks, configs/README.md"),
+    JSON,
+    OVERRIDES,
+)
+def config(args):
+    from bert_jax.command import config, reference
+
+    if args.reference:
+        print(reference.written(), end="")
+    elif args.spec is None:
+        print(config.describe_recipes(args.json))
+    else:
+        print(config.describe(args.spec, args.overrides, args.json))
 
 
 @verb(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from bert_jax.config import NotNegative, Positive, Range, check_ranges
+from bert_jax.config import NotNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.mesh import platform
@@ -15,6 +15,7 @@ Theta = Annotated[float, Range(1, 1e12, beside=0)]
 Size = Annotated[int, Range(1, 10**9)]
 SizeOrNone = Annotated[int, Range(0, 10**9)]
 Rate = Annotated[float, Range(0, 1, below=True)]
+OwnRate = Annotated[float, Range(0, 1, below=True, beside=-1)]
 # How the encoder is computed and trained, as opposed to what it is.
 COMPUTED = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
 RATES = (
@@ -26,15 +27,11 @@ RATES = (
     "init_stddev",
     "scaled_init",
 )
-# What a field may say; the attention kernels themselves stand in attention.py.
-CHOICES = {
-    "activation": ("gelu", "gelu_tanh", "relu", "silu"),
-    "mlm_activation": ("", "gelu", "gelu_tanh", "relu", "silu"),
-    "positions": ("learned", "none", "decoder"),
-    "attention": ("auto", "short", "splash", "cudnn", "xla"),
-    "dtype": ("float32", "bfloat16", "auto"),
-    "remat": ("none", "dots", "full"),
-}
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
+Activation = Annotated[str, OneOf(ACTIVATIONS)]
+Attention = Annotated[
+    str, OneOf(("auto", "short", "splash", "cudnn", "xla"))
+]  # kernels stand in attention.py
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,13 @@ class RelativeConfig:
     gives as "keys" of queries, or as "queries" of keys.
     """
 
+    # what attention reads of the distance between two tokens: bias; keys, queries or both; (): nothing
     terms: tuple[str, ...] = ()
-    buckets: int = 0  # of distances, the far ones together; 0: each has its own
-    farthest: int = 0  # the distance from which on all are alike
-    shared: bool = False  # states of distances are projected as those of tokens are
-    normalized: bool = False  # before that
-    key_bias: bool = True  # keys have a bias, of tokens and of distances
+    buckets: int = 0  # groups of distances, far ones together; 0: each distance has its own
+    farthest: int = 0  # distance from which on all count as the same
+    shared: bool = False  # projects states of distances as those of tokens
+    normalized: bool = False  # normalizes the states of distances before that
+    key_bias: bool = True  # keys of tokens and of distances have a bias
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.relative.")
@@ -86,8 +84,8 @@ class RotaryConfig:
     """Queries and keys turn with their place: the first pair of numbers by a radian a place, the last by some
     1 / theta."""
 
-    theta: Theta = 0.0  # 0: none
-    near_theta: Theta = 0.0  # of layers that see near tokens alone; 0: the same
+    theta: Theta = 0.0  # base of the rotary positions; 0: the model has none
+    near_theta: Theta = 0.0  # base in the layers that see near tokens alone; 0: the same
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.rotary.")
@@ -97,8 +95,8 @@ class RotaryConfig:
 class NearConfig:
     """Layers whose tokens see near ones alone: all but every `every`-th, which from the first on sees all."""
 
-    window: NotNegative = 0  # places to each side; 0: every layer sees all
-    every: Positive = 1
+    window: NotNegative = 0  # tokens that a layer sees to each side; 0: every layer sees all
+    every: Positive = 1  # layers from one that sees all tokens to the next, from the first on
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.near.")
@@ -108,11 +106,13 @@ class NearConfig:
 class ConvolutionConfig:
     """Of the embeddings, beside the first layer."""
 
-    width: NotNegative = 0  # neighbours with the token itself; 0: none
-    activation: str = "tanh"
+    # tokens that the convolution beside the first layer reads, an odd number; 0: no convolution
+    width: NotNegative = 0
+    activation: Annotated[str, OneOf((*ACTIVATIONS, "tanh"))] = "tanh"  # activation after the convolution
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.convolution.")
+        check_choices(self, "EncoderConfig.convolution.")
         if self.width and self.width % 2 == 0:
             raise BertJaxError(
                 f"EncoderConfig.convolution.width must be an odd number or 0, not {self.width!r}"
@@ -123,17 +123,13 @@ class ConvolutionConfig:
 class PoolerConfig:
     """From the [CLS] state to the pooled one: a dense layer and an activation."""
 
-    activation: str = "tanh"
-    dropout: bool = False  # of the [CLS] state, at the rate of head_dropout
-    mean: bool = False  # of all states of a text instead of the [CLS] state
-    norm: bool = False  # behind the activation
+    activation: Annotated[str, OneOf((*ACTIVATIONS, "tanh"))] = "tanh"  # activation of the pooler
+    dropout: bool = False  # dropout of the [CLS] state before the pooler, at the rate of head_dropout
+    mean: bool = False  # reads the mean of all states of a text instead of the [CLS] state
+    norm: bool = False  # LayerNorm after the activation
 
     def __post_init__(self):
-        known = (*CHOICES["activation"], "tanh")
-        if self.activation not in known:
-            raise BertJaxError(
-                f'EncoderConfig.pooler.activation has no "{self.activation}"; {nearest(self.activation, known)}'
-            )
+        check_choices(self, "EncoderConfig.pooler.")
 
 
 @dataclass(frozen=True)
@@ -145,58 +141,56 @@ class EncoderConfig:
     bert_jax.errors.BertJaxError: EncoderConfig has no field "hiden_size"; did you mean "hidden_size"?
     """
 
-    vocab_size: Size = 30522
-    hidden_size: Size = 768
-    layers: Size = 12
-    heads: Size = 12
-    feed_forward: Size = 3072
-    max_positions: Size = 512
-    segment_types: SizeOrNone = 2  # 0: segments are not read
-    # Of the embeddings, which a dense layer brings to hidden_size; 0: hidden_size, without that layer.
+    vocab_size: Size = 30522  # entries of the vocabulary
+    hidden_size: Size = 768  # numbers of a hidden state
+    layers: Size = 12  # layers of the encoder
+    heads: Size = 12  # attention heads of a layer
+    feed_forward: Size = 3072  # numbers in the middle of the feed-forward
+    max_positions: Size = 512  # tokens that a text can have
+    segment_types: SizeOrNone = 2  # segments that the model tells apart; 0: it reads none
+    # numbers of an embedding, which a dense layer widens; 0: hidden_size, no such layer
     embedding_size: SizeOrNone = 0
-    # A table of max_positions rows; "none": no table, and max_positions is a limit alone; "decoder": the table is for
-    # the enhanced mask decoder, which stands between the encoder and the masked LM, and embeddings know no positions.
-    positions: str = "learned"
-    activation: str = "gelu"  # the exact erf form; "gelu_tanh" is the approximation
-    mlm_activation: str = ""  # within the masked LM; "": activation
-    norm_epsilon: Rate = 1e-12
-    dropout: Rate = 0.1  # of hidden states
-    attention_dropout: Rate = 0.1
-    head_dropout: Rate = 0.1  # before a classifier
-    tag_dropout: Annotated[
-        float, Range(0, 1, below=True, beside=-1)
-    ] = -1.0  # before a tagger; -1: head_dropout
-    answer_dropout: Rate = 0.0  # before an answer's start and end
-    init_stddev: Rate = 0.02
+    # where positions are added: to the embeddings, nowhere, or in an enhanced mask decoder before the masked LM
+    positions: Annotated[str, OneOf(("learned", "none", "decoder"))] = "learned"
+    # activation of the feed-forward; gelu is the exact form, gelu_tanh the approximation
+    activation: Activation = "gelu"
+    # activation of the masked LM; "": that of the feed-forward
+    mlm_activation: Annotated[str, OneOf(("", *ACTIVATIONS))] = ""
+    norm_epsilon: Rate = 1e-12  # added to the variance in LayerNorm
+    dropout: Rate = 0.1  # dropout of hidden states
+    attention_dropout: Rate = 0.1  # dropout of attention probabilities
+    head_dropout: Rate = 0.1  # dropout before a classifier
+    tag_dropout: OwnRate = -1.0  # dropout before a tagger; -1: head_dropout
+    answer_dropout: Rate = 0.0  # dropout before the start and end of an answer
+    init_stddev: Rate = 0.02  # standard deviation of initial values
     tied_decoder: bool = True  # the masked LM decodes with the word embeddings
-    block: str = "post_norm"  # a file of models/blocks
+    block: Annotated[str, Registered(BLOCKS.names)] = "post_norm"  # what a layer is: the name of a block
     relative: RelativeConfig = RelativeConfig()
-    bias: bool = True  # of the dense layers in blocks
-    norm_bias: bool = True  # of every LayerNorm
-    head_bias: bool = True  # of the dense layers in masked LM and pooler, but not of what gives logits
-    # Taggers and answer finders read a dense layer, an activation and a LayerNorm, as the masked LM does.
+    bias: bool = True  # dense layers of the blocks have a bias
+    norm_bias: bool = True  # LayerNorms have a bias
+    # dense layers of masked LM and pooler have a bias; what gives logits has one anyway
+    head_bias: bool = True
+    # taggers and answer finders have a dense layer and a LayerNorm, as the masked LM has
     transform: bool = False
-    scaled_init: bool = False  # what adds to the hidden states begins smaller the more layers there are
-    gated: bool = False  # the feed-forward multiplies what it activates by a gate
+    scaled_init: bool = False  # what adds to hidden states begins smaller, the more layers there are
+    gated: bool = False  # the feed-forward multiplies its activations by a gate
     rotary: RotaryConfig = RotaryConfig()
     near: NearConfig = NearConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
-    layer_groups: SizeOrNone = (
-        0  # groups of layers that share their parameters; 0: as many as layers, none shares
-    )
+    layer_groups: SizeOrNone = 0  # groups of layers that share their parameters; 0: no layer shares them
     pooler: PoolerConfig = field(default_factory=PoolerConfig)
 
-    # How it is computed; none of these changes what is saved.
-    attention: str = "auto"
-    # Of the computation; parameters, softmax, LayerNorm and losses are float32. "auto": what is fast on the device.
-    dtype: str = "float32"
-    # What the backward pass computes again: only LayerNorm and activations, all but matrix products, all.
-    remat: str = "none"
-    # Layers one after another, not as a loop: a fifth faster on a GPU, slower to compile.
+    # How it is computed: none of these changes what is saved.
+
+    attention: Attention = "auto"  # kernel of attention; auto: the fastest that can do it here
+    # type of the computation; parameters, softmax, LayerNorm and losses are float32; auto: what is fast here
+    dtype: Annotated[str, OneOf(("float32", "bfloat16", "auto"))] = "float32"
+    # activations that the backward pass computes again, to save memory: norms alone, all but matrix products, all
+    remat: Annotated[str, OneOf(("none", "dots", "full"))] = "none"
+    # layers one after another, not as a loop: a fifth faster on a GPU, slower to compile
     unroll: bool = False
-    vocab_multiple: Size = (
-        1  # word embeddings are padded to this; 128 fills a TPU's lanes and divides over chips
-    )
+    # the word embeddings are padded to a multiple of this; 128 fills a TPU's lanes and divides over chips
+    vocab_multiple: Size = 1
 
     def __new__(cls, *args, **fields):
         known = [field.name for field in dataclasses.fields(cls)]
@@ -211,10 +205,7 @@ class EncoderConfig:
             if known.type is bool and type(value := getattr(self, known.name)) is not bool:
                 raise BertJaxError(f"EncoderConfig.{known.name} must be True or False, not {value!r:.40}")
         BLOCKS.check(self.block)
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in choices:
-                raise BertJaxError(f'EncoderConfig.{name} has no "{value!s:.60}"; {nearest(value, choices)}')
+        check_choices(self, "EncoderConfig.")
         parts = {"hidden_size": ("heads", self.heads), "layers": ("layer_groups", self.groups)}
         for whole, (name, count) in parts.items():
             if (size := getattr(self, whole)) % count:

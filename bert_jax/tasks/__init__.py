@@ -56,9 +56,14 @@ def load(spec: str, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
 
 def read(values: dict, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
     """Likewise, of the values in a config file."""
-    of_task = [override for override in overrides if override.startswith("task=")]
-    module = TASKS[configs.read(values, of_task, TaskName, whole=False).task]
+    module = module_of(values, overrides)
     return module, configs.read(values, overrides, module.Config)
+
+
+def module_of(values: dict, overrides: Sequence[str]) -> ModuleType:
+    """Of the task that the values or the overrides name."""
+    of_task = [override for override in overrides if override.startswith("task=")]
+    return TASKS[configs.read(values, of_task, TaskName, whole=False).task]
 
 
 def outline_of(config: RunConfig) -> Outline:

@@ -5,8 +5,9 @@ answer is [CLS], as in BERT's SQuAD runs.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
+from bert_jax.config import NotNegative, Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.answers import OVERLAP, Answers
@@ -19,9 +20,9 @@ from bert_jax.tasks.outline import Outline, outlined
 
 @dataclass(frozen=True)
 class PassagesConfig(ExamplesConfig):
-    max_length: int = 384
-    long: Literal["windows"] = "windows"  # the answer may be anywhere
-    overlap: int = OVERLAP
+    max_length: Annotated[int, Range(1, 1 << 20)] = 384
+    long: Literal["windows"] = "windows"  # longer passages are read in windows: the answer may be anywhere
+    overlap: NotNegative = OVERLAP
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from bert_jax.config import Range
+from bert_jax.config import Range, Registered
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS, Kind
@@ -16,11 +16,11 @@ from bert_jax.tasks.outline import Outline, outlined
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    kind: str = (
-        "classes"  # of the predictions: one of "classes" for each text, several "labels" at once, a "number"
-    )
-    labels: tuple[str, ...] = ()  # in the order of the model's outputs; (): those of the data
-    class_weights: Literal["none", "balanced"] = "none"  # balanced: each class weighs the same in all
+    # what is predicted of a text: one of several classes, several labels at once, a number, or a kind of your own
+    kind: Annotated[str, Registered(lambda: ("classes", "labels", "number"))] = "classes"
+    labels: tuple[str, ...] = ()  # labels in the order of the model's outputs; (): those of the data
+    class_weights: Literal["none", "balanced"] = "none"  # balanced: all classes weigh the same, however rare
+    # share of the target spread over all classes
     label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
 
     def __post_init__(self):

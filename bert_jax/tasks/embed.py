@@ -1,8 +1,6 @@
 """Training an embedder, of any groups of texts."""
 
 import dataclasses
-import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -24,12 +22,13 @@ from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, About, Embedding, J
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
+from bert_jax.terminal import CYAN, GREEN, PLAIN, RED, is_coloured
 from bert_jax.text.apart import joined
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Truncated
 
-MARKS, PLAIN = ("\x1b[36m", "\x1b[32m", "\x1b[31m"), "\x1b[0m"
+MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
 USUAL = "multiple_negatives"  # the loss of groups without scores
 
@@ -262,7 +261,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
     """The groups of a step as text."""
     task, data, _ = open(config)
     check_step(data, step)
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    colour = is_coloured()
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = sum(map(len, pieces))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from bert_jax.config import NotNegative, Range, Share, check_ranges
+from bert_jax.config import NotNegative, OneOf, Range, Share, check_ranges
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.embedding_losses import LOSSES
@@ -13,18 +13,21 @@ from bert_jax.tasks.epochs_config import EpochsConfig, ModelConfig
 
 @dataclass(frozen=True)
 class GroupsConfig:
-    # A file, a folder of files, or tfds:NAME/CONFIG:SPLIT; of several each step takes its groups from one.
+    # training data: files, folders of files, or tfds:NAME/CONFIG:SPLIT; each step takes its groups from one of them
     train: tuple[str, ...] = ()
-    shares: Annotated[
-        tuple[float, ...], Range(0, 1e6, above=True)
-    ] = ()  # of the steps; (): as many as its groups
-    heldout: str = ""  # likewise; "" holds out a share of train, by document
-    heldout_share: Share = 0.1
+    # share of the steps that each of the training files gets; (): by its number of groups
+    shares: Annotated[tuple[float, ...], Range(0, 1e6, above=True)] = ()
+    heldout: str = ""  # validation set, given as the training data are; "": a share of them
+    heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
     columns: GroupColumns = field(default_factory=GroupColumns)
-    most: NotNegative = 0  # groups of each in train that are used, drawn at random whatever the seed; 0: all
-    batch: Annotated[int, Range(1, 1 << 20)] = 64  # groups of a step; each has all others for negatives
+    # groups of each training file that are used, drawn at random, the same for every seed; 0: all
+    most: NotNegative = 0
+    # groups a step; each has the texts of all others as negatives
+    batch: Annotated[int, Range(1, 1 << 20)] = 64
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of a text; longer ones are truncated
-    rows: RowLayout = "packed"  # how a step's groups stand in its rows; what is learnt is the same
+    # how groups stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
+    # padded: one in each, all of one length; what is learnt is the same
+    rows: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
@@ -43,33 +46,31 @@ class GroupsConfig:
 class EmbedderConfig(ModelConfig):
     """How texts become vectors, too; "auto" is the directory's own."""
 
+    # how the states of a text become its vector; auto: as `init` does, else their mean
     pooling: Literal["auto", "mean", "cls", "mean_sqrt_len", "weighted_mean", "last"] = "auto"
-    normalize: Literal["auto", "yes", "no"] = (
-        "auto"  # whether the vectors of the finished model have length 1
-    )
-    dimensions: NotNegative = (
-        0  # of the vectors: a dense layer behind the pooling gives so many; 0: the model's own
-    )
+    normalize: Literal["auto", "yes", "no"] = "auto"  # whether vectors have length 1; auto: as `init` says
+    # dimensions of the vectors, by a dense layer after the pooling; 0: those of `init`
+    dimensions: NotNegative = 0
 
 
 @dataclass(frozen=True)
 class PromptsConfig:
     """What is put before texts, such as "query: "; the finished model knows both by their names."""
 
-    query: str = ""  # before anchors
-    document: str = ""  # before all other texts
+    query: str = ""  # text that is put before anchors, such as "query: "
+    document: str = ""  # text that is put before all other texts
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    name: str = "auto"  # of LOSSES; auto: cosent for two texts with a score, else multiple_negatives
-    scale: Annotated[float, Range(0, 1e6)] = 0.0  # of cosines, 1 / temperature; 0: the loss's own
-    margin: Annotated[float, Range(0, 1e6)] = 0.0  # 0: the loss's own
-    symmetric: bool = False  # multiple_negatives: positives find their anchors, too
-    learn_scale: bool = False  # multiple_negatives, guided: scale is where it begins
-    teacher: str = ""  # guided, teacher_vectors: the directory of an embedder whose vectors they learn from
-    # Numbers of leading dimensions that should do as vectors, with the whole width or without it (Matryoshka); ():
-    # the whole width alone.
+    # loss; auto: cosent for two texts with a score, teacher_ranking for more texts, else multiple_negatives
+    name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
+    scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of cosines, 1 / temperature; 0: that of the loss
+    margin: Annotated[float, Range(0, 1e6)] = 0.0  # margin of losses that have one; 0: that of the loss
+    symmetric: bool = False  # positives find their anchors, too (multiple_negatives)
+    learn_scale: bool = False  # trains the scale, beginning at loss.scale (multiple_negatives, guided)
+    teacher: str = ""  # directory of the embedder that guided and teacher_vectors learn from
+    # numbers of leading dimensions that also work as vectors (Matryoshka); (): the whole width alone
     sizes: tuple[int, ...] = ()
 
     def __post_init__(self):

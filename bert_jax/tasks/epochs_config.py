@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from bert_jax.config import NotNegative, Positive, Range, Share, check_ranges
 from bert_jax.errors import BertJaxError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import Attention, EncoderConfig
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 
 LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
@@ -23,7 +23,8 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 # The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
 @dataclass(frozen=True)
 class GentleOptimizer(OptimizerConfig):
-    rate: Rate = 0.0  # at its peak; 0: 3e-5 for a model as wide as base, higher for narrower ones
+    # learning rate at its peak; 0: 3e-5 for a model as wide as base, higher for narrower ones
+    rate: Rate = 0.0
     warmup: NotNegative = 0
     warmup_share: Share = 0.1
 
@@ -31,25 +32,30 @@ class GentleOptimizer(OptimizerConfig):
 @dataclass(frozen=True)
 class EpochLog(LogConfig):
     every: Positive = 20
-    evaluate_every: NotNegative = 0  # steps; 0: once an epoch, and 20 times in all at most
+    # steps from one validation to the next; 0: once an epoch, and at most 20 times in all
+    evaluate_every: NotNegative = 0
 
 
 @dataclass(frozen=True)
 class EpochCheckpoints(CheckpointConfig):
-    every: NotNegative = 0  # steps; 0: whenever what is held out was measured, or every 100 if nothing is
+    # steps from one checkpoint to the next; 0: after each validation, and every 100 without one
+    every: NotNegative = 0
     keep: Positive = 1
-    best: str = ""  # "": the task's own
+    # validation metric whose best checkpoint becomes the model of the run; "": that of the task
+    best: str = ""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """How the encoder of `init` computes; -1 is the directory's own."""
 
+    # type of the computation; auto: what is fast here
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    attention: str = "auto"
+    attention: Attention = "auto"  # kernel of attention; auto: the fastest that can do it here
+    # activations that the backward pass computes again, to save memory: norms alone, all but matrix products, all
     remat: Literal["none", "dots", "full"] = "none"
-    dropout: Dropout = -1.0
-    attention_dropout: Dropout = -1.0
+    dropout: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
+    attention_dropout: Dropout = -1.0  # dropout of attention probabilities; -1: that of `init`
 
     def __post_init__(self):
         check_ranges(self, "model.")
@@ -73,9 +79,11 @@ class ModelConfig:
 class EpochsConfig(RunConfig, ABC):
     usual_epochs: ClassVar[float] = 3.0
 
-    steps: int = 0  # 0: as many as the epochs take
-    epochs: Annotated[float, Range(0, 1e6)] = 0.0  # 0: the usual ones, or as many as LEAST_STEPS steps take
-    first_step: int = 0
+    # updates of the parameters; 0: none, the run measures what it begins with; -1: as many as the epochs take
+    steps: Annotated[int, Range(-1)] = -1
+    # passes over the training data; 0: the task's usual ones (3, of embed and rerank 1), but 60 steps at least
+    epochs: Annotated[float, Range(0, 1e6)] = 0.0
+    first_step: Annotated[int, Range(-1)] = 0
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
     log: EpochLog = field(default_factory=EpochLog)
     checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
@@ -84,7 +92,7 @@ class EpochsConfig(RunConfig, ABC):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
         check_ranges(self)
-        if self.steps and self.log.evaluate_every and self.checkpoints.every:  # resolved
+        if self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every:  # resolved
             super().__post_init__()
 
     @property
@@ -94,8 +102,8 @@ class EpochsConfig(RunConfig, ABC):
 
     def steps_of(self, examples: int) -> int:
         """So many as their epochs take."""
-        if self.steps or self.epochs:
-            return self.steps or math.ceil(examples * self.epochs / self.batch)
+        if self.steps >= 0 or self.epochs:
+            return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
         return max(math.ceil(examples * self.usual_epochs / self.batch), LEAST_STEPS)
 
     def resolved(self, examples: int, best: str, width: int) -> Self:

@@ -17,26 +17,25 @@ Method = Literal["finetune", "contrast", "probe"]
 
 @dataclass(frozen=True)
 class ExamplesConfig:
-    train: str = ""  # a file, or tfds:NAME/CONFIG:SPLIT
-    heldout: str = ""  # likewise; "" holds out a share of train, by document
-    heldout_share: Share = 0.1
-    # Of the documents left to train on, kept to learn how far the model can be trusted; 0: none.
+    train: str = ""  # training data: a file, or tfds:NAME/CONFIG:SPLIT
+    heldout: str = ""  # validation set, given as the training data are; "": a share of them
+    heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
+    # share of the other documents that probabilities are calibrated on; 0: none
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
-    # Parts of the training data. Each is predicted by a model that learnt from the others, and calibration and scores
-    # come from all of these predictions; the final model learns from everything. -1: 5 of fewer than 2,000 examples,
-    # else 0, which holds out the shares above.
+    # parts of a cross-validation: a model that learnt from the others predicts each, for scores and calibration; 0: the
+    # validation set is used; -1: 5 for fewer than 2,000 examples, else 0
     folds: Annotated[int, Range(-1, 100)] = -1
-    # The one that this run leaves out; -1: it learns from all of them.
-    fold: Annotated[int, Range(-1, 99)] = -1
-    # A file of texts that the model should refuse: the report tells how well it knows them from the others.
-    foreign: str = ""
+    fold: Annotated[int, Range(-1, 99)] = -1  # fold that this run leaves out, from 0; -1: none
+    foreign: str = ""  # file of texts that the model should refuse; the report says how well it knows them
     columns: Columns = field(default_factory=Columns)
-    most: NotNegative = 0  # examples of train that are used, drawn at random whatever the seed; 0: all
-    batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples of a step
+    most: NotNegative = 0  # training examples that are used, drawn at random, the same for every seed; 0: all
+    batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples a step
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of an example, or of a window of it
-    long: Literal["cut", "windows"] = "cut"  # what is done with longer ones
+    long: Literal["cut", "windows"] = "cut"  # longer texts are truncated, or read in windows
     overlap: NotNegative = 32  # tokens that neighbouring windows share
-    rows: RowLayout = "packed"  # how a step's examples stand in its rows; what is learnt is the same
+    # how examples stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
+    # padded: one in each, all of one length; what is learnt is the same
+    rows: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
@@ -60,24 +59,24 @@ class ExamplesConfig:
 class HeadConfig(ModelConfig):
     """What the head reads, too."""
 
-    # What a classifier reads: the mean of a text's states, that of [CLS], or what the published model of the family
-    # does, which transformers opens. auto: as an embedder pools, else as published.
+    # what the head reads of a text: the mean of its states, the state of [CLS], or, published, what models of this
+    # family read, as transformers opens them; auto: as an embedder pools, else published
     pooling: Literal["auto", "published", "mean", "cls"] = "auto"
-    # Pairs: together in one sequence (a cross-encoder), or apart (a bi-encoder), when the head reads the difference of
-    # the two vectors. auto: apart if `init` is an embedder and examples are so few that they are cross-validated.
+    # the texts of a pair in one sequence (a cross-encoder), or apart (a bi-encoder), whose head reads the difference of
+    # their vectors; auto: apart where `init` is an embedder and there are folds
     pairs: Literal["auto", "together", "apart"] = "auto"
-    head_dropout: Dropout = -1.0
+    head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
 
 
 @dataclass(frozen=True)
 class FinetuneConfig(EpochsConfig):
     report: bool = True  # writes WORKDIR/report when the run has ended
     model: HeadConfig = field(default_factory=HeadConfig)
-    # probe: only the head learns, as a regression on the frozen encoder's features, in seconds.
-    # contrast: the encoder learns to bring texts of a class together, then the head is a probe; for few labels.
-    # auto: the one that predicts better out of fold; where there are no folds, finetune.
+    # what is trained; probe: the head alone, a regression on the frozen encoder, in seconds; contrast: the encoder
+    # learns which texts are of one class, then the head is a probe, for few labels; auto: what predicts better in the
+    # folds, finetune where there are none
     method: Literal["auto", "finetune", "contrast", "probe"] = "auto"
-    # What the head begins as: the probe, or what `init` has for these labels, else random values.
+    # head at the start: a probe, or that of `init` (random if it has none)
     head: Literal["probe", "kept"] = "probe"
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 

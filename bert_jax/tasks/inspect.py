@@ -1,20 +1,16 @@
 """`bert-jax inspect` of a fine-tuning: the examples of a step as text, and what is learnt from them."""
 
-import os
-import sys
-
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.finetune import Finetuning
+from bert_jax.terminal import PLAIN, YELLOW, is_coloured
 from bert_jax.text.tokenizer import Tokenizer
-
-MARK, PLAIN = "\x1b[33m", "\x1b[0m"
 
 
 def show(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
     if colour is None:
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        colour = is_coloured()
     check_step(data, step)
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
@@ -39,7 +35,7 @@ def in_words(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool)
         continues = start == end and stop > start
         bare = name.removeprefix("##").lstrip("▁Ġ") if stop > start else name
         if mark := marks.get(position):
-            bare = f"{MARK}{bare}/{mark}{PLAIN}" if colour else f"{bare}/{mark}"
+            bare = f"{YELLOW}{bare}/{mark}{PLAIN}" if colour else f"{bare}/{mark}"
         text += bare if continues else f" {bare}"
         end = stop if stop > start else -1
     return f"{label}:{text}" if label else text.strip()

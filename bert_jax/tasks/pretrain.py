@@ -4,11 +4,12 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.config import Registered
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Config(RunConfig):
-    family: str = ""  # of the model that is saved; "": that of `init`, else the one that has such models
+    # family of the model that is saved; "": that of `init`, else the one that has models like this
+    family: Annotated[str, Registered(FAMILIES.names)] = ""
     model: EncoderConfig = field(default_factory=EncoderConfig)
     data: DataConfig = field(default_factory=DataConfig)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from bert_jax.config import NotNegative, Range, Share, check_ranges
+from bert_jax.config import NotNegative, OneOf, Range, Share, check_ranges
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.candidates import CandidateColumns
 from bert_jax.errors import BertJaxError, check_name
@@ -13,21 +13,21 @@ from bert_jax.tasks.epochs_config import Dropout, EpochsConfig, ModelConfig
 
 @dataclass(frozen=True)
 class CandidatesConfig:
-    train: str = ""  # a file, a folder of files, or tfds:NAME/CONFIG:SPLIT
-    heldout: str = ""  # likewise; "" holds out a share of the queries
-    heldout_share: Share = 0.1
-    # Of the queries left to train on, kept to learn how far the probabilities can be trusted; 0: none.
+    train: str = ""  # training data: a file, a folder of files, or tfds:NAME/CONFIG:SPLIT
+    heldout: str = ""  # validation set, given as the training data are; "": a share of them
+    heldout_share: Share = 0.1  # share of the queries that becomes the validation set
+    # share of the other queries that probabilities are calibrated on; 0: none
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
     columns: CandidateColumns = field(default_factory=CandidateColumns)
-    most: NotNegative = 0  # queries of train that are used, drawn at random whatever the seed; 0: all
-    # Documents of other queries that each gets as not relevant; -1: 4 if no document is not relevant, else none.
+    most: NotNegative = 0  # queries that are used, drawn at random, the same for every seed; 0: all
+    # documents of other queries that each query gets as not relevant; -1: 4 where all documents are relevant, else none
     others: Annotated[int, Range(-1, 1000)] = -1
-    documents: NotNegative = 0  # of a query at most, the relevant ones first; 0: all
-    batch: Annotated[int, Range(1, 1 << 20)] = 16  # queries of a step, each with its documents
-    max_length: Annotated[int, Range(1, 1 << 20)] = (
-        256  # tokens of a pair; of longer ones the document is truncated
-    )
-    rows: RowLayout = "packed"  # how a step's pairs stand in its rows; what is learnt is the same
+    documents: NotNegative = 0  # most documents of a query, relevant ones first; 0: all
+    batch: Annotated[int, Range(1, 1 << 20)] = 16  # queries a step, each with its documents
+    max_length: Annotated[int, Range(1, 1 << 20)] = 256  # tokens of a pair; longer documents are truncated
+    # how pairs stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
+    # padded: one in each, all of one length; what is learnt is the same
+    rows: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
@@ -39,15 +39,14 @@ class CandidatesConfig:
 
 @dataclass(frozen=True)
 class CrossEncoderConfig(ModelConfig):
-    head_dropout: Dropout = -1.0
+    head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    # Of LOSSES; auto: teacher_ranking where the data hold a teacher's scores, binary where documents are relevant or
-    # not, lambda_rank where they are so by grades.
-    name: str = "auto"
-    scale: Annotated[float, Range(0, 1e6)] = 0.0  # of the logits; 0: the loss's own
+    # loss; auto: teacher_ranking for scores of a teacher, binary for relevant or not, lambda_rank for grades
+    name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
+    scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of the logits; 0: that of the loss
 
     def __post_init__(self):
         check_ranges(self, "loss.")

@@ -16,12 +16,13 @@ from bert_jax.tasks.outline import Outline, outlined
 
 @dataclass(frozen=True)
 class WordsConfig(ExamplesConfig):
-    long: Literal["windows"] = "windows"  # every word gets its tag
+    long: Literal["windows"] = "windows"  # longer texts are read in windows: every word gets its tag
 
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    labels: tuple[str, ...] = ()  # in the order of the model's outputs; (): those of the data
+    labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): those of the data
+    # share of the target spread over all tags
     label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
     data: WordsConfig = field(default_factory=WordsConfig)
 

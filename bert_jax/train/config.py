@@ -13,19 +13,21 @@ FEWEST_LINES = 10  # of metrics in a run, so that its curves show something
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    name: Literal["adam", "lamb"] = "adam"
-    rate: Rate = 1e-4  # at its peak
+    name: Literal["adam", "lamb"] = "adam"  # optimizer; lamb is for batches of thousands of rows
+    rate: Rate = 1e-4  # learning rate at its peak
+    # learning rate after the warm-up: falls in a line or as a cosine, or stays and falls at the end
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
-    warmup: NotNegative = 10_000  # steps
-    warmup_share: Share = 0.0  # of all steps, in place of `warmup`
-    decay_share: Share = 0.1  # of all steps, at the end of warmup_stable_decay
-    weight_decay: Rate = 0.01  # decoupled; not of biases and LayerNorm
-    beta1: Decay = 0.9
-    beta2: Decay = 0.999
-    epsilon: Annotated[float, Range(1e-30, 1)] = 1e-6
-    clip: Annotated[float, Range(0, 1e9)] = 1.0  # the gradient's norm at most; 0: not clipped
-    layer_decay: Share = 1.0  # a layer's rate is that of the one above it times this
-    # 0: the embeddings keep their values, N: and so do the first N layers
+    warmup: NotNegative = 10_000  # steps in which the learning rate rises from 0 to its peak
+    # share of all steps that are warm-up, used instead of `warmup`; 0: `warmup` counts
+    warmup_share: Share = 0.0
+    decay_share: Share = 0.1  # share of all steps in which the rate of warmup_stable_decay falls
+    weight_decay: Rate = 0.01  # decoupled weight decay; biases and LayerNorm have none
+    beta1: Decay = 0.9  # decay of the mean of the gradients
+    beta2: Decay = 0.999  # decay of the mean of their squares
+    epsilon: Annotated[float, Range(1e-30, 1)] = 1e-6  # added to the divisor of an update
+    clip: Annotated[float, Range(0, 1e9)] = 1.0  # largest norm of the gradient; 0: not clipped
+    layer_decay: Share = 1.0  # learning rate of a layer as a share of that of the layer above it
+    # embeddings and first layers that are not trained; 0: the embeddings, N: and N layers, -1: everything is trained
     frozen_layers: Annotated[int, Range(-1)] = -1
 
     def warmup_of(self, steps: int) -> int:
@@ -38,20 +40,19 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class MeshConfig:
-    """How devices share the work; none of it changes what is computed, but for `reduce`, which rounds gradients."""
+    """How devices share the work; none of it changes what is computed, but for `reduce`, which rounds gradients.
 
-    data: int = -1  # copies of the model, each with its rows; -1: what the other axes leave
-    fsdp: int = 1  # parts of every parameter, gathered when needed; rows are split over it too
-    tensor: int = 1  # parts of heads, feed-forward and vocabulary
-    # Parameters and the optimizer's moments lie in parts over data, too. A step gathers the parameters, each in the
-    # type in which products read it, sends every gradient to where its part lies, and updates the parts.
+    With `shard_optimizer` a step gathers the parameters, each in the type in which products read it, sends every
+    gradient to where its part lies, and updates the parts.
+    """
+
+    data: int = -1  # copies of the model, each with rows of its own; -1: as many as the other axes leave
+    fsdp: int = 1  # parts of every parameter, gathered when they are read; rows are split over them, too
+    tensor: int = 1  # parts of attention heads, feed-forward and vocabulary
+    # splits parameters and the optimizer's moments over the copies of the model
     shard_optimizer: bool = False
-    reduce: Literal["float32", "bfloat16"] = (
-        "float32"  # the type in which gradients cross between data shards
-    )
-    accumulate: Positive = (
-        1  # microbatches a step; their gradients are summed on each device and reduced once
-    )
+    reduce: Literal["float32", "bfloat16"] = "float32"  # type in which gradients are sent between devices
+    accumulate: Positive = 1  # parts of a batch, computed one after the other; memory falls with their number
 
     def __post_init__(self):
         check_ranges(self, "mesh.")
@@ -59,10 +60,11 @@ class MeshConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    every: Positive = 1000  # steps
-    keep: Positive = 3  # of the newest
-    keep_every: NotNegative = 0  # steps; these stay for good
-    best: str = ""  # a held-out metric such as mlm_loss; the best one's checkpoint stays, the run's model
+    every: Positive = 1000  # steps from one checkpoint to the next
+    keep: Positive = 3  # newest checkpoints that are kept
+    keep_every: NotNegative = 0  # steps between checkpoints that are never removed; 0: none
+    # validation metric whose best checkpoint becomes the model of the run; "": the last one does
+    best: str = ""
 
     def __post_init__(self):
         check_ranges(self, "checkpoints.")
@@ -70,12 +72,10 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    every: Positive = (
-        100  # steps in one line of metrics.jsonl; fewer in a run that would have less than ten lines
-    )
-    evaluate_every: Positive = 10_000  # steps
-    evaluate_batches: NotNegative = 0  # of the held-out part at most; 0: all of it
-    profile: Annotated[int, Range(-1)] = -1  # the step at which a profiler trace of five steps begins
+    every: Positive = 100  # steps from one line of metrics to the next; a short run has ten lines anyway
+    evaluate_every: Positive = 10_000  # steps from one validation to the next
+    evaluate_batches: NotNegative = 0  # most batches of the validation set that are measured; 0: all
+    profile: Annotated[int, Range(-1)] = -1  # step at which a profiler trace of five steps begins; -1: none
 
     def __post_init__(self):
         check_ranges(self, "log.")
@@ -83,20 +83,19 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    task: str = "pretrain"
-    seed: Annotated[int, SEEDS] = 0
-    seeds: Positive = 1  # runs, by seed, seed + 1 and so on
-    sweep: str = ""  # and by settings: "lr=[2e-5,3e-5];batch=[16,32]", every one with every other
-    steps: int = 1_000_000
-    init: str = ""  # a model directory to go on from
-    scratch: bool = False  # of `init` only the sizes and the tokenizer, not the parameters
-    # The step that a run from `init` begins with: 0 restarts schedule and data, N goes on with both at N.
+    task: str = "pretrain"  # what is learnt: the name of a task, or the path of a module of your own
+    seed: Annotated[int, SEEDS] = 0  # seed of initial values, order, masks and dropout
+    seeds: Positive = 1  # runs, with seed, seed + 1 and so on
+    sweep: str = ""  # settings that are all tried: "lr=[2e-5,3e-5];batch=[16,32]"
+    steps: NotNegative = 1_000_000  # updates of the parameters; 0: none, the run measures what it begins with
+    init: str = ""  # model directory that the run begins from; "": initial values
+    scratch: bool = False  # takes the sizes and the tokenizer of `init`, but not its parameters
+    # step that a run from `init` begins with; 0: schedule and data start anew, N: both go on at step N; -1: not said
     first_step: Annotated[int, Range(-1)] = -1
-    random: Literal["threefry2x32", "rbg"] = (
-        "threefry2x32"  # rbg: the hardware's, faster, other draws on another mesh
-    )
-    bad_steps: Positive = 10  # updates in a row that are not finite stop the run
-    # Evaluations without a better checkpoints.best end the run; 0: it goes to its last step.
+    # random numbers of dropout; rbg: the hardware's, faster, but other ones on another mesh
+    random: Literal["threefry2x32", "rbg"] = "threefry2x32"
+    bad_steps: Positive = 10  # updates in a row that are not finite before the run stops
+    # validations without a better checkpoints.best before the run ends; 0: it never ends early
     patience: NotNegative = 0
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)

@@ -18,29 +18,34 @@ class DataConfig:
     """The defaults are BERT's published pre-training data."""
 
     corpora: tuple[str, ...] = ()  # directories that `bert-jax prepare` made, or their gs:// paths
-    # How often each is drawn from; (): by its tokens to the power alpha.
+    # how often each corpus is drawn from; (): by its tokens to the power alpha
     weights: Annotated[tuple[float, ...], Above] = ()
-    # Below 1 small corpora (rare languages) are seen more often; XLM-R took 0.3.
+    # power of the tokens of a corpus; below 1 small corpora (rare languages) are seen more often, XLM-R took 0.3
     alpha: Annotated[float, Range(0, 10)] = 1.0
 
-    batch: Annotated[int, Range(1, 1 << 20)] = 256  # rows of a step, all hosts together
-    lengths: Annotated[tuple[int, ...], Range(8, LONGEST)] = (128, 512)  # of a row, one after the other
-    shares: Annotated[tuple[float, ...], Above] = (0.9, 0.1)  # of all steps that each length gets
+    batch: Annotated[int, Range(1, 1 << 20)] = 256  # rows a step, of all hosts together
+    # tokens of a row, in phases that follow one another
+    lengths: Annotated[tuple[int, ...], Range(8, LONGEST)] = (128, 512)
+    shares: Annotated[tuple[float, ...], Above] = (
+        0.9,
+        0.1,
+    )  # share of the steps that each of the lengths gets
 
+    # what a row holds: two sentences that follow one another or not, two in the right order or not, or full sentences
     examples: Examples = "next_sentence"
-    short: Share = 0.1  # share of documents cut to a random shorter length
-    packs: Annotated[int, Range(1, 1024)] = 8  # documents in a row of full sentences at most
+    short: Share = 0.1  # share of the documents that are cut to a random shorter length
+    packs: Annotated[int, Range(1, 1024)] = 8  # most documents in a row of full sentences
 
-    rate: Share = 0.15  # of a row's tokens that are targets
-    # Targets of a row at most; 0: rate x length, rounded up (20 at 128, 77 at 512).
+    rate: Share = 0.15  # share of the tokens of a row that the model has to predict
+    # most tokens of a row that are predicted; 0: rate x length, rounded up (20 of 128, 77 of 512)
     cap: Annotated[int, Range(0, LONGEST)] = 0
-    masked: Share = 0.8  # of the targets become [MASK]
-    replaced: Share = 0.1  # become a random token; what is left stays as it is
-    unit: Literal["token", "word", "span"] = "token"
-    longest_span: Annotated[int, Range(1, 512)] = 3  # words, where unit is "span"
+    masked: Share = 0.8  # share of the predicted tokens that become [MASK]
+    replaced: Share = 0.1  # share of them that become a random token; the others stay as they are
+    unit: Literal["token", "word", "span"] = "token"  # what is masked: tokens, whole words, or spans of words
+    longest_span: Annotated[int, Range(1, 512)] = 3  # most words of a span
 
     plans: Annotated[int, Range(1, 10_000)] = 10  # ways to cut the corpus into examples, used in turn
-    fresh_masks: bool = True  # False with 10 plans is Google's static data
+    fresh_masks: bool = True  # draws new masks in every pass; false, with 10 plans, is Google's static data
 
     def __post_init__(self):
         check_ranges(self, "data.")

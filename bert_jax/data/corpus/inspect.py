@@ -1,21 +1,20 @@
 """`bert-jax inspect`: the examples of a step as text, and the rates they were made with."""
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from bert_jax.terminal import GREEN, PLAIN, RED, YELLOW, is_coloured
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Batch, Stream
 
 # How a target is shown: in colour, or in signs. {new} is the token in the row, {old} the target.
 STYLES = {
-    "masked": ("\x1b[31m", "[MASK:{old}]"),
-    "replaced": ("\x1b[33m", "{{{new}<{old}}}"),
-    "kept": ("\x1b[32m", "={old}="),
+    "masked": (RED, "[MASK:{old}]"),
+    "replaced": (YELLOW, "{{{new}<{old}}}"),
+    "kept": (GREEN, "={old}="),
 }
-PLAIN = "\x1b[0m"
 LABELS = {
     "next_sentence": ("B follows A (label 0)", "B is from elsewhere (label 1)", "no pair"),
     "sentence_order": ("in order (label 0)", "swapped (label 1)", "no pair (weight 0)"),
@@ -29,7 +28,7 @@ def show_step(config, step: int, rows: int, colour: bool | None = None) -> str:
     stream = Stream(config.data, config.seed, config.steps)
     batch = stream.batch(step)
     if colour is None:
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        colour = is_coloured()
     facts = [{"step": step, "row": row} | fact for row, fact in enumerate(stream.facts(step)[:rows])]
     legend = "Targets, here x: " + ", ".join(
         f"{tint}x{PLAIN} {fate}" if colour else f"{signs.format(new='y', old='x')} {fate}"

@@ -36,15 +36,15 @@ class Columns:
     has no header.
     """
 
-    text: str = ""  # or the words, or the question
-    pair: str = ""  # the second text, or the passage
-    label: str = ""  # or the tags, or the answers
-    id: str = ""
+    text: str = ""  # column of the text, of the words or of the question; "": found by its usual name
+    pair: str = ""  # column of the second text, or of the passage; "": found by its usual name
+    label: str = ""  # column of the label, of the tags or of the answers; "": found by its usual name
+    id: str = ""  # column of the name of an example, which predictions and reports show; "": none
+    # column of the document, which is never split between training and validation; "": none
     document: str = ""
-    separator: str = ""  # between several labels in one cell; "": SEPARATOR, or as in the training data
-    skip_bad: bool = (
-        False  # whether bad rows, such as those with an empty cell, are skipped and counted, not refused
-    )
+    separator: str = ""  # text between several labels in one cell; "": a comma, or as in the training data
+    # skips and counts bad rows, such as those with an empty cell, instead of refusing them
+    skip_bad: bool = False
 
     @property
     def named(self) -> list[str]:

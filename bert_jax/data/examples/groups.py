@@ -33,10 +33,12 @@ class GroupColumns:
     """The names of a table's columns, in any case; "" and () are the evident ones. Numbers ("0", "3") name those of a
     csv or tsv file without header."""
 
-    texts: tuple[str, ...] = ()  # anchor, positive, negatives
-    score: str = ""  # or the label of a single text
-    document: str = ""  # groups of one document are never split between training and validation
-    skip_bad: bool = False  # whether bad rows are skipped and counted, not refused
+    texts: tuple[str, ...] = ()  # columns of anchor, positive and negatives; (): all that hold text
+    score: str = ""  # column of the score, or of the label of a single text; "": found by its usual name
+    # column of the document, never split between training and validation; "": found by its usual name
+    document: str = ""
+    # skips and counts bad rows, such as those with an empty cell, instead of refusing them
+    skip_bad: bool = False
 
     documents: ClassVar[tuple[str, ...]] = ("document", "title")  # the evident columns of the document
 
@@ -76,9 +78,8 @@ class Group(Example):
     """`text` holds its texts, the anchor first."""
 
     scores: tuple[float, ...] = ()
-    alike: str = (
-        ""  # texts of groups with the same name are no negatives of one another; "": equal texts are not
-    )
+    # texts of groups with the same name are no negatives of one another; "": equal texts are not
+    alike: str = ""
     listed: bool = False  # whether the texts after the first stand in a list in one cell
 
     @property

@@ -51,7 +51,12 @@ def sized(name: str) -> tuple[str, EncoderConfig]:
     """
     if name in SIZES:
         return "", EncoderConfig.named(name)
-    sizes = {size: family for family in known() for size in family.sizes}
+    sizes = sizes_of_families()
     if name not in sizes:
         raise BertJaxError(f'no size "{name}"; {nearest(name, [*SIZES, *sizes])}')
     return sizes[name].model_type, sizes[name].sized(name)
+
+
+def sizes_of_families() -> dict[str, Family]:
+    """The published sizes of families other than BERT."""
+    return {size: family for family in known() for size in family.sizes}

@@ -1,0 +1,95 @@
+"""`bert-jax config`: every key of a config, what it is set to, and what it means."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from bert_jax import tasks, terminal
+from bert_jax.config import checked, merged
+from bert_jax.config_files import read_file, recipes
+from bert_jax.errors import BertJaxError
+from bert_jax.files import to_json
+from bert_jax.keys import keys_of, shown, values_of
+
+NAME, VALUE = 18, 13  # columns of a key's name and of its value
+
+
+def collect(spec: str, overrides: Sequence[str]) -> dict:
+    values = read_file(spec)
+    reader = tasks.module_of(values, overrides).Config
+    keys = keys_of(reader)
+    value_of = values_of(keys, checked(merged(values, overrides, reader), reader))
+    try:
+        tasks.read(values, overrides)
+        refused = None
+    except BertJaxError as error:
+        refused = str(error)
+    facts = [asdict(key) | {"value": value_of[key.name]} for key in keys]
+    return {"config": spec, "task": value_of["task"], "keys": facts, "refused": refused}
+
+
+def describe(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
+    facts = collect(spec, overrides)
+    if as_json:
+        return to_json(facts, indent=2)
+    changed = sum(map(differs, facts["keys"]))
+    lines = [
+        *wrapped(
+            f"{spec}, task {facts['task']}: {len(facts['keys'])} keys, {changed} of them set (*). "
+            "--config.KEY=VALUE sets one; of a section it is --config.SECTION.KEY=VALUE.",
+            "",
+        )
+    ]
+    section = None
+    for key in facts["keys"]:
+        above, _, name = key["name"].rpartition(".")
+        if above != section:
+            lines += ["", tinted(above, terminal.BOLD)] if above else [""]
+            section = above
+        lines += described(key, name)
+    if facts["refused"]:
+        lines += ["", *wrapped(f"Not a run yet: {facts['refused']}.", "")]
+    return "\n".join(lines)
+
+
+def differs(key: dict) -> bool:
+    return key["value"] != key["default"]
+
+
+def described(key: dict, name: str) -> Iterator[str]:
+    value, meaning = shown(key["value"]), key["meaning"]
+    if differs(key):
+        meaning += f" (default: {shown(key['default'])})"
+    colour, sign = (terminal.YELLOW, "*") if differs(key) else ("", " ")
+    indent = " " * (NAME + VALUE + 5)
+    first, *others = wrapped(meaning, indent)
+    head = f"  {name:<{NAME}} {sign}"
+    if len(value) > VALUE:  # a path, or a list
+        yield head + tinted(value, colour)
+        yield first
+    else:
+        yield head + tinted(f"{value:<{VALUE}}", colour) + first[NAME + VALUE + 4 :]
+    yield from others
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, terminal.width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def tinted(text: str, colour: str) -> str:
+    return f"{colour}{text}{terminal.PLAIN}" if colour and terminal.is_coloured() else text
+
+
+def describe_recipes(as_json: bool = False) -> str:
+    known = recipes()
+    if as_json:
+        return to_json([asdict(recipe) for recipe in known], indent=2)
+    lines = []
+    for recipe in known:
+        first, *others = wrapped(recipe.purpose, " " * 10)
+        lines += [tinted(f"{recipe.name:<10}", terminal.BOLD) + first.strip(), *others]
+        if recipe.names:
+            lines += wrapped(f"{recipe.name}:NAME, of {', '.join(recipe.names)}", " " * 10)
+    return "\n".join([*lines, "", "`bert-jax config NAME` shows the keys of one."])

@@ -1,0 +1,91 @@
+"""configs/README.md: every recipe and every key of every task, from the config files and the dataclasses."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from bert_jax.config_files import recipes
+from bert_jax.keys import Key, keys_of, shown
+from bert_jax.tasks import TASKS
+
+HEAD = """\
+# Configs
+
+A config is a Python file that defines `get_config()`. It sets what differs from the defaults; `--config.KEY=VALUE`
+changes a key on the command line. The files of this folder are installed with the package, and are found by their bare
+names from any directory:
+
+```
+bert-jax config                                        # the installed configs
+bert-jax config classify:mrpc --config.data.batch=16   # every key: its value, its default, its meaning
+bert-jax train --config classify --workdir runs/reviews --config.init=MODEL --config.data.train=train.csv --dry-run
+```
+
+`--dry-run` reads the data, says what the run would do, and stops. `--config classify` and
+`--config configs/classify.py` name the same file; a file of your own is named by its path. A key that nothing reads is
+an error that names the key that is meant, also by the names of other libraries (`lr`, `num_epochs`, `max_seq_length`).
+
+`bert-jax config --reference` writes this page, from the config files and the classes that read them.
+"""
+KEYS = """\
+## Keys
+
+Where tasks differ, a key has a row for each meaning or default. Lists are written with commas, as in
+`--config.data.lengths=128,512`; `""` is no text, `()` an empty list. `steps=0` means the same in every task: the run
+takes no step, measures the model that it begins with, and saves it.
+"""
+
+
+def written() -> str:
+    tasks = TASKS.names()
+    readers = {
+        task: keys_of(TASKS[task].Config) for task in ("pretrain", *(t for t in tasks if t != "pretrain"))
+    }
+    return "\n".join([HEAD, *of_recipes(), KEYS, *of_keys(readers)])
+
+
+def of_recipes() -> Iterator[str]:
+    yield "## Recipes\n"
+    known = recipes()
+    yield from table(("config", "what it does"), [(f"`{recipe.name}`", recipe.purpose) for recipe in known])
+    for recipe in known:
+        if recipe.names:
+            yield f"### Names of `{recipe.name}`\n"
+            rows = [(f"`{recipe.name}:{name}`", what) for name, what in recipe.names.items()]
+            yield from table(("config", "what it is"), rows)
+
+
+def of_keys(readers: dict[str, list[Key]]) -> Iterator[str]:
+    """A table for each section."""
+    tasks_of: dict[Key, list[str]] = {}
+    for task, keys in readers.items():
+        for key in keys:
+            tasks_of.setdefault(key, []).append(task)
+    names = list(dict.fromkeys(key.name for key in tasks_of))
+    sections: dict[str, list[Key]] = {}
+    for key in sorted(tasks_of, key=lambda key: names.index(key.name)):
+        sections.setdefault(key.section, []).append(key)
+    for section, keys in sections.items():
+        yield f"### `{section}`\n" if section else "### The run\n"
+        rows = [
+            (
+                f"`{key.name}`",
+                key.meaning,
+                f"`{shown(key.default)}`",
+                key.allowed,
+                in_words(tasks_of[key], readers),
+            )
+            for key in keys
+        ]
+        yield from table(("key", "meaning", "default", "allowed", "tasks"), rows)
+
+
+def in_words(tasks: Sequence[str], every: Collection[str]) -> str:
+    missing = [task for task in every if task not in tasks]
+    if not missing:
+        return "all"
+    return f"all but {missing[0]}" if len(missing) == 1 else ", ".join(tasks)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for row in (heads, ["---"] * len(heads), *rows):
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
+    yield ""

@@ -1,0 +1,133 @@
+"""The keys of configs: each has a meaning and stands in the reference, and other libraries' names lead to it."""
+
+import json
+import os
+
+import pytest
+
+from bert_jax.command import reference
+from bert_jax.command.main import main, parser_of
+from bert_jax.config import apply_override, kinds_of
+from bert_jax.config_files import find, own_files
+from bert_jax.errors import BertJaxError
+from bert_jax.keys import keys_of
+from bert_jax.synonyms import MEANINGS, meant, proposals
+from bert_jax.tasks import TASKS
+from runs import ROOT
+
+NAMES = {task: list(kinds_of(TASKS[task].Config)) for task in TASKS.names()}
+# What users of transformers and sentence-transformers type, and the keys that are meant: the first that a task has.
+TYPED = {
+    "lr": ("optimizer.rate",),
+    "learning_rate": ("optimizer.rate",),
+    "epochs": ("epochs", "steps"),
+    "num_train_epochs": ("epochs", "steps"),
+    "batch_size": ("data.batch",),
+    "per_device_train_batch_size": ("data.batch",),
+    "max_length": ("data.max_length", "data.lengths"),
+    "max_seq_length": ("data.max_length", "data.lengths"),
+    "warmup_steps": ("optimizer.warmup",),
+    "warmup_ratio": ("optimizer.warmup_share",),
+    "weight_decay": ("optimizer.weight_decay",),
+    "dropout": ("model.dropout",),
+    "output_dir": ("--workdir",),
+    "train_file": ("data.train", "data.corpora"),
+    "fp16": ("model.dtype=bfloat16",),
+    "bf16": ("model.dtype=bfloat16",),
+    "gradient_checkpointing": ("model.remat=full",),
+    "gradient_accumulation_steps": ("mesh.accumulate",),
+    "logging_steps": ("log.every",),
+    "save_steps": ("checkpoints.every",),
+    "model_name_or_path": ("init",),
+}
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_every_key_has_a_meaning(task):
+    keys = keys_of(TASKS[task].Config)
+    assert [key.name for key in keys if not key.meaning] == []
+    # As a phrase: it stands behind the name of its key, and before what it is by default.
+    assert [key.meaning for key in keys if key.meaning.endswith(".")] == []
+
+
+def test_the_reference_is_current():
+    shown = (ROOT / "configs/README.md").read_text(encoding="utf-8")
+    assert shown == reference.written(), "`bert-jax config --reference > configs/README.md` writes it anew"
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_names_of_other_libraries_lead_to_keys_that_are_read(task):
+    named = [name for names in MEANINGS.values() for name in names.split()]
+    assert len(named) == len(set(named)), "a name has two meanings"
+    flags = parser_of("train").format_help()
+    for name in named:
+        for proposal in proposals(name, NAMES[task]):
+            if proposal.startswith("--"):
+                assert f"{proposal} " in flags
+            elif "=" in proposal:
+                apply_override({}, proposal, TASKS[task].Config)
+            else:
+                assert proposal in NAMES[task]
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_what_users_of_other_libraries_type(name):
+    for task, known in NAMES.items():
+        wanted = next(key for key in TYPED[name] if key[:2] == "--" or key.partition("=")[0] in known)
+        if wanted == name:
+            continue
+        with pytest.raises(BertJaxError) as refused:
+            apply_override({}, f"{name}=1", TASKS[task].Config)
+        assert str(refused.value) == f'nothing reads config key {name}; did you mean "{wanted}"?'
+
+
+def test_every_key_that_is_proposed_is_one_of_some_task():
+    everywhere = {name for names in NAMES.values() for name in names}
+    proposed = {key.partition("=")[0] for keys in MEANINGS for key in keys.split() if key[:2] != "--"}
+    assert proposed - everywhere == set()
+
+
+def test_what_is_misspelt_or_in_another_section():
+    assert meant("optimiser.rate", NAMES["embed"], []) == 'did you mean "optimizer.rate"?'
+    assert meant("seeed", NAMES["embed"], []) == 'did you mean "seed"?'
+    assert meant("model.zzz", NAMES["embed"], ["dtype"]) == "known: dtype"
+
+
+def test_a_config_is_found_by_its_bare_name_from_any_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "classify").touch()  # stands in no way
+    for place in ("classify", "configs/classify.py", "classify.py"):
+        assert find(place) == ROOT / "configs/classify.py"
+    own = tmp_path / "configs/classify.py"
+    own.parent.mkdir()
+    own.touch()
+    assert find("configs/classify.py").resolve() == own
+    with pytest.raises(
+        BertJaxError, match="one of answer, classify, embed, pretrain, rerank, tag, which are installed"
+    ):
+        find("clasify")
+    assert os.listdir(ROOT / "configs") and own_files().keys() == {
+        path.stem for path in (ROOT / "configs").glob("*.py")
+    }
+
+
+def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = ["config", "classify:mrpc", "--config.optimizer.rate=2e-5"]
+    assert main(asked) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and not any("\x1b" in line for line in lines)
+    (rate,) = [n for n, line in enumerate(lines) if line.startswith("  rate ")]
+    assert lines[rate].split()[1] == "*2e-05" and "(default: 0)" in " ".join(lines[rate : rate + 4])
+    assert lines[-2].startswith("Not a run yet: config key init is missing")
+    assert main([*asked, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    changed = {key["name"]: key["value"] for key in facts["keys"] if key["value"] != key["default"]}
+    assert changed == {
+        "task": "classify",
+        "data.train": "tfds:glue/mrpc:train",
+        "data.heldout": "tfds:glue/mrpc:validation",
+        "checkpoints.best": "f1",
+        "optimizer.rate": 2e-5,
+    }
+    assert [key["name"] for key in facts["keys"]] == NAMES["classify"]
