@@ -50,3 +50,20 @@ def test_the_loop_knows_no_task_by_name():
         if name.startswith("tasks.")
     }
     assert not of_tasks
+
+
+def test_the_folder_of_blocks_may_import_any_of_them():
+    """A block imports nothing, however far away, that needs the folder itself to be imported already."""
+    blocks = PACKAGE / "models/blocks"
+    pending = [file for file in blocks.glob("*.py") if file.name != "__init__.py"]
+    seen = set(pending)
+    while pending:
+        for name in imports(pending.pop()):
+            # What is named is a module, or something within one.
+            for parts in (name.split("."), name.split(".")[:-1]):
+                path = PACKAGE.joinpath(*parts)
+                file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+                if file.is_file() and file not in seen:
+                    seen.add(file)
+                    pending.append(file)
+    assert PACKAGE / "models/config.py" in seen and blocks / "__init__.py" not in seen

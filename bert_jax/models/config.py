@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 from bert_jax.config import NotNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
+from bert_jax.registry import Registry
+
+# Here rather than in the folder of the blocks, which import this file: so that folder may import any of them.
+BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
 
 Theta = Annotated[float, Range(1, 1e12, beside=0)]
 Size = Annotated[int, Range(1, 10**9)]

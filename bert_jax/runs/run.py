@@ -26,6 +26,7 @@ from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.rerank_config import RerankConfig
+from bert_jax.terminal import say
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout
 from bert_jax.train.loop import train
@@ -96,10 +97,7 @@ def run_single(
         params, missing = warm_start.read(config.init, task, config.seed)
         initial = f" with initial values for {', '.join(missing)}" if missing else ""
         if jax.process_index() == 0:
-            print(
-                f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule",
-                flush=True,
-            )
+            say(f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule")
         return task.begun(params, data, config.steps)
 
     begin = params if config.init and not config.scratch else None
@@ -108,7 +106,7 @@ def run_single(
 
 def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:
     if measured and all(map(nothing_learnt, measured)):
-        print(f"{nothing_learnt(measured[-1])}; {advice}", flush=True)
+        say(f"{nothing_learnt(measured[-1])}; {advice}")
 
 
 def conclude(

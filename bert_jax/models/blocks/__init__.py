@@ -6,6 +6,6 @@ block of several sorts of layers has a static method `kinds(config)`, a number f
 LayerNorm follows the last layer.
 """
 
-from bert_jax.registry import Registry
+from bert_jax.models.config import BLOCKS
 
-BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
+__all__ = ["BLOCKS"]
