@@ -171,7 +171,7 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
         config.steps, -1
     ):
         batch = [data.train[i] for i in numbers]
-        loss = theirs.model(**theirs.inputs(batch), **theirs.targets(batch)).loss
+        loss = theirs.model(**theirs.tokens(batch), **theirs.targets(batch)).loss
         updates.apply(loss)
         losses.append(loss.item())
     assert len(ours) == STEPS and abs(ours[0] - ours[-1]) > 0.05
