@@ -61,6 +61,9 @@ def preflight(args):
     CONFIG,
     flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
     flag(
+        "--dry-run", action="store_true", help="read the data, show what the run would do, and stop before it begins"
+    ),
+    flag(
         "--coordinator", metavar="HOST:PORT",
         help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh"
     ),
@@ -70,6 +73,11 @@ def preflight(args):
 def train(args):
     from bert_jax.train.processes import joined
 
+    if args.dry_run:
+        from bert_jax.command.dry_run import show
+
+        show(args.config, args.overrides, args.workdir)
+        return
     with joined(args.coordinator, args.processes, args.process):
         from bert_jax.command.train import start
 

@@ -54,13 +54,17 @@ def series_of(texts, labels) -> tuple[list, list]:
             raise BertJaxError(f"{name} are a list, an array or a column, not a {type(values).__name__}")
         both.append(list(values))
     if len(both[0]) != len(both[1]):
-        raise BertJaxError(f"{len(both[0]):,} texts and {len(both[1]):,} labels; give one label for each text")
+        raise BertJaxError(
+            f"{len(both[0]):,} texts and {len(both[1]):,} labels; give one label for each text"
+        )
     return both[0], both[1]
 
 
 def are_tagged(texts: list, labels: list) -> bool:
     """Whether the texts are words with a tag each; two words may be a pair of texts."""
-    if not all(isinstance(text, list) for text in texts) or not all(isinstance(label, list | tuple) for label in labels):
+    if not all(isinstance(text, list) for text in texts) or not all(
+        isinstance(label, list | tuple) for label in labels
+    ):
         return False
     alike = all(len(text) == len(label) for text, label in zip(texts, labels, strict=True))
     return alike or any(len(text) != 2 for text in texts)

@@ -90,7 +90,7 @@ def outline(config: Config) -> Outline:
     say(f"data: none (--config.data.train), so each row is a group of {task.texts} texts of {longest} tokens")
     resolved = config.resolved(rows, task.best, task.layout.config.hidden_size)
     phase = Phase(length, 1.0, task.features(rows, length))
-    return Outline(task, resolved, rows, rows, (phase,), config.steps)
+    return Outline(task, resolved, rows, rows, (phase,), max(config.steps, 0))
 
 
 def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:

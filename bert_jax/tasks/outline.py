@@ -32,7 +32,7 @@ def outlined(task: Task, data: Data, config: EpochsConfig) -> Outline:
     """Of a run whose data are open: each length of its rows, with a batch that has it."""
     if not config.steps:
         raise BertJaxError(
-            "the run takes no steps, so there is nothing to compile; leave --config.method=probe out"
+            "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=probe out"
         )
     lengths = [data.length(step) for step in range(config.steps)]
     phases = []

@@ -11,15 +11,14 @@ from contextlib import closing
 
 import jax
 
-from bert_jax import memory
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
-from bert_jax.models.cost import activation_bytes
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.terminal import say
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
+from bert_jax.train.footprint import footprint
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, make_mesh
@@ -30,7 +29,6 @@ from bert_jax.train.state import (
     constants_of,
     gathered,
     initial_state,
-    least_bytes,
 )
 from bert_jax.train.step import StepCache
 from bert_jax.train.stop import Stop
@@ -145,17 +143,7 @@ class Run:
 
     def check_memory(self) -> None:
         """Refuse a run whose state, gradients and activations need more memory than is free."""
-        rows = self.data.batch // self.mesh.size // self.config.mesh.accumulate
-        length = max(self.data.length(step) for step in (0, max(self.config.steps - 1, 0)))
-        model = self.task.layouts[""].config
-        needed = rows * length * model.layers * activation_bytes(model) + least_bytes(self.abstract)
-        device = self.mesh.local_devices[0]
-        on_host = device.platform == "cpu"
-        memory.require(
-            needed * (len(self.mesh.local_devices) if on_host else 1), "this run",
-            "set a smaller --config.data.batch, --config.mesh.accumulate=2 or more, or a smaller model",
-            None if on_host else device,
-        )  # fmt: skip
+        footprint(self.task, self.data, self.config, self.mesh, self.abstract).require()
 
     def go(self, stop: Stop) -> bool:
         config, rows = self.config, self.data.batch

@@ -1,0 +1,192 @@
+"""`bert-jax train --dry-run`: what a run would do, from its config, its data and the shapes of its state.
+
+Data are read and arranged in steps as by the run itself. Nothing is compiled, and the run is not begun.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax import memory, tasks
+from bert_jax.config_files import read_file
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.split import document_of
+from bert_jax.output import refuse_foreign
+from bert_jax.report.page import FILES as REPORTED
+from bert_jax.runs import sweep
+from bert_jax.runs.folds import IN_WORDS, methods
+from bert_jax.tasks.embed_config import EmbedConfig
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.pretrain import Corpora
+from bert_jax.tasks.rerank_config import RerankConfig
+from bert_jax.terminal import in_width
+from bert_jax.train.checkpoint import Checkpoints
+from bert_jax.train.config import RunConfig
+from bert_jax.train.footprint import Footprint, footprint
+from bert_jax.train.log import read
+from bert_jax.train.sharding import check_batch, make_mesh
+from bert_jax.train.state import State, abstract_state
+from bert_jax.train.task import Data, Task
+from bert_jax.train.workdir import Workdir
+
+MOST_LABELS = 8  # that are shown with their counts
+INDENT = 12  # of what is told of
+
+Facts = Iterator[tuple[str, str]]  # what is told of, and the words
+
+
+def show(spec: str, overrides: Sequence[str], path: str) -> None:
+    """Print what the run would do; raise what it would refuse."""
+    values, directory = read_file(spec), Workdir(path)
+    module, config = tasks.read(values, overrides)
+    if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
+        refuse_foreign(directory.report, REPORTED)
+    if config.seeds > 1 or config.sweep:
+        runs = sweep.plan(values, overrides, config, directory.path)
+        settings = "; ".join(dict.fromkeys(run.setting for run in runs))
+        tell([("runs", f"{len(runs):,}, {config.seeds:,} of each setting: {settings}; the first of them:")])
+        config, directory = runs[0].config, Workdir(runs[0].path)
+    taught = isinstance(config, EmbedConfig) and bool(config.loss.teacher)
+    task, data, config = module.open(config, taught=False) if taught else module.open(config)
+    mesh = make_mesh(config.mesh)
+    check_batch(data.batch, mesh, config.mesh.accumulate)
+    abstract = abstract_state(task, config, mesh)
+    needed = footprint(task, data, config, mesh, abstract)
+    tell(of_data(data))
+    tell(of_labels(task))
+    tell(of_steps(data, config))
+    tell(of_folds(task, config))
+    tell(of_model(abstract, config, mesh))
+    tell(of_memory(needed))
+    tell(of_directory(directory, config))
+    needed.require()
+    if directory.run.exists() and not taught:  # whose vectors, which take long, are a part of the data
+        config = as_begun(config, directory)
+        if getattr(config, "method", "") == "contrast":
+            task, data, config = module.open(config)
+        directory.begin(config, data, task)
+    tell([("", "nothing was compiled or written; without --dry-run the run begins")])
+
+
+def tell(facts: Iterable[tuple[str, str]]) -> None:
+    for name, words in facts:
+        print(in_width(f"{name:<{INDENT}}{words}", sys.stdout, INDENT), flush=True)
+
+
+def of_data(data: Data) -> Facts:
+    if isinstance(data, Corpora):
+        for corpus in data.stream.corpora:
+            train, heldout = (
+                f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
+                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["heldout"])
+            )
+            yield "corpus", f"{corpus.name}: {train} to train on, {heldout} for validation"
+    elif isinstance(data, Epochs):
+        count, longest = len(data.train), max(map(len, data.train))
+        truncated = sum(piece.encoding.dropped > 0 for piece in data.train)
+        yield (
+            "data",
+            f"{count:,} sequences to train on, {len(data.held):,} for validation during the run; {truncated:,} "
+            f"({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} tokens",
+        )
+
+
+def of_labels(task: Task) -> Facts:
+    if isinstance(task, Finetuning) and task.results:
+        examples = task.results.train
+        yield (
+            "documents",
+            f"{len({document_of(example) for example in examples}):,}, of {len(examples):,} examples",
+        )
+        counts = Counter(label for example in examples for label in task.kind.counted(example))
+        shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
+        if counts:
+            yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"
+
+
+def of_steps(data: Data, config: RunConfig) -> Facts:
+    """Examples, rows and tokens of a step, and how often the data are seen."""
+    first = max(config.first_step, 0)
+    if config.steps <= first:
+        yield "steps", "none: the run measures and saves what it begins with"
+        return
+    lengths = Counter(data.length(step) for step in range(first, config.steps))
+    tokens = float(data.batch * sum(length * count for length, count in lengths.items()))  # of all steps
+    step = f"{data.batch:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
+    seen = ""
+    if isinstance(data, Epochs):
+        examples = data.chosen.shape[1]
+        step = f"{examples:,} sequences in {step}"
+        tokens *= 1 - data.padding()
+        seen = f", which are {config.steps * examples / len(data.train):,.2f} epochs"
+    elif isinstance(data, Corpora):
+        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in data.stream.corpora)
+        seen = f", which are {tokens / corpus:,.1f} passes over the corpora at most"
+    yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average, without padding"
+    measured = not isinstance(data, Epochs) or data.held
+    validation = f"a validation every {config.log.evaluate_every:,}, " if measured else ""
+    every = f"{validation}a checkpoint every {config.checkpoints.every:,}"
+    yield "steps", f"{config.steps - first:,}{seen}; {every}"
+
+
+def of_folds(task: Task, config: RunConfig) -> Facts:
+    if isinstance(config, FinetuneConfig) and isinstance(task, Finetuning) and task.results:
+        count = config.data.folds
+        if count and config.data.fold < 0:
+            compared = methods(config, task, len(task.results.train))
+            ways = ", ".join(IN_WORDS[method] for method in compared)
+            more = f"; {count} models are trained for each but the probe" if compared != ["probe"] else ""
+            yield "folds", f"{count}, predicted by {ways}{more}; the better way then trains the final model"
+
+
+def of_model(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
+    count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
+    begins = (
+        f"begins from {config.init}" if config.init and not config.scratch else "begins from initial values"
+    )
+    yield "model", f"{count:,} parameters, {begins}, on {mesh.size} {mesh.devices.flat[0].device_kind}"
+
+
+def of_memory(needed: Footprint) -> Facts:
+    free = memory.free_bytes(needed.device)
+    parts = (needed.bytes, needed.state * needed.devices, needed.activations * needed.devices)
+    total, state, activations = map(size, parts)
+    beside = "" if free is None else f"; {size(free)} are free"
+    yield (
+        "memory",
+        f"{total} at least: {state} for parameters, gradients and optimizer, {activations} for activations{beside}",
+    )
+
+
+def size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+def of_directory(directory: Workdir, config: RunConfig) -> Facts:
+    timed = [
+        line["time"]["hours_left"] for line in read(directory.metrics) if "hours_left" in line.get("time", {})
+    ]
+    time = "not known before the run has taken some steps, which then show it"
+    if not directory.run.exists():
+        state = "a new run"
+    elif not (steps := Checkpoints(directory.checkpoints, config.checkpoints).steps()):
+        state = "a run without a checkpoint yet, which begins anew"
+    elif steps[-1] >= config.steps:
+        state, time = f"a run that has finished, at step {steps[-1]:,}", "none"
+    else:
+        state = f"a run that is resumed at step {steps[-1]:,}"
+        if timed:
+            time = f"{timed[-1] * 60:,.0f} min were left when the run last measured its speed"
+    yield "time", time
+    yield "directory", f"{directory.path}: {state}"
+
+
+def as_begun(config: RunConfig, directory: Workdir) -> RunConfig:
+    """With the method that the folds of an existing run have chosen."""
+    if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
+        return config.with_method(directory.read()["config"]["method"])
+    return config

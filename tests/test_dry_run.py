@@ -1,0 +1,112 @@
+"""`bert-jax train --dry-run` says what the run would do, for every task, and writes nothing."""
+
+import json
+
+import pytest
+
+import runs
+from bert_jax import config as configs
+from bert_jax import tasks
+from bert_jax.command.main import main
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.tasks import TASKS
+from bert_jax.train.workdir import Workdir
+from test_hub import write
+
+TEXTS = [f"the cat {'sat on ' * (n % 7)}the mat {'.' * (n // 7)}" for n in range(40)]
+WRITTEN = {
+    "answer": {"data": [{"paragraphs": [
+        {"context": text, "qas": [{"id": text, "question": "cat", "answers": [{"answer_start": 4, "text": "cat"}]}]}
+        for text in TEXTS
+    ]}]},
+    "classify": [{"text": text, "label": "ab"[n % 4 == 0]} for n, text in enumerate(TEXTS)],
+    "embed": [{"anchor": text, "positive": text + " mat"} for text in TEXTS],
+    "rerank": [{"query": f"cat {text}", "positive": text, "negative": "mat mat"} for text in TEXTS],
+    "tag": [{"tokens": text.split(), "tags": ["B-X", *["O"] * (len(text.split()) - 1)]} for text in TEXTS],
+}  # fmt: skip
+SEEN = {
+    "answer": "labels      1: answer 36",
+    "classify": "labels      2: a 27, b 9",
+    "embed": "data        36 sequences to train on, 4 for validation",
+    "rerank": "documents   36, of 72 examples",
+    "tag": "labels      2: ",
+    "pretrain": "documents (",
+}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    root = tmp_path_factory.mktemp("dry")
+    write(root / "model")
+    for task, rows in WRITTEN.items():
+        lines = [json.dumps(row) for row in rows] if isinstance(rows, list) else [json.dumps(rows)]
+        (root / f"{task}.{'jsonl' if isinstance(rows, list) else 'json'}").write_text("\n".join(lines))
+    (root / "pretrain").mkdir()
+    Corpus(runs.small_corpus(root / "pretrain"))  # it notes its hashes when it is opened first
+    return root
+
+
+def overrides(root, task: str) -> list[str]:
+    if task == "pretrain":
+        _, *flags = runs.command(root / "pretrain/corpus", root / "run")[5:]
+        return [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
+    (train,) = root.glob(f"{task}.json*")
+    folds = ["data.folds=0", "data.overlap=2"] if task in ("answer", "classify", "tag") else []
+    return [
+        f"init={root / 'model'}",
+        f"data.train={train}",
+        "data.batch=8",
+        "data.max_length=12",
+        "epochs=4",
+        *folds,
+    ]
+
+
+def shown(capsys, root, task: str, *more: str, workdir="run") -> dict[str, str]:
+    settings = [f"--config.{override}" for override in (*overrides(root, task), *more)]
+    assert main(["train", "--config", task, "--workdir", str(root / workdir), "--dry-run", *settings]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return {line[:12].strip(): line for line in lines}
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task == "pretrain")) for task in TASKS.names()]
+)
+def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, capsys):
+    before = set(material.rglob("*"))
+    lines = shown(capsys, material, task)
+    assert set(material.rglob("*")) == before
+    assert any(SEEN[task] in line for line in lines.values())
+    # As the run itself takes them.
+    module, config = tasks.read(configs.read_file(task), overrides(material, task))
+    _, data, config = module.open(config)
+    assert f" {data.batch} rows of " in lines["step"] and lines["steps"].split()[1] == f"{config.steps:,},"
+    assert " MB at least: " in lines["memory"]
+    assert lines["directory"].endswith("/run: a new run")
+
+
+def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
+    module, config = tasks.read(configs.read_file("classify"), overrides(material, "classify"))
+    task, data, config = module.open(config)
+    begun = Workdir(material / "begun")
+    begun.claim()
+    begun.begin(config, data, task)
+    for step in (3, config.steps):
+        (begun.checkpoints / str(step)).mkdir(parents=True)
+        (begun.checkpoints / str(step) / "manifest.json").touch()
+        words = f"resumed at step {step}" if step == 3 else f"finished, at step {step}"
+        assert words in shown(capsys, material, "classify", workdir="begun")["directory"]
+    settings = [f"--config.{override}" for override in (*overrides(material, "classify"), "seed=5")]
+    assert main(["train", "--config", "classify", "--workdir", str(begun.path), "--dry-run", *settings]) == 1
+    assert "was begun with other settings: seed was 0 and is 5" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_folds_seeds_and_no_steps(material, capsys):
+    assert "2, predicted by a probe" in shown(capsys, material, "classify", "data.folds=2")["folds"]
+    assert (
+        "6, 2 of each setting: lr=1e-05; lr=2e-05;"
+        in (shown(capsys, material, "classify", "seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")["runs"])
+    )
+    for task in TASKS.names():
+        assert "none: the run measures" in shown(capsys, material, task, "steps=0")["steps"]
