@@ -62,9 +62,16 @@ def own_files() -> dict[str, Path]:
     if (ROOT / "pyproject.toml").is_file() and (ROOT / "configs").is_dir():
         paths = sorted((ROOT / "configs").glob("*.py"))
     else:
-        installed = metadata.files("bert-jax") or ()
-        paths = [Path(str(file.locate())) for file in installed if file.match("share/bert-jax/configs/*.py")]
+        paths = installed_files()
     return {path.stem: path for path in paths if path.is_file()}
+
+
+def installed_files() -> list[Path]:
+    try:
+        files = metadata.files("bert-jax") or ()
+    except metadata.PackageNotFoundError:  # a copy of the package alone
+        return []
+    return [Path(str(f.locate())).resolve() for f in files if f.match("share/bert-jax/configs/*.py")]
 
 
 def recipes() -> list[Recipe]:
