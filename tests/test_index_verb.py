@@ -45,7 +45,7 @@ def test_documents_of_every_kind(tmp_path):
     read, notes = documents(folder)
     assert read == {
         "a.txt": ("", "The cat sat."),
-        "deep/b.MD": ("", "---\nlang: en\n---\n# Cats\n"),
+        "deep/b.MD": ("", "Cats"),
         "deep/new\nline.txt": ("", "x"),
         "c.html": ("A & B", "One\ntwo"),
         "7": ("", "seven"),

@@ -171,7 +171,8 @@ LONG = flag(
 TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")
 INPUT = flag(
     "--input", nargs="+", required=True, metavar="PATH",
-    help="files, folders, globs, tfds:NAME/CONFIG:SPLIT; text, .jsonl, .parquet; also .gz .xz .zst .bz2",
+    help="files, folders, globs, tfds:NAME/CONFIG:SPLIT, hf://datasets/OWNER/NAME/FILES; text, .md, .html, .jsonl, "
+    ".parquet, Wikipedia's dumps (.xml), WikiExtractor's files; also .gz .xz .zst .bz2",
 )  # fmt: skip
 LAYOUT = flag(
     "--layout", choices=("blank", "file", "sentences"), default="blank",

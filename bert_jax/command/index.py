@@ -9,8 +9,9 @@ from bert_jax.errors import BertJaxError
     "bert-jax index docs/ --model DIR --output INDEX",
     flag(
         "documents", nargs="*", metavar="DOCS",
-        help=".txt .md .html, tables .jsonl .csv .tsv .parquet with a row for each document, folders of these, folders "
-        "in BEIR's layout; on an index, new and changed documents are taken up",
+        help=".txt .md .html, Wikipedia's dumps (.xml, .xml.bz2) and WikiExtractor's files, tables .jsonl .csv .tsv "
+        ".parquet with a row for each document, folders of these, folders in BEIR's layout; on an index, new and "
+        "changed documents are taken up",
     ),
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index; without one, keywords)"),

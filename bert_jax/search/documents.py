@@ -1,5 +1,6 @@
-"""Documents from files of text, Markdown and HTML, from tables, from folders of these, and from folders in BEIR's
-layout. Each has an id: a file its path in the folder that was named, a row its id, or else FILE:ROW."""
+"""Documents from files of text, Markdown and HTML, from Wikipedia's articles, from tables, from folders of these, and
+from folders in BEIR's layout. Each has an id: a file its path in the folder that was named, a row or an article its id,
+or else FILE:NUMBER."""
 
 import os
 import re
@@ -9,16 +10,15 @@ from pathlib import Path
 
 from bert_jax.data.examples.cells import name_in
 from bert_jax.data.examples.judged import CORPUS, is_judged
-from bert_jax.errors import BertJaxError, first_line, one_line
+from bert_jax.errors import BertJaxError, one_line
 from bert_jax.hashes import digest
-from bert_jax.text import html, tables
-from bert_jax.text.inputs import decompressed, ending, expand
-from bert_jax.text.lines import LineReader
+from bert_jax.text import formats, tables
+from bert_jax.text.inputs import ending, expand
+from bert_jax.text.lines import LineReader, NotText, begins_with
 from bert_jax.text.tables import columns_like, no_columns, text_in
 
-TEXTS, PAGES = (".txt", ".md", ".markdown"), (".html", ".htm")
 TABLES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
-ENDINGS = (*TEXTS, *PAGES, *TABLES)
+ENDINGS = (".txt", *formats.READERS, *TABLES)
 IDS = ("_id", "id", "doc_id", "docid")
 BODIES = ("text", "contents", "content", "body", "passage", "document")
 
@@ -85,7 +85,7 @@ class Source:
             return
         for path in expand([given]):
             kind = ending(path).lower()
-            if kind in ENDINGS:
+            if kind in ENDINGS or (not kind and begins_with(path, formats.EXTRACTED)):
                 yield path, shown(os.path.relpath(path, given) if folder.is_dir() else Path(path).name)
             elif folder.is_dir():
                 self.others[kind] = self.others.get(kind, 0) + 1
@@ -93,23 +93,19 @@ class Source:
                 raise BertJaxError(f"{path} is of no kind that is read; known: {', '.join(ENDINGS)}")
 
     def file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
+        reader, number = LineReader(path, replace=True, longest=0), 0
         try:
-            with open(path, "rb") as raw, decompressed(path, raw) as file:
-                content = file.read()
-        except (OSError, EOFError) as error:
-            raise BertJaxError(f"{path} cannot be read ({first_line(error)}); fetch it again") from error
-        if b"\0" in content:
+            for number, article in enumerate(formats.articles(path, reader), 1):
+                is_whole = article.where == path
+                id = article.id or (name if is_whole else f"{name}:{number}")
+                yield article.where, Document(id, article.title, article.text)
+        except NotText:
+            if number:
+                raise
             self.binary.append(path)
             return
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError:
+        if reader.broken:
             self.broken.append(path)
-            text = content.decode("utf-8-sig", "replace")
-        title = ""
-        if ending(path).lower() in PAGES:
-            title, text = html.title_and_text(text)
-        yield path, Document(name, title, text)
 
     def rows(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
         columns = None

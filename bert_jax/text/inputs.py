@@ -1,4 +1,5 @@
-"""What a person names as input: files, folders, globs, TensorFlow Datasets; compressed or not."""
+"""What a person names as input: files, folders, globs, TensorFlow Datasets, data sets of the Hugging Face hub;
+compressed or not."""
 
 import bz2
 import glob
@@ -6,28 +7,32 @@ import gzip
 import io
 import lzma
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_jax.errors import BertJaxError
+from bert_jax.text import hub_datasets
 from bert_jax.text.in_memory import PREFIX
 
 NOT_FILES = ("tfds:", PREFIX)  # sources named so are read by something else than `open`
+HIDDEN = re.compile(r"(^|/)\.")
 
 
 def expand(inputs: Sequence[str]) -> list[str]:
     """Files and tfds names, each once, in a fixed order: as given, sorted inside a folder or glob."""
     files: dict[str, None] = {}
-    for pattern in map(str, inputs):
+    for given in map(str, inputs):
+        pattern = hub_datasets.fetched(given) if given.startswith(hub_datasets.PREFIX) else given
         if pattern.startswith(NOT_FILES) or os.path.isfile(pattern):
             names = [pattern]
         elif os.path.isdir(pattern):
             below = (path for path in Path(pattern).rglob("*") if path.is_file())
-            names = sorted(str(path) for path in below if not any(part[0] == "." for part in path.parts[1:]))
+            names = sorted(str(path) for path in below if not HIDDEN.search(str(path.relative_to(pattern))))
         else:
             names = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         if not names:
-            raise BertJaxError(f"no file at {pattern}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
+            raise BertJaxError(f"no file at {given}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
         files |= dict.fromkeys(names)
     return list(files)
 

@@ -4,6 +4,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
 
@@ -14,6 +15,10 @@ LONGEST_LINE = 256 << 20  # bytes, and each costs its length many times over in 
 REMEDY = "convert it to UTF-8 text"
 # What begins so is no text, even where its first bytes could be.
 BINARY = {b"PK\3\4": "a zip archive (as .xlsx and .docx are)", b"PAR1": "a Parquet file", b"%PDF": "a PDF"}
+
+
+class NotText(BertJaxError):
+    """A file that is binary, or in another encoding."""
 
 
 class LineReader:
@@ -40,17 +45,13 @@ class LineReader:
         self.position = lambda: 0  # bytes of the file on disk that were read
 
     def __iter__(self) -> Iterator[str]:
-        try:
+        with reading(self.name):
             if self.source == "-":
                 yield from self._decoded(self._limited(self.file or standard_input()))
                 return
             with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
                 self.position = raw.tell
                 yield from self._decoded(self._limited(file))
-        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-            absent = isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError)
-            remedy = "name a text file" if absent else "fetch it again"
-            raise BertJaxError(f"{self.name} cannot be read ({first_line(error)}); {remedy}") from error
 
     def _limited(self, file) -> Iterable[bytes]:
         return iter(partial(file.readline, self.longest + 1), b"") if self.longest else file
@@ -59,7 +60,7 @@ class LineReader:
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
             if number == 1 and (binary := BINARY.get(line[:4])):
-                raise BertJaxError(f"{self.name} is {binary}, not a file of lines; {self.remedy}")
+                raise NotText(f"{self.name} is {binary}, not a file of lines; {self.remedy}")
             if 0 < self.longest < len(line):
                 most = self.longest >> 20
                 raise BertJaxError(f"{self.name} line {number} is longer than {most} MB; break it into lines")
@@ -72,11 +73,26 @@ class LineReader:
                 self.broken += 1
                 text = line.decode(encoding, errors="replace")
             if "\0" in text:
-                raise BertJaxError(
+                raise NotText(
                     f"{self.name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text; {self.remedy}"
                 )
             yield text
             encoding = "utf-8"
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        absent = isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError)
+        remedy = "name a text file" if absent else "fetch it again"
+        raise BertJaxError(f"{name} cannot be read ({first_line(error)}); {remedy}") from error
+
+
+def begins_with(name: str, start: bytes) -> bool:
+    with reading(name), open(name, "rb") as raw, decompressed(name, raw) as file:
+        return file.read(len(start)) == start
 
 
 def standard_input():

@@ -1,17 +1,19 @@
-"""Documents from files: plain text, JSON lines, parquet, and TensorFlow Datasets.
+"""Documents from files: plain text, pages, Wikipedia's articles, JSON lines, parquet, and TensorFlow Datasets.
 
 The same inputs give the same documents in the same order.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
+from bert_jax.text.article import Article
+from bert_jax.text.formats import articles
 from bert_jax.text.inputs import ending, expand
-from bert_jax.text.lines import LineReader
+from bert_jax.text.lines import LineReader, NotText
 
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no such lines
@@ -35,6 +37,7 @@ class Source:
     broken_lines: int = 0
     empty_files: int = 0
     cut_documents: int = 0
+    binary_files: int = 0  # of those in folders and globs; one that is named is an error
 
     def __post_init__(self):
         self.files = expand(self.inputs)
@@ -45,14 +48,20 @@ class Source:
 
     def documents(self) -> Iterator[str]:
         for name in self.files:
-            before, empty = self.read_bytes, True
-            for text in self._read(name):
-                if text and not text.isspace():
-                    empty = False
-                    yield text
+            before, empty, binary = self.read_bytes, True, False
+            try:
+                for text in self._read(name):
+                    if text and not text.isspace():
+                        empty = False
+                        yield text
+            except NotText:
+                if self.strict or not empty or name in map(str, self.inputs):
+                    raise
+                binary = True
             if empty and self.strict:
                 raise BertJaxError(f"{name} is empty; remove it from the inputs")
-            self.empty_files += empty
+            self.binary_files += binary
+            self.empty_files += empty and not binary
             if not name.startswith("tfds:"):
                 self.read_bytes = before + os.path.getsize(name)
 
@@ -66,25 +75,24 @@ class Source:
         elif ending(name) in (".jsonl", ".ndjson"):
             rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
-            yield from self._plain(name)
+            for article in articles(name, self._lines(name), self._plain):
+                yield whole(article.where, article.text)
             return
         for where, row in rows:
-            text = tables.text_in(where, row, self.column)
-            if len(text) > LONGEST_DOCUMENT:
-                raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB; cut it into documents first")
-            yield text
+            yield whole(where, tables.text_in(where, row, self.column))
 
-    def _plain(self, name: str) -> Iterator[str]:
-        lines: list[str] = []
+    def _plain(self, name: str, lines: Iterable[str]) -> Iterator[Article]:
+        together: list[str] = []
         size = 0
-        for line in self._lines(name):
-            if (self.layout != "file" and not line.strip()) or size > LONGEST_DOCUMENT:
+        for line in lines:
+            line = line.rstrip("\r\n")
+            if (self.layout != "file" and not line.strip()) or size + len(line) > LONGEST_DOCUMENT:
                 self.cut_documents += bool(line.strip())
-                yield "\n".join(lines)
-                lines, size = [], 0
-            lines.append(line)
-            size += len(line)
-        yield "\n".join(lines)
+                yield Article(name, "", "", "\n".join(together))
+                together, size = [], 0
+            together.append(line)
+            size += len(line) + 1
+        yield Article(name, "", "", "\n".join(together))
 
     def _parquet(self, name: str) -> Iterator[tuple[str, tables.Row]]:
         start, size = self.read_bytes, os.path.getsize(name)
@@ -105,4 +113,10 @@ class Source:
             self.read_bytes = start + reader.position()
             self.broken_lines += reader.broken - broken
             broken = reader.broken
-            yield line.rstrip("\r\n").removeprefix("\ufeff")
+            yield line.removeprefix("\ufeff")
+
+
+def whole(where: str, text: str) -> str:
+    if len(text) > LONGEST_DOCUMENT:
+        raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB; cut it into documents first")
+    return text

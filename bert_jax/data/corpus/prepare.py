@@ -58,6 +58,7 @@ def prepare(
                 "column": source.column,
                 "language": language,
                 "empty_files": source.empty_files,
+                "binary_files": source.binary_files,
                 "broken_lines": source.broken_lines,
                 "cut_documents": source.cut_documents,
             },
@@ -92,6 +93,7 @@ def summarize(manifest: dict, output) -> str:
         f"of {counts['lines']:,} lines are duplicates": counts["repeated_lines"],
         "lines of broken UTF-8, bad bytes replaced by \ufffd": source["broken_lines"],
         "empty files": source["empty_files"],
+        "files left out: binary or UTF-16, not UTF-8 text": source["binary_files"],
         "documents over 16 MB cut; are there blank lines between documents?": source["cut_documents"],
     }
     lines += [f"  {count:,} {what}" for what, count in odd.items() if count]

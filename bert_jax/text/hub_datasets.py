@@ -1,0 +1,34 @@
+"""Files, a folder or a glob of a data set of the Hugging Face hub, `hf://datasets/OWNER/NAME[@REVISION]/FILES`."""
+
+import os
+import re
+from urllib.parse import unquote
+
+from bert_jax.errors import BertJaxError, first_line
+
+PREFIX = "hf://"
+NAME = re.compile(r"hf://datasets/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
+
+
+def fetched(given: str) -> str:
+    """The path of their local copy. The revision ~parquet is the hub's own copy in parquet."""
+    found = NAME.fullmatch(given)
+    if not found:
+        raise BertJaxError(
+            f"{given} is not hf://datasets/OWNER/NAME/FILES; name a file, a folder or a glob of the data set"
+        )
+    repository, revision, files = found[1], unquote(found[2] or "main"), found[3].rstrip("/")
+    if revision.startswith("~"):
+        revision = f"refs/convert/{revision[1:]}"
+    try:
+        from huggingface_hub import snapshot_download
+
+        folder = snapshot_download(
+            repository, repo_type="dataset", revision=revision, allow_patterns=[files, f"{files}/*"]
+        )
+    except Exception as error:  # offline, unknown, forbidden: a dozen types of three libraries
+        raise BertJaxError(
+            f"{given} cannot be fetched from the Hugging Face hub ({type(error).__name__}: {first_line(error)}); check "
+            "its name and the network, or fetch the files and name them"
+        ) from error
+    return os.path.join(folder, files)

@@ -1,0 +1,97 @@
+"""The text of a Markdown page that a reader sees, and its title."""
+
+import re
+from html import unescape
+
+from bert_jax.text.html import without_comments
+
+FRONT = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t](.*))?")
+CLOSING = re.compile(r"(?:^|[ \t])#+$")
+UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
+RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})")
+ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+QUOTE = re.compile(r"(?:[ \t]*>[ \t]?)+")
+DEFINITION = re.compile(r" {0,3}\[[^\]\n]+\]:[ \t]*\S+.*")
+ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
+RULED = re.compile(r"[ \t:|-]*-[ \t:|-]*")
+CODE = re.compile(r"(?<!`)(`+)(?!`)(.{1,1000}?)(?<!`)\1(?!`)")
+LINK = re.compile(
+    r"!?\[([^\[\]\n]*)\]"
+    r"(?:\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:[ \t]+[\"'(][^()\n]*[\"')])?\)|\[[^\[\]\n]*\])"
+)
+ADDRESS = re.compile(r"<((?:https?|ftp|mailto):[^<>\s]+)>")
+TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,500}>")
+STRONG = re.compile(r"(?<!\\)(\*{1,3}|(?<!\w)_{1,3}|~~)(?=\S)([^\n*_~]+?)(?<=[^\s\\])\1(?!\w)")
+ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+
+
+def title_and_text(source: str) -> tuple[str, str]:
+    """Each heading, paragraph, item of a list, row of a table and line of code is a line. A heading of the first level
+    that begins the page is its title, if more comes.
+
+    >>> title_and_text("# Cats\\n\\nThey *often*\\n[sleep](a.html), see ![a cat](b.png).\\n\\n- `purr`\\n- run")
+    ('Cats', 'They often sleep, see a cat.\\npurr\\nrun')
+    """
+    lines: list[list[str]] = []  # each in the parts that stood on lines of the page
+    code: set[int] = set()  # which of them are taken as they are
+    title, fence, joins = "", "", False
+    for line in without_comments(FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):
+        mark = FENCE.match(line)
+        if mark and (not fence or (mark[1].startswith(fence) and not line.strip(" `~"))):
+            fence, joins = "" if fence else mark[1], False
+            continue
+        if fence:
+            code.add(len(lines))
+            lines.append([line.rstrip()])
+            continue
+        line = after(QUOTE, line)
+        if joins and (under := UNDERLINE.fullmatch(line)):
+            if under[1][0] == "=" and len(lines) == 1 and not title:
+                title = inline(" ".join(lines.pop()))
+            joins = False
+        elif heading := HEADING.fullmatch(line):
+            words, joins = CLOSING.sub("", (heading[2] or "").strip()), False
+            if len(heading[1]) == 1 and not lines and not title:
+                title = inline(words)
+            else:
+                lines.append([words])
+        elif not line.strip() or RULE.fullmatch(line) or DEFINITION.fullmatch(line):
+            joins = False
+        elif ROW.fullmatch(line):
+            if not RULED.fullmatch(line):
+                lines.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+            joins = False
+        elif joins and not ITEM.match(line):
+            lines[-1].append(line.strip())
+        else:
+            lines.append([after(ITEM, line).strip()])
+            joins = True
+    joined = (parts[0] if n in code else inline(" ".join(parts)) for n, parts in enumerate(lines))
+    text = "\n".join(line for line in joined if line.strip())
+    return (title, text) if text else ("", title)
+
+
+def after(mark: re.Pattern, line: str) -> str:
+    """The line without the mark that begins it, if one does."""
+    found = mark.match(line)
+    return line[found.end() :] if found else line
+
+
+def inline(text: str) -> str:
+    """
+    >>> inline("a **bold _move_**, `2 * 3 * 4`, snake_case_name, &lt;br> and <br> <https://x.org>")
+    'a bold move, 2 * 3 * 4, snake_case_name, <br> and  https://x.org'
+    """
+    parts, place = [], 0
+    for code in CODE.finditer(text):
+        parts += [words_of(text[place : code.start()]), code[2].strip()]
+        place = code.end()
+    return "".join([*parts, words_of(text[place:])]).strip()
+
+
+def words_of(text: str) -> str:
+    for _ in range(2):  # a picture that is a link, bold within italic
+        text = STRONG.sub(r"\2", LINK.sub(r"\1", text))
+    return unescape(ESCAPE.sub(r"\1", TAG.sub("", ADDRESS.sub(r"\1", text))))

@@ -1,0 +1,100 @@
+"""Articles of Wikipedia: of its dumps, and of the files that WikiExtractor makes of them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from html import unescape
+from typing import cast
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from bert_jax.errors import BertJaxError
+from bert_jax.text import wikitext
+from bert_jax.text.article import Article
+
+# Numbers of namespaces: of articles; of files, categories and media.
+ARTICLES, FILES = "0", ("6", "14", "-2")
+BEGIN = "<doc "
+ATTRIBUTES = re.compile(r'(\w+)="([^"]*)"')
+
+
+def dumped(name: str, lines: Iterable[str]) -> Iterator[Article]:
+    """The articles of a dump as they come, in flat memory, without redirects and pages that are no articles."""
+    files = set(wikitext.FILES)
+    root: Element | None = None
+    for number, event, element in parsed(name, lines):
+        tag = plain(element.tag)
+        if root is None:
+            root = element
+            if tag != "mediawiki":
+                raise BertJaxError(
+                    f"{name} line {number}: its root is <{tag:.40}>, and only Wikipedia's dumps (<mediawiki>) are read "
+                    "of .xml; convert it to text"
+                )
+        elif event == "end" and tag == "namespace" and element.get("key") in FILES:
+            files.add((element.text or "").lower())
+        elif event == "end" and tag == "page":
+            page = parts(element)
+            if "redirect" not in page and text_in(page, "ns") in ("", ARTICLES):
+                where, text = f"{name} line {number}", wikitext.text_of(markup_of(page), files)
+                yield Article(where, text_in(page, "id"), text_in(page, "title"), text)
+            root.clear()
+
+
+def parsed(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]]:
+    """The number of a line, "start" or "end", and an element."""
+    parser: XMLPullParser = XMLPullParser(("start", "end"))
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            parser.feed(line)
+            for event, element in cast(Iterator[tuple[str, Element]], parser.read_events()):
+                yield number, event, element
+        if number:
+            parser.close()
+    except ParseError as error:
+        reason = str(error).partition(":")[0]
+        raise BertJaxError(f"{name} line {number} is not XML ({reason}); fetch the file again") from error
+
+
+def plain(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def parts(element: Element) -> dict[str, Element]:
+    """Its children by their names; of several with a name, the last."""
+    return {plain(child.tag): child for child in element}
+
+
+def text_in(elements: dict[str, Element], name: str) -> str:
+    return (elements[name].text or "") if name in elements else ""
+
+
+def markup_of(page: dict[str, Element]) -> str:
+    revision = parts(page["revision"]) if "revision" in page else {}
+    return text_in(revision, "text") if text_in(revision, "model") in ("", "wikitext") else ""
+
+
+def extracted(name: str, lines: Iterable[str]) -> Iterator[Article]:
+    """What stands between <doc id= url= title=> and </doc>; the first line repeats the title."""
+    attributes: dict[str, str] | None = None
+    where, text = "", list[str]()
+    for number, line in enumerate(lines, 1):
+        stripped = line.rstrip("\r\n")
+        if attributes is None:
+            if stripped.startswith(BEGIN):
+                attributes, where, text = dict(ATTRIBUTES.findall(stripped)), f"{name} line {number}", []
+            elif stripped.strip():
+                raise BertJaxError(
+                    f"{name} line {number} stands in no <doc>, as the others of WikiExtractor do; remove it"
+                )
+        elif stripped == "</doc>":
+            title = unescape(attributes.get("title", ""))
+            if text and text[0].strip() == title:
+                del text[0]
+            yield Article(
+                where, attributes.get("id", ""), title, "\n".join(line for line in text if line.strip())
+            )
+            attributes = None
+        else:
+            text.append(unescape(stripped))
+    if attributes is not None:
+        raise BertJaxError(f"{where} begins a <doc> that does not end; fetch the file again")
