@@ -335,6 +335,7 @@ def test_info(directory, capsys):
         x.size for x in flatten_dict(load(directory).params, sep="/").values()
     )
     assert facts["heads"] == ["mlm", "nsp"]
+    assert facts["pooling"] == "pooler" and facts["sequence_length"] == facts["sizes"]["max_positions"]
     edit_tensors(directory, lambda tensors: tensors.pop("cls.predictions.bias"))
     assert main(["info", str(directory)]) == 0
     assert "odd         the weights in" in capsys.readouterr().out

@@ -195,6 +195,9 @@ def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
     assert "trained on  8 examples" in told and "trained by  bert-jax train" in told
     facts = json.loads(info.describe(tmp_path / "model", as_json=True))
     assert facts["origin"]["columns"]["text"] == "review" and facts["origin"]["data"] == {"train": "1f"}
+    assert (
+        info.trained_on("bert-jax train '--config.data.train=my reviews.csv' --workdir a") == "my reviews.csv"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,22 @@
 """`bert-jax info`: what a model directory holds, and what is odd about it."""
 
 import math
+import shlex
+import sys
 import warnings
 from dataclasses import asdict
 
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.oddities import check_tokenizer, lower_cases
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
+from bert_jax.terminal import in_width
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
@@ -71,6 +75,8 @@ def collect(directory) -> dict:
         "model_type": layout.family.model_type,
         "sizes": {name: getattr(layout.config, name) for name in SIZES},
         "parameters": {**counts, "all": sum(counts.values())},
+        "sequence_length": (layout.embedder and layout.embedder.max_length) or layout.config.max_positions,
+        "pooling": pooling_of(layout),
         "heads": list(layout.heads),
         "labels": list(layout.labels),
         "tokenizer": known,
@@ -95,6 +101,8 @@ def describe(directory, as_json: bool = False) -> str:
         "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, "
         f"{sizes['vocab_size']:,} tokens",
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
+        "length": f"texts of up to {facts['sequence_length']:,} tokens",
+        "pooling": facts["pooling"] or "none, a state for each token",
         "heads": ", ".join(facts["heads"]) or "none",
         "labels": ", ".join(facts["labels"][:12]) + " ..." * (len(facts["labels"]) > 12),
         "tokenizer": "none",
@@ -110,11 +118,26 @@ def describe(directory, as_json: bool = False) -> str:
     if known := facts["scope"]:
         lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
     if origin := facts["origin"]:
-        lines["trained on"] = f"{origin['examples']:,} examples"
+        of_file = f" of {files}" if (files := trained_on(origin["command"])) else ""
+        lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
         lines["trained by"] = origin["command"]
     rows = [
         *((name, value) for name, value in lines.items() if value),
         *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),
         *(("odd", note) for note in facts["odd"]),
     ]
-    return "\n".join(f"{name:<12}{value}" for name, value in rows)
+    return "\n".join(in_width(f"{name:<12}{value}", sys.stdout, indent=12) for name, value in rows)
+
+
+def pooling_of(layout: Layout) -> str:
+    """How one state of a text is made of those of its tokens; "" where nothing asks for one."""
+    if layout.embedder:
+        return layout.embedder.pooling
+    reads = [HEADS[head].reads for head in layout.heads if not HEADS[head].each_token]
+    return reads[-1] if reads else ""
+
+
+def trained_on(command: str) -> str:
+    """The training data that a command names."""
+    key = "--config.data.train="
+    return next((word.removeprefix(key) for word in shlex.split(command) if word.startswith(key)), "")
