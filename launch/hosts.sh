@@ -2,6 +2,7 @@
 # Sourced: starts the processes of a run, one on each host, watches them, and restarts them when one is lost. The script
 # that sources this defines `ask INDEX WORD...`, which runs `on_host.sh WORD...` on a host, `$hosts`, their number,
 # `$traces`, the folder on a host for the state of its process, and `$logs`, the folder here for the output.
+# With `$shows_output` that of the first process is printed, too, as it comes.
 
 say() { echo "$(date +%H:%M:%S) $*"; }
 
@@ -74,6 +75,7 @@ look_all() {
       *)
         states[index]=$(head -n 1 "$logs/look-$index")
         tail -n +2 "$logs/look-$index" >>"$logs/$index.log"
+        [ -z "${shows_output:-}" ] || [ "$index" -gt 0 ] || tail -n +2 "$logs/look-$index"
         ;;
     esac
   done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs `bert-jax VERB ...` as N processes on this machine, started and watched as on the N hosts of a slice: their output
-# is collected in runs/local_pod/logs, and when a process is lost all restart from the newest checkpoint.
+# is collected in runs/local_pod/logs, that of process 0 is printed, too, and when a process is lost all restart from the
+# newest checkpoint.
 #
 #   launch/local_pod.sh N [--dry-run] train --config configs/pretrain.py:tiny ... --workdir runs/tiny
 #
@@ -16,7 +17,7 @@ esac
 dry_run=
 [ "${1:-}" != --dry-run ] || { dry_run=yes && shift; }
 [ $# -gt 0 ] || die "the verb is missing (see $0 --help)"
-verb=("$@") pod=${LOCAL_POD:-$launch/../runs/local_pod} poll=1 restarts=3 traces=process
+verb=("$@") pod=${LOCAL_POD:-$launch/../runs/local_pod} poll=1 restarts=3 traces=process shows_output=yes
 logs=$pod/logs
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 mkdir -p "$logs"
@@ -44,6 +45,7 @@ if [ -n "$dry_run" ]; then
   again && look_all && ask_all stop "$traces"
   exit
 fi
+say "starting $hosts processes of bert-jax $1; importing and compiling take a minute or more; output in $logs"
 trap 'ask_all stop "$traces"; look_all; say "stopped; $(last_line "$logs/0.log")"; exit 130' INT TERM
 again
 follow || die "$reason (output of the processes: $logs)"

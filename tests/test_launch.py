@@ -464,7 +464,12 @@ def local_pod(tmp_path):
 @pytest.mark.slow
 def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local_pod, tmp_path):
     pod = local_pod("train", "--workdir", "a 'b")
-    assert "running on 2 hosts" in pod.stdout.readline()
+    assert "starting 2 processes of bert-jax train" in pod.stdout.readline(), "it says so at once"
+    begun = [pod.stdout.readline() for _ in range(2)]
+    assert any("running on 2 hosts" in line for line in begun)
+    assert any(line.startswith("train --workdir a 'b --coordinator") for line in begun), (
+        "what process 0 prints"
+    )
     pod.terminate()
     output = pod.communicate(timeout=60)[0]
     assert pod.returncode == 130 and "stopped at step 7; run the same command to resume" in output
