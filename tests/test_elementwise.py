@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.models.dropout import draw
 from bert_jax.models.elementwise import gelu, normalize, softmax
 
 ROWS, WIDTH = 6, 40
@@ -64,14 +63,3 @@ def test_what_is_kept_for_the_backward_pass_is_the_input_and_little_else(functio
     x = jnp.ones((64, 256), jnp.bfloat16)
     kept = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(function, x)[1], x))
     assert sum(leaf.size * leaf.dtype.itemsize for leaf in kept) < 1.1 * x.size * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("last", [7, 64])
-def test_a_draw_is_true_with_its_probability_and_halves_of_a_number_are_independent(last):
-    result = draw(jax.random.key(3), 0.9, (4000, last))
-    assert result.shape == (4000, last)
-    assert float(result.mean()) == pytest.approx(0.9, abs=0.005)
-    half = -(-last // 2)
-    both = (result[:, : last - half] & result[:, half:]).mean()
-    assert float(both) == pytest.approx(0.81, abs=0.01)

@@ -2,7 +2,12 @@
 
 `rows [B]` says where each row stands in the whole batch of a step. A row then drops the same numbers on whichever
 device and in whichever microbatch it is computed, so a run goes on alike on another mesh.
+
+Whether a number survives is a hash of the key and of its place. The compiler makes it where it is used, in the forward
+pass and again in the backward pass, and stores nothing; a generator of random numbers would take longer than attention.
 """
+
+import math
 
 import flax.linen as nn
 import jax
@@ -16,7 +21,9 @@ from bert_jax.models.mesh import SHARD_ROWS
 
 def drop(x, rate: float, key, rows=None):
     """Dropout of x [B, ...]; draws follow `rows [B]` if given."""
-    survives = checkpoint_name(keep_mask(key, 1 - rate, x.shape, rows), KEPT)
+    survives = keep_mask(key, 1 - rate, x.shape, rows)
+    if not is_hashed(key):
+        survives = checkpoint_name(survives, KEPT)
     return jnp.where(survives, x * (1 / (1 - rate)), 0)
 
 
@@ -41,11 +48,34 @@ def draw_by_row(draw_one, key, rows):
 
 
 def draw(key, share: float, shape):
-    """True with probability `share`, to 16 bits: two draws from each 32-bit number, to save the generator time."""
+    """True with probability `share`."""
+    if is_hashed(key):
+        limit = jnp.uint32(min(round(share * 2**32), 2**32 - 1))
+        return hashes(jax.random.bits(key, (2,), jnp.uint32), shape) < limit
+    # To 16 bits: two draws from each 32-bit number, to save the generator time.
     *outer, last = shape
     bits = jax.random.bits(key, (*outer, -(-last // 2)), jnp.uint32)
     halves = jnp.concatenate([bits & 0xFFFF, bits >> 16], axis=-1)[..., :last]
     return halves < round(share * 2**16)
+
+
+def is_hashed(key) -> bool:
+    """Whether draws are hashes, not numbers of the hardware's generator."""
+    return jax.random.key_impl(key) == "threefry2x32"
+
+
+def hashes(seeds, shape):
+    """32 bits for each place, of seeds [2]."""
+    places = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    return mix_bits(mix_bits(places ^ seeds[0]) + seeds[1])
+
+
+def mix_bits(x):
+    """A hash of 32 bits into 32 bits: multiplications by odd numbers and shifts, all invertible."""
+    for factor, shift in ((0x9E3779B1, 16), (0x7FEB352D, 15), (0x846CA68B, 16)):
+        x = x * jnp.uint32(factor)
+        x = x ^ (x >> shift)
+    return x
 
 
 class Dropout(nn.Module):

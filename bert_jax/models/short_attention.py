@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from bert_jax.models.dropout import mix_bits
+
 LANES = 128
 LONGEST = 512
 UNSEEN = -1e30  # the score of a key that a query must not see
@@ -165,11 +167,3 @@ def keep_mask(L: int, seed, rate: float):
     bits = mix_bits((query * L + key).astype(jnp.uint32) + seed)
     both = jnp.concatenate([bits & jnp.uint32(0xFFFF), bits >> 16], axis=0)
     return both.astype(jnp.int32) < round((1 - rate) * 2**16)
-
-
-def mix_bits(x):
-    """A hash of 32 bits into 32 bits: multiplications by odd numbers and shifts, all invertible."""
-    for factor, shift in ((0x9E3779B1, 16), (0x7FEB352D, 15), (0x846CA68B, 16)):
-        x = x * jnp.uint32(factor)
-        x = x ^ (x >> shift)
-    return x
