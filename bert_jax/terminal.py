@@ -28,6 +28,11 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(in_width(text, file), file=file, flush=True)
 
 
+def hides_bars() -> bool | None:
+    """tqdm's `disable`: progress bars are for a terminal, and for a notebook, whose output is none."""
+    return False if "ipykernel" in sys.modules else None
+
+
 def in_width(text: str, file: TextIO, indent: int = INDENT) -> str:
     """The text as `file` shows it: each line of a terminal ends with a whole word."""
     return broken(text, shutil.get_terminal_size().columns, indent) if file.isatty() else text

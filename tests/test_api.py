@@ -1,8 +1,11 @@
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bert_jax
@@ -52,9 +55,54 @@ def test_a_text_that_is_too_long_is_cut_and_said(model):
     assert states[1].shape == (16, 8)
 
 
-def test_one_text_instead_of_a_list_is_pointed_out(model):
-    with pytest.raises(BertJaxError, match="a list of texts is needed"):
-        model.hidden_states("the cat")
+@pytest.mark.slow
+def test_every_method_gives_one_result_a_list_or_an_iterator(tmp_path):
+    """As its input is one text, a list, an array, a column of a data frame, or a generator, which is read lazily."""
+    write(tmp_path / "every", heads=("mlm", "classify", "answer"), labels=("good", "bad"))
+    write(tmp_path / "tagger", heads=("tag",), labels=("good", "bad"))
+    every, tagger = (bert_jax.load(tmp_path / name) for name in ("every", "tagger"))
+    shown = ["the cat sat", "the mat", "on", "cats ."]
+    for name, call in {
+        "encode": every.encode, "hidden_states": every.hidden_states, "attentions": every.attentions,
+        "pooled": every.pooled, "embed": every.embed, "classify": every.classify, "tag": tagger.tag,
+        "answer": lambda texts: every.answer("the cat", texts), "asked": lambda texts: every.answer(texts, "the cat"),
+        "tag_words": lambda texts: tagger.tag_words(
+            texts.split() if isinstance(texts, str) else like(texts, str.split)
+        ),
+        "fill_mask": lambda texts: every.fill_mask(
+            f"{texts} [MASK]" if isinstance(texts, str) else like(texts, "{} [MASK]".format)
+        ),
+    }.items():  # fmt: skip
+        expected = [call(text) for text in shown]
+        read = []
+        lazily = call(read.append(text) or text for text in shown)
+        assert isinstance(lazily, Iterator) and not read, name
+        inputs = [shown, np.array(shown), pd.Series(shown, index=[4, 3, 2, 1])]
+        for results in (*map(call, inputs), list(lazily)):
+            assert len(results) == len(shown), name
+            for result, of_one in zip(results, expected, strict=True):
+                same(result, of_one)
+
+
+def same(result, of_one) -> None:
+    if isinstance(result, np.ndarray):
+        np.testing.assert_allclose(result, of_one, atol=1e-5)
+    else:
+        assert repr_of(result) == repr_of(of_one)
+
+
+def repr_of(result) -> str:
+    """With numbers as far as batches of other sizes give them alike."""
+    return re.sub(r"\d+\.\d+(e-\d+)?", lambda number: f"{float(number[0]):.3f}", repr(result))
+
+
+def like(texts, change):
+    """The texts changed, in the same form."""
+    if isinstance(texts, list):
+        return list(map(change, texts))
+    if isinstance(texts, np.ndarray):
+        return np.array([*map(change, texts), None], object)[:-1]
+    return texts.map(change) if isinstance(texts, pd.Series) else map(change, texts)
 
 
 @pytest.mark.slow

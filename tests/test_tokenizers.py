@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.wordpiece import WordPiece
 from vocabularies import ADVERSARIAL, SENTENCES, bytepair, sentencepiece, wordpiece, write_json
 
@@ -196,3 +197,24 @@ def test_from_vocabulary_in_memory():
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the"], do_lower_case=True
     )
     assert words.ids(["The the"]) == [[6, 6]]
+
+
+def test_a_call_gives_the_arrays_of_a_batch():
+    words = WordPiece.from_vocabulary([*BERT_NAMES.values(), "a", "b"])
+    shown = ["a b a", ("a", "b"), "b"]
+    batch = words(shown)
+    for row, encoding in enumerate(words.encode(shown)):
+        length = len(encoding.ids)
+        assert batch["tokens"][row].tolist() == encoding.ids + [0] * (5 - length)
+        assert batch["segments"][row, :length].tolist() == encoding.segments
+        assert batch["mask"][row].tolist() == [1] * length + [0] * (5 - length)
+    of_one = words(("a", "b"))
+    assert all((of_one[name] == batch[name][1]).all() for name in batch)
+    assert words(shown, length=8)["tokens"].shape == (3, 8)
+    with pytest.warns(UserWarning, match="1 of 3 texts are longer than 4 tokens and were truncated"):
+        assert words([shown[0], "a", "b"], max_length=4)["tokens"].shape == (3, 4)
+    with pytest.raises(BertJaxError, match="length is 4 and a text has 5 tokens; max_length=4 truncates it"):
+        words(shown, length=4)
+    lazily = words.batches(iter(shown), 2)
+    assert [len(part["tokens"]) for part in lazily] == [2, 1]
+    assert repr(words) == "<WordPiece: 7 entries, pairs as [CLS] a [SEP] b [SEP]>"

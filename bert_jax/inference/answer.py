@@ -6,7 +6,7 @@ from itertools import repeat, zip_longest
 from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import check_order
+from bert_jax.inference.streaming import series
 from bert_jax.predictions.kinds.answers import LONGEST, Answer, Answers
 
 __all__ = ["Answer", "answer"]
@@ -32,9 +32,8 @@ def answer(model: Runner, question, text, *, may_be_missing: bool | None = None,
 def side_by_side(question, text):
     if isinstance(question, str) and isinstance(text, str):
         return question, text
+    question, text = (side if isinstance(side, str) else series(side) for side in (question, text))
     sides = [side for side in (question, text) if not isinstance(side, str)]
-    for side in sides:
-        check_order(side)
     listed = all(isinstance(side, Sequence) for side in sides)
     if listed and len(set(map(len, sides))) > 1:
         raise BertJaxError(f"{len(question)} questions and {len(text)} texts; give lists of the same length")

@@ -9,7 +9,7 @@ from bert_jax.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import results
+from bert_jax.inference.streaming import results, series, stacked
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.text.truncation import Reading, Truncated
 
@@ -31,11 +31,7 @@ def embed(
     of_chunk = embedding(
         model, prompt=prompt, pooling=pooling, normalize=normalize, long=long, dimensions=dimensions
     )
-    vectors = results(texts, of_chunk)
-    if isinstance(vectors, list):
-        width = dimensions or model.layout.vector_size
-        return np.stack(vectors) if vectors else np.zeros((0, width), np.float32)
-    return vectors
+    return results(texts, of_chunk, stacked(dimensions or model.layout.vector_size))
 
 
 def embedding(
@@ -98,8 +94,8 @@ def similarity(model: Runner, a, b, **settings) -> np.ndarray:
 
 
 def vectors_of(model: Runner, side, settings: dict) -> np.ndarray:
-    if not isinstance(side, np.ndarray):
-        side = embed(model, [side] if isinstance(side, str) else list(side), **settings)
+    if not (isinstance(side, np.ndarray) and np.issubdtype(side.dtype, np.number)):
+        side = embed(model, [side] if isinstance(side, str) else list(series(side)), **settings)
     vectors = np.atleast_2d(np.asarray(side, np.float32))
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 

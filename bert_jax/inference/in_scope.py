@@ -25,8 +25,7 @@ def in_scope(model: Runner, texts):
         return float(model.scope.share(similarity))
 
     uncounted = Truncated(model.config.max_positions)
-    shares = model.outcomes(model.kind, texts, read, truncated=uncounted, scoped=True)
-    return np.array(shares) if isinstance(shares, list) else shares
+    return model.outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
 
 
 def vectors_of(model: Runner, texts: Sequence, long: str = "cut") -> np.ndarray:

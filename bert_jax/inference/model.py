@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 
 import jax
-import numpy as np
 
 from bert_jax.compiling import keep_programs
 from bert_jax.config import SEEDS, check_number
@@ -17,18 +16,18 @@ from bert_jax.inference.classify import classify
 from bert_jax.inference.embed import embed, similarity
 from bert_jax.inference.fill_mask import fill_mask
 from bert_jax.inference.in_scope import in_scope
+from bert_jax.inference.layers import attentions, hidden_states
 from bert_jax.inference.rank import rank
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import check_order
+from bert_jax.inference.streaming import stacked
 from bert_jax.inference.tag import tag, tag_words
+from bert_jax.inference.warm_up import warm_up
 from bert_jax.models.config import COMPUTED
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.tokenizer import Encoding, Text
-from bert_jax.text.truncation import Truncated
 
 KEYWORDS = ("head", "labels", "seed", "tokenizer")  # of `load`, beside those of the computation
 
@@ -100,18 +99,12 @@ class Model(Runner):
         shape = f"{c.layers} layers of {c.hidden_size}, heads: {heads}, computed in {c.computed_dtype}"
         return f"<{self.layout.family.model_type}: {shape}>"
 
-    def hidden_states(self, texts: Sequence[Text]) -> list[np.ndarray]:
-        """For each text or pair, in order, the last hidden states [length, D], special tokens included.
+    hidden_states = hidden_states
+    attentions = attentions
+    warm_up = warm_up
 
-        >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
-        [(4, 8), (7, 8)]
-        """
-        encodings = self.encode(texts)
-        states = self.run(encodings, programs.hidden_states(self.config))
-        return [hidden[: len(encoding.ids)] for hidden, encoding in zip(states, encodings, strict=True)]
-
-    def pooled(self, texts: Sequence[Text], pooling: str = "mean", normalize: bool = True) -> np.ndarray:
-        """One vector a text, [N, D]: the mean of its hidden states, the [CLS] state, or BERT's own pooler.
+    def pooled(self, texts, pooling: str = "mean", normalize: bool = True):
+        """One vector a text: the mean of its hidden states, the [CLS] state, or BERT's own pooler.
 
         >>> model.pooled(["the cat", "the mat"], pooling="cls").shape
         (2, 8)
@@ -119,8 +112,9 @@ class Model(Runner):
         check_name(pooling, (*POOLINGS, programs.POOLER), "pooling")
         if pooling == programs.POOLER and not self.layout.pooler:
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
-        vectors = self.run(self.encode(texts), programs.pooled_states(self.config, pooling, normalize))
-        return np.stack(vectors) if vectors else np.zeros((0, self.config.hidden_size), np.float32)
+        program = programs.pooled_states(self.config, pooling, normalize)
+        gather = stacked(self.config.hidden_size)
+        return self.encoded(texts, lambda encodings: self.run(encodings, program), gather)
 
     def save(self, path) -> None:
         """Write a Hugging Face directory that `transformers` and `load` open.
@@ -133,15 +127,11 @@ class Model(Runner):
             origins.save(new, self.origin)
             scopes.save(new, self.scope)
 
-    def encode(self, texts: Sequence[Text]) -> list[Encoding]:
-        """Token ids, at most `config.max_positions` a text, with a warning where one is truncated.
+    def encode(self, texts):
+        """The `Encoding` of each text or pair, at most `config.max_positions` tokens; longer ones are truncated, with a
+        warning.
 
-        >>> [model.tokenizer.tokens(encoding.ids) for encoding in model.encode(["the cats"])]
-        [['[CLS]', 'the', 'cat', '##s', '[SEP]']]
+        >>> model.tokenizer.tokens(model.encode("the cats").ids)
+        ['[CLS]', 'the', 'cat', '##s', '[SEP]']
         """
-        if isinstance(texts, str):
-            raise BertJaxError(f'a list of texts is needed, not one text: ["{texts[:20]}..."]')
-        check_order(texts)
-        encodings = self.tokenizer.encode(list(texts), max_length=self.config.max_positions)
-        Truncated(self.config.max_positions).warn(encodings)
-        return encodings
+        return self.encoded(texts, iter)

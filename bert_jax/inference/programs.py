@@ -6,11 +6,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from bert_jax.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import PROJECTION, Projection
 from bert_jax.inference.parameters import unrolled
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, unroll
 from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.intermediates import STATES, WEIGHTS
 from bert_jax.models.pooling import pool, project
 
 POOLER = "pooler"  # BERT's own, beside the poolings that need no parameters
@@ -56,6 +58,41 @@ def hidden_states(config: EncoderConfig):
         return encoder.apply({"params": params["encoder"]}, batch).astype("float32")
 
     return run
+
+
+@program
+def states_of_layers(config: EncoderConfig, layers: tuple[int, ...]):
+    """[B, layers, L, D]; layer 0 is the embeddings, and the last one is normalised where the encoder's states are."""
+
+    def run(params, batch):
+        last, states = with_intermediates(config, STATES, params, batch)
+        states = [*jax.tree.leaves(states)[: config.layers], last]
+        return jnp.stack([states[layer] for layer in layers], axis=1).astype("float32")
+
+    return run
+
+
+@program
+def attention_weights(config: EncoderConfig, layers: tuple[int, ...]):
+    """[B, layers, H, L, L]; layer 0 is the first that attends."""
+
+    def run(params, batch):
+        _, kept = with_intermediates(config, WEIGHTS, params, batch)
+        # Layers of a group share their parameters, and are called one after the other.
+        of_groups = [jax.tree.leaves(kept[f"layers_{group}"]) for group in range(config.groups) if kept]
+        weights = [leaf for leaves in of_groups for leaf in leaves]
+        if len(weights) != config.layers:
+            raise BertJaxError(f"the layers of block {config.block} keep no attention weights")
+        return jnp.stack([weights[layer] for layer in layers], axis=1).astype("float32")
+
+    return run
+
+
+def with_intermediates(config: EncoderConfig, collection: str, params: dict, batch: dict):
+    """(hidden states, what layers kept of the collection)"""
+    of_encoder = params["encoder"] if unrolled() else unroll(params["encoder"])
+    hidden, kept = Encoder(config, unrolled=True).apply({"params": of_encoder}, batch, mutable=collection)
+    return hidden, kept.get(collection, {})
 
 
 @program

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import check_order
+from bert_jax.inference.streaming import series
 from bert_jax.predictions.whole_texts import WholeTexts
 
 
@@ -38,9 +38,9 @@ def rank(
     """
     if not isinstance(query, str):
         raise BertJaxError(f"the query is a text, not a {type(query).__name__}; rank one query at a time")
-    check_order(documents)
     if isinstance(documents, str):
         raise BertJaxError("documents are a list of texts, not one text")
+    documents = list(series(documents))
     kind, calibration = model.kind_for(WholeTexts.heads, "rank"), model.calibration
     if (count := len(model.labels)) != 1:
         raise BertJaxError(

@@ -1,6 +1,6 @@
 """A model with its parameters and its tokenizer, and how it runs over texts of any lengths."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -125,6 +125,7 @@ class Runner:
         long: str = "cut",
         truncated: Truncated | None = None,
         scoped: bool = False,
+        gather: Callable[[list], Any] = list,
     ) -> Any:
         """`read` of the kind's raw outcome of each text, and where it is `scoped` of its similarity to the training
         texts, which the text's first window tells. What is truncated is warned of, or counted in `truncated`."""
@@ -152,4 +153,21 @@ class Runner:
             for text, parts, similarity in zip(chunk, windows, similarities, strict=True):
                 yield read(kind.raw(text, parts, [next(logits) for _ in parts.encodings]), *similarity)
 
-        return results(texts, of_chunk)
+        return results(texts, of_chunk, gather)
+
+    def encoded(
+        self,
+        texts,
+        read: Callable[[list[Encoding]], Iterable],
+        gather: Callable[[list], Any] = list,
+        at_once: int = 0,
+    ):
+        """`read` of the encodings of each list of texts; longer texts are truncated, with a warning."""
+        truncated = Truncated(self.config.max_positions)
+
+        def of_chunk(chunk):
+            encodings = self.tokenizer.encode(chunk, max_length=self.config.max_positions)
+            truncated.warn(encodings)
+            return read(encodings)
+
+        return results(texts, of_chunk, gather, at_once)

@@ -2,6 +2,7 @@
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import series
 from bert_jax.predictions.kinds.tags import Pieces, Span, Tags
 
 __all__ = ["Span", "tag", "tag_words"]
@@ -34,6 +35,7 @@ def tag_words(model: Runner, word_lists):
     A list of any length is read in windows, as `tag` reads long texts.
     """
     kind = model.kind_for(Tags.heads, "tag_words")
+    word_lists = word_lists if isinstance(word_lists, tuple) else series(word_lists)
     if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
         word_lists = tuple(word_lists)
 

@@ -14,6 +14,7 @@ from bert_jax.models.context import Context
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import Distances
 from bert_jax.models.elementwise import KEPT
+from bert_jax.models.intermediates import STATES, asked
 from bert_jax.models.layers import Embeddings, norm
 
 
@@ -65,10 +66,14 @@ class Encoder(nn.Module):
         if c.convolution.width:
             context = replace(context, convolved=self.convolution(hidden, context, train))
         carry = (hidden, hidden) if decodes else hidden
+        if asked(self, STATES):
+            self.sow(STATES, "kept", hidden)
         if self.unrolled:
             for i in range(c.layers):
                 kind = None if of_layers is None else of_layers.reshape(-1)[i].item()
                 carry, _ = self.layers[i // (c.layers // c.groups)](carry, context, kind, train)
+                if asked(self, STATES):
+                    self.sow(STATES, "kept", carry)
         else:
             scanned = None if of_layers is None else jnp.asarray(of_layers)
             carry, _ = self.layers(carry, context, scanned, train)

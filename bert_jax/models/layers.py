@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -11,6 +12,7 @@ from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import gelu, keep, normalize
+from bert_jax.models.intermediates import WEIGHTS, asked, weights_of
 from bert_jax.models.product import add_bias, product
 from bert_jax.models.rotary import rotate
 
@@ -101,6 +103,9 @@ class SelfAttention(nn.Module):
         # Initialization runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
+        if asked(self, WEIGHTS):
+            exact = partial(attend, context=context, heads=c.heads, kernel="xla")
+            self.sow(WEIGHTS, "kept", weights_of(exact, qkv, c.heads))
         return Dense(c, (c.hidden_size,), (c.heads, c.head_size), initial_sum, bias=c.bias, name="out")(
             keep(out)
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
+from bert_jax.text import batch
 from bert_jax.text.tokenizer import Encoding, Special, Text
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -68,6 +69,19 @@ class Subwords(ABC):
 
     special: Special
     template: Template
+    size: int
+
+    __call__ = batch.call
+    pad = batch.pad
+    batches = batch.batches
+
+    def __repr__(self) -> str:
+        t = self.template
+        before, between, after = (" ".join(self.tokens(part)) for part in (t.prefix, t.middle, t.suffix))
+        return f"<{type(self).__name__}: {self.size:,} entries, pairs as {before} a {between} b {after}>"
+
+    @abstractmethod
+    def tokens(self, ids: Sequence[int]) -> list[str]: ...
 
     @abstractmethod
     def _pieces(self, texts: list[str]) -> list[Pieces]: ...

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 Text = str | tuple[str, str]  # a text, or a pair of texts
 
 
@@ -51,6 +53,12 @@ class Tokenizer(Protocol):
 
     def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
         """Texts or pairs with their special tokens; of a pair, the longer side is cut first."""
+        ...
+
+    def __call__(
+        self, texts, *, max_length: int | None = None, length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """The arrays that a model reads: of one text or pair [L], of a list of them [B, L]."""
         ...
 
     def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:

@@ -89,7 +89,7 @@ def calls():
 
 # No texts at all, lists of words, and values that these calls can take.
 RIGHT = {
-    "hidden_states 21", "pooled 21", "encode 21", "tokenizer 21", "answer 21", "answer of 21", "tag_words 10",
+    "tokenizer 21", "answer 21", "answer of 21", "tag_words 10",
     "tag_words 20",
     "tag_words 21", "seed 4", "seed 5", "precision 1", "max_length 1", "ids 5", "ids 10", "label 1",
 }  # fmt: skip

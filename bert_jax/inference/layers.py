@@ -1,0 +1,71 @@
+"""What an encoder's layers compute of texts: their states, and the weights of their attention."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.config import Range, check_number
+from bert_jax.errors import BertJaxError
+from bert_jax.inference import programs
+from bert_jax.inference.runner import Runner
+
+ALL = "all"
+AT_ONCE = 16  # texts, whose layers take much memory
+
+
+def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None = None):
+    """The hidden states [length, D] of each text or pair, special tokens included: those of the last layer, or of
+    another one. For several `layers`, or "all" of them, [layers, length, D].
+
+    Layer 0 is the embeddings, -1 the last one, as in `transformers`.
+
+    >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
+    [(4, 8), (7, 8)]
+    """
+    if layers is None:
+        program, place = programs.hidden_states(model.config), None
+    else:
+        chosen, place = chosen_of(layers, model.config.layers + 1)
+        program = programs.states_of_layers(model.config, chosen)
+
+    def read(encodings):
+        for states, encoding in zip(model.run(encodings, program), encodings, strict=True):
+            length = len(encoding.ids)
+            yield states[:length] if layers is None else states[place, :length]
+
+    return model.encoded(texts, read, at_once=0 if layers is None else AT_ONCE)
+
+
+def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
+    """The weights of attention [layers, heads, length, length] of each text or pair: how much each token, a row, reads
+    of each token, a column. For one layer, a number, [heads, length, length].
+
+    Layer 0 is the first, -1 the last, as in `transformers`.
+
+    >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    chosen, place = chosen_of(layers, model.config.layers)
+    program = programs.attention_weights(model.config, chosen)
+
+    def read(encodings):
+        for weights, encoding in zip(model.run(encodings, program), encodings, strict=True):
+            length = len(encoding.ids)
+            yield weights[place, :, :length, :length]
+
+    return model.encoded(texts, read, at_once=AT_ONCE)
+
+
+def chosen_of(layers, count: int) -> tuple[tuple[int, ...], int | slice]:
+    """The layers, counted from 0, and the place of those that are wanted among them."""
+    if isinstance(layers, str):
+        if layers != ALL:
+            raise BertJaxError(f'layers are numbers, or "{ALL}", not {layers!r:.40}')
+        return tuple(range(count)), slice(None)
+    several = isinstance(layers, Sequence | np.ndarray | range)
+    numbers = list(layers) if several else [layers]
+    for number in numbers:
+        check_number(number, "layers", is_whole=True, allowed=Range(-count, count - 1))
+    if not numbers:
+        raise BertJaxError(f'layers name none; give some of 0 to {count - 1}, or "{ALL}"')
+    return tuple(int(number) % count for number in numbers), slice(None) if several else 0

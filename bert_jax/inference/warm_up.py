@@ -1,0 +1,71 @@
+"""Compiling before the first text comes."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bert_jax.config import Range, check_number
+from bert_jax.inference import programs
+from bert_jax.inference.batching import LENGTHS, padded_length, row_rungs, tokens_in_batch
+from bert_jax.inference.runner import Runner
+from bert_jax.models.heads import HEADS
+from bert_jax.predictions.kind import known_kind
+from bert_jax.terminal import hides_bars
+from bert_jax.text.tokenizer import Encoding
+
+
+def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int = 1) -> None:
+    """Compile what the model's predictions need for texts of these `lengths` in tokens, by default all that it reads,
+    so that no text waits for it; of a model without such a head what `embed` and `fill_mask` need.
+
+    `texts` is how many come at a time at most.
+
+    >>> model.warm_up([4, 7])
+    """
+    from tqdm import tqdm
+
+    longest = model.config.max_positions
+    for length in lengths or ():
+        check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
+    check_number(texts, "texts", is_whole=True, allowed=Range(1))
+    rungs = sorted({padded_length(length, longest) for length in lengths or (*LENGTHS, longest)})
+    calls = [
+        (run, length, rows) for length in rungs for rows in row_counts(length, texts) for run in runs(model)
+    ]
+    for run, length, rows in tqdm(calls, desc="compiling", unit=" programs", disable=hides_bars(), delay=2):
+        unknown = [model.tokenizer.special.unk] * length
+        run([Encoding(unknown, [0] * length, [(0, 0)] * length, begins=begins(model, length))] * rows)
+
+
+def row_counts(length: int, texts: int) -> list[int]:
+    """How many rows the batches of so many texts have.
+
+    >>> row_counts(80, 1), row_counts(80, 5), row_counts(80, 1000)  # on a CPU
+    ([1], [1, 2, 4, 8], [1, 2, 4, 8, 12])
+    """
+    rungs = row_rungs(length, tokens_in_batch())
+    return [rows for n, rows in enumerate(rungs) if not n or rungs[n - 1] < texts]
+
+
+def runs(model: Runner) -> list[Callable]:
+    """What runs the model's programs over encodings."""
+    config, heads = model.config, model.layout.heads
+    if kind := known_kind(model.layout):
+        head = model.need(kind.heads, kind.name)
+        predict = programs.head_logits(config, head, len(model.labels))
+        return [lambda encodings: model.run(encodings, predict)]
+    pool = programs.pooled_states(config, model.embedder.pooling, False, model.embedder.projection)
+    several: list[Callable] = [lambda encodings: model.run(encodings, pool)]
+    if "mlm" in heads:
+        fill = programs.mask_fillings(config, 5)
+        several.append(
+            lambda encodings: model.run(
+                encodings, fill, {"target_positions": np.zeros((len(encodings), 1), np.int32)}
+            )
+        )
+    return several
+
+
+def begins(model: Runner, length: int) -> tuple[int, ...]:
+    """Where the texts of an encoding begin: two, where a head compares them."""
+    return (0, length // 2) if any(HEADS[head].compares for head in model.layout.heads) else (0,)

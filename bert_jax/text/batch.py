@@ -1,0 +1,55 @@
+"""Encodings as the arrays that a model reads: tokens, segments and mask, padded to one length."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config import Range, check_number
+from bert_jax.errors import BertJaxError
+from bert_jax.text.series import as_list, plain
+from bert_jax.text.tokenizer import Encoding, Tokenizer
+
+Batch = dict[str, np.ndarray]
+
+
+def pad(tokenizer: Tokenizer, encodings: Sequence[Encoding], length: int | None = None) -> Batch:
+    """The batch [B, L] of encodings; `length` is L, by default that of the longest."""
+    longest = max((len(encoding.ids) for encoding in encodings), default=0)
+    length = longest if length is None else length
+    check_number(length, "length", is_whole=True)
+    if length < longest:
+        raise BertJaxError(
+            f"length is {length} and a text has {longest} tokens; max_length={length} truncates it"
+        )
+    batch = {name: np.zeros((len(encodings), length), np.int32) for name in ("tokens", "segments", "mask")}
+    batch["tokens"][:] = tokenizer.special.pad
+    for row, encoding in enumerate(encodings):
+        values: dict[str, Any] = {"tokens": encoding.ids, "segments": encoding.segments, "mask": 1}
+        for name, value in values.items():
+            batch[name][row, : len(encoding.ids)] = value
+    return batch
+
+
+def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: int | None = None) -> Batch:
+    """The arrays that a model reads, tokens, segments and mask: of one text or pair [L], of a list of them [B, L].
+
+    Texts of more than `max_length` tokens are truncated, with a warning. `length` is L, by default that of the longest.
+    """
+    from bert_jax.text.truncation import Truncated  # which stands above all tokenizers
+
+    single = isinstance(texts, str | tuple)
+    encodings = tokenizer.encode([texts] if single else as_list(texts), max_length=max_length)
+    if max_length is not None:
+        Truncated(max_length).warn(encodings)
+    batch = pad(tokenizer, encodings, length)
+    return {name: array[0] for name, array in batch.items()} if single else batch
+
+
+def batches(tokenizer: Tokenizer, texts: Iterable, rows: int, **settings) -> Iterator[Batch]:
+    """Batches of so many texts each, in their order, read as they are asked for; `settings` are those of a call."""
+    check_number(rows, "rows", is_whole=True, allowed=Range(1))
+    texts = map(plain, as_list(texts))
+    while chunk := list(islice(texts, rows)):
+        yield call(tokenizer, chunk, **settings)

@@ -1,0 +1,77 @@
+"""What layers compute on the way is what transformers gives; what was warmed up is not compiled again."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import bert_jax
+from bert_jax.errors import BertJaxError
+from bert_jax.inference import programs
+from bert_jax.text.wordpiece import WordPiece
+from corpora import ENTRIES
+from test_hub import write
+
+SIZES = {
+    "vocab_size": len(ENTRIES), "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3,
+    "intermediate_size": 64, "max_position_embeddings": 64, "attn_implementation": "eager",
+}  # fmt: skip
+IDS = {"pad_token_id": 0, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
+FAMILIES = {
+    "Bert": {},
+    "ModernBert": {"global_attn_every_n_layers": 2, "local_attention": 6, **IDS},
+    "DebertaV2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8},
+}
+TEXTS = [" ".join(f"w{n}" for n in range(20)), ("w5 w6", "w9")]  # a row is longer than a head is wide
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tmp_path):
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**SIZES, **FAMILIES[family])
+    reference = getattr(transformers, f"{family}Model")(config).eval()
+    for parameter in reference.parameters():
+        parameter.data = 0.15 * torch.randn_like(parameter)
+    reference.save_pretrained(tmp_path)
+    WordPiece.from_vocabulary(ENTRIES).save(tmp_path)
+    model = bert_jax.load(tmp_path)
+    states, weights = model.hidden_states(TEXTS, layers="all"), model.attentions(TEXTS)
+    for n, encoding in enumerate(model.encode(TEXTS)):
+        segments = {} if family == "ModernBert" else {"token_type_ids": torch.tensor([encoding.segments])}
+        answer = reference(
+            input_ids=torch.tensor([encoding.ids]), attention_mask=torch.ones(1, len(encoding.ids)).long(),
+            output_hidden_states=True, output_attentions=True, **segments,
+        )  # fmt: skip
+        for ours, theirs in ((states[n], answer.hidden_states), (weights[n], answer.attentions)):
+            np.testing.assert_allclose(ours, torch.cat(theirs).detach(), atol=1e-5)
+    if family == "Bert":
+        chosen = model.hidden_states(TEXTS[0], layers=[-1, 1])
+        np.testing.assert_allclose(chosen, states[0][[3, 1]], atol=1e-5)
+        np.testing.assert_allclose(model.attentions(TEXTS[0], layers=-1), weights[0][2], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
+    write(tmp_path, heads=("classify",), labels=("good", "bad"))
+    model = bert_jax.load(tmp_path)
+    program = programs.head_logits(model.config, "classify", 2)
+    model.warm_up([5], texts=2)
+    assert program._cache_size() == 2, "of one row and of two"
+    model.classify("the cat sat")
+    model.classify(["the cat sat", "the mat"])
+    assert program._cache_size() == 2
+    model.classify("the cat sat on the mat . the mat")
+    assert program._cache_size() == 3
+
+
+def test_layers_that_are_none(tmp_path):
+    write(tmp_path)
+    model = bert_jax.load(tmp_path)
+    for layers, message in (
+        (4, "layers must be between -2 and 1, not 4"),
+        ("last", 'layers are numbers, or "all"'),
+        ([], "layers name none"),
+    ):
+        with pytest.raises(BertJaxError, match=message):
+            model.attentions("the cat", layers=layers)
