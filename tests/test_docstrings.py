@@ -32,6 +32,8 @@ SHOWN_WITH = {
     "bert_jax.inference.model": (("mlm", "nsp"), ()),
     "bert_jax.inference.fill_mask": (("mlm", "nsp"), ()),
     "bert_jax.inference.embed": (("mlm", "nsp"), ()),
+    "bert_jax.inference.layers": (("mlm", "nsp"), ()),
+    "bert_jax.inference.warm_up": (("mlm", "nsp"), ()),
     "bert_jax.inference.in_scope": (("classify",), ("bad", "good")),
     "bert_jax.inference.classify": (("classify",), ("bad", "good")),
     "bert_jax.inference.rank": (("classify",), ("LABEL_0",)),

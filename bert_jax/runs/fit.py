@@ -32,6 +32,8 @@ class Run:
 
     def __init__(self, workdir: Path, scores: dict[str, float] | None):
         self.workdir, self.scores, self.finished = workdir, scores or {}, scores is not None
+        page = Workdir(workdir).report / "report.md"
+        self.report = page if page.exists() else None
 
     def __repr__(self) -> str:
         state = "finished" if self.finished else "stopped before its end"
@@ -57,11 +59,6 @@ class Run:
         several = sorted(self.workdir.glob(f"*/seed=*/{directory.metrics.name}"))
         names = [str(path.parent.relative_to(self.workdir)) for path in several]
         return [{"run": name, **row} for name, path in zip(names, several, strict=True) for row in flat(path)]
-
-    @property
-    def report(self) -> Path | None:
-        page = Workdir(self.workdir).report / "report.md"
-        return page if page.exists() else None
 
 
 def flat(metrics: Path) -> list[dict[str, Any]]:
