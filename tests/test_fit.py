@@ -1,8 +1,10 @@
 """Training from Python: the runs of the command, of files and of what a program holds."""
 
 import gc
+import runpy
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,9 +13,15 @@ from ml_collections import ConfigDict
 import bert_jax
 from bert_jax import tasks
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
 from bert_jax.runs import finetuning
 from bert_jax.runs.finetuning import are_tagged, series_of
-from test_finetune import finetune, marked, model, texts  # noqa: F401
+from bert_jax.text.rust import BERT_NAMES
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.config import RunConfig
+from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
+from test_finetune import ENCODER, finetune, marked, model, texts  # noqa: F401
 
 KEYS = {
     "epochs": 1, "report": False, "head": "kept", "optimizer.rate": 3e-3, "log.every": 5,
@@ -133,3 +141,20 @@ def test_texts_and_labels_are_examples_as_those_of_files(model, monkeypatch):  #
 
 def place(example) -> int:
     return int(example.where.split("[")[1].rstrip("]"))
+
+
+@pytest.mark.slow
+def test_a_loop_of_your_own_learns(tmp_path, monkeypatch):
+    """The example of bert_jax/README.md, on a model that is tiny and new, which takes a higher rate."""
+    source = (Path(__file__).parent / "examples/custom_loop.py").read_text()
+    shown = ["a", "fine", "film", "dull", "and", "long", "what", "joy", "waste", "of", "time"]
+    words = WordPiece.from_vocabulary([*BERT_NAMES.values(), *shown])
+    layout = hub.Layout(ENCODER.replace(vocab_size=words.size), heads=("mlm",), pooler=False)
+    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
+    hub.save(tmp_path / "model", layout, jax.device_get(params), words)
+    monkeypatch.chdir(tmp_path)
+    assert "adamw(5e-5)" in source
+    (tmp_path / "loop.py").write_text(source.replace("adamw(5e-5)", "adamw(1e-2)"))
+    loop = runpy.run_path(str(tmp_path / "loop.py"))
+    trained = bert_jax.load("trained")
+    assert [label.label for label in trained.classify(loop["texts"][:4])] == ["good", "bad", "good", "bad"]

@@ -116,6 +116,14 @@ class Model(Runner):
         gather = stacked(self.config.hidden_size)
         return self.encoded(texts, lambda encodings: self.run(encodings, program), gather)
 
+    def with_params(self, params: dict) -> "Model":
+        """The model with other parameters, such as a loop of your own gives; nothing is known of their calibration.
+
+        >>> model.with_params(model.params)
+        <bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
+        """
+        return Model(self.layout, params, self._tokenizer)
+
     def save(self, path) -> None:
         """Write a Hugging Face directory that `transformers` and `load` open.
 
