@@ -98,6 +98,24 @@ class ReplacedTokens(nn.Module):
         return Dense(c, (1,), dtype="float32", name="dense")(hidden)[..., 0]
 
 
+class ReplacedInContext(nn.Module):
+    """Likewise, of DeBERTa-v3: each state is read with the [CLS] state of its text."""
+
+    config: EncoderConfig
+    labels: int
+
+    @nn.compact
+    def __call__(self, hidden, batch, words, train: bool):
+        c, of_text = self.config, first_tokens(hidden, batch)
+        if "packs" in batch:
+            number = jnp.maximum(batch["packs"] - 1, 0)
+            of_token = jnp.take_along_axis(of_text, number[..., None], axis=1)
+        else:
+            of_token = of_text[:, None]
+        hidden = Dense(c, (c.hidden_size,), name="transform")(norm(c)(hidden + of_token))
+        return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.activation](hidden))[..., 0]
+
+
 def next_sentence(config, labels, name=None):
     return Linear(config, 2, name=name)
 
@@ -167,6 +185,7 @@ HEADS = {
     "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
     "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
     "replaced": Head(ReplacedTokens, "ForPreTraining"),
+    "replaced_in_context": Head(ReplacedInContext, "ForPreTraining"),
     "sop": Head(sentence_order, "ForSentenceOrderPrediction", reads="pooler"),
 }
 

@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +38,9 @@ class Config(RunConfig):
     data: DataConfig = field(default_factory=DataConfig)
 
 
+C = TypeVar("C", bound=Config)
+
+
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     # TensorFlow takes seconds to import: a misspelt key is reported before that.
     from bert_jax.data.corpus.stream import Stream
@@ -57,12 +60,16 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
 
 
 def outline(config: Config) -> Outline:
+    return outline_of(config, Pretraining.of)
+
+
+def outline_of(config: C, task_of: Callable[[C], Task]) -> Outline:
     """With the vocabulary of the corpora, if there are some."""
     data = config.data
     if data.corpora:
         vocabulary = Corpus(data.corpora[0]).tokenizer.size
         config = dataclasses.replace(config, model=fitting(config.model, vocabulary, max(data.lengths)))
-    task, batch, all_shares = Pretraining.of(config), data.batch, sum(data.shares)
+    task, batch, all_shares = task_of(config), data.batch, sum(data.shares)
     phases = (
         Phase(length, share / all_shares, task.features(batch, length))
         for length, share in zip(data.lengths, data.shares, strict=True)
@@ -105,12 +112,34 @@ def family_of(config: Config, source: Layout | None) -> Family:
 
 
 @dataclass(frozen=True)
-class Pretraining(Task):
-    """Masked words and, where rows are pairs, the second half of the pair."""
+class MaskedWords(Task):
+    """The masked words of prepared corpora, which the outputs "mlm" are the logits of."""
 
     best = "mlm_loss"
 
     data: DataConfig = DataConfig()
+
+    def features(self, rows: int, length: int) -> Features:
+        return self.data.features(rows, length)
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {"mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"])}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {"mlm_accuracy": accuracy(outputs["mlm"], batch["targets"], batch["target_weight"])}
+
+    def predictions(self, outputs: dict, batch: dict):
+        """How many entries stand before each target's; -1 where there is no target."""
+        logits, targets = outputs["mlm"], batch["targets"]
+        return jnp.where(batch["target_weight"] > 0, (logits > of_label(logits, targets)).sum(-1), -1)
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
+
+
+@dataclass(frozen=True)
+class Pretraining(MaskedWords):
+    """Masked words and, where rows are pairs, the second half of the pair."""
 
     @classmethod
     def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
@@ -127,31 +156,20 @@ class Pretraining(Task):
             )
         return cls(Layout(family.fixed(config.model), family, heads, pooler=paired), config.data)
 
-    def features(self, rows: int, length: int) -> Features:
-        return self.data.features(rows, length)
-
     def flops(self, rows: int, length: int) -> float:
         return pre_training_flops(self.layout.config, rows, length, self.data.targets(length))
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        losses = {"mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"])}
+        losses = super().losses(outputs, batch)
         if "nsp" in outputs:
             losses["nsp_loss"] = cross_entropy(outputs["nsp"], batch["labels"], batch["weight"])
         return losses
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        scores = {"mlm_accuracy": accuracy(outputs["mlm"], batch["targets"], batch["target_weight"])}
+        scores = super().scores(outputs, batch)
         if "nsp" in outputs:
             scores["nsp_accuracy"] = accuracy(outputs["nsp"], batch["labels"], batch["weight"])
         return scores
-
-    def predictions(self, outputs: dict, batch: dict):
-        """How many entries stand before each target's; -1 where there is no target."""
-        logits, targets = outputs["mlm"], batch["targets"]
-        return jnp.where(batch["target_weight"] > 0, (logits > of_label(logits, targets)).sum(-1), -1)
-
-    def summary(self, means: dict[str, float]) -> dict[str, float]:
-        return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
 
 
 def accuracy(logits, labels, weight) -> Loss:

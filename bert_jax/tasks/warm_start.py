@@ -1,6 +1,7 @@
 """Beginning from the parameters of a model directory."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 
@@ -33,12 +34,15 @@ def check_sizes(directory: str, theirs: EncoderConfig, ours: EncoderConfig) -> N
 
 
 def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
-    """The directory's parameters for the task, and the parts it lacks, which have initial values."""
-    source, tensors = hub.survey(directory, vocab_multiple=task.layout.config.vocab_multiple)
-    params = hub.read_params(source, tensors, directory)
-    if source.labels != task.layout.labels:  # its heads are for others
-        params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
-    params = hub.read_beside(task.layout, tensors, directory) | params
+    """The directory's parameters for the task, and the parts it lacks, which have initial values.
+
+    Further models of the task are in directories within it, as a run leaves them.
+    """
+    models = {
+        name: read_model(str(Path(directory) / name) if name else directory, layout)
+        for name, layout in task.layouts.items()
+    }
+    params = task.of_models(models)
     key = jax.random.key(seed, impl="threefry2x32")
     names = list(jax.eval_shape(task.init, key))
     missing = [name for name in names if name not in params]
@@ -53,3 +57,12 @@ def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
 
     params |= jax.device_get(jax.jit(initial)())
     return {name: params[name] for name in names}, missing
+
+
+def read_model(directory: str, layout: hub.Layout) -> dict:
+    """A directory's parameters for the layout, without heads for other labels."""
+    source, tensors = hub.survey(directory, vocab_multiple=layout.config.vocab_multiple)
+    params = hub.read_params(source, tensors, directory)
+    if source.labels != layout.labels:  # its heads are for others
+        params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
+    return hub.read_beside(layout, tensors, directory) | params

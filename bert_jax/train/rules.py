@@ -79,13 +79,13 @@ PARAMETERS: list[tuple[str, Parameter]] = [
     (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", Parameter(P(), False, (0,), "layers")),
     ("(^|/)encoder/final_norm/(scale|bias)$", Parameter(decays=False)),
     (
-        "(^|/)((pooler|transform)/dense|(mlm|replaced)/transform)/kernel$",
+        "(^|/)((pooler|transform)/dense|(mlm|replaced|replaced_in_context)/transform)/kernel$",
         Parameter(P(FSDP, None), in_products=True),
     ),
     ("(^|/)(pooler|transform)/norm/(scale|bias)$", Parameter(decays=False)),
     ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP), in_products=True)),
     ("(^|/)mlm/bias$", Parameter(P(TENSOR), decays=False)),
-    ("(^|/)(mlm|replaced)/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
+    ("(^|/)(mlm|replaced|replaced_in_context)/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
     # The last layer of any head, whose outputs are few.
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", Parameter()),
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", Parameter(decays=False)),

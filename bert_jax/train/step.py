@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.models.mesh import ROWS
 from bert_jax.train.config import RunConfig
-from bert_jax.train.gradient import by_shard, make_gradient, measure, microbatches, on_all_rows
+from bert_jax.train.gradient import by_shard, make_gradient, measure, microbatches, on_all_rows, with_rows
 from bert_jax.train.schedule import share_at
 from bert_jax.train.state import (
     Constants,
@@ -68,7 +68,7 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
         return measure(task, task.losses(outputs, rows), outputs, rows), task.predictions(outputs, rows)
 
     def evaluate(params, batch: dict, constants: Constants):
-        params = whole_params(task, params, shardings, mesh)
+        batch, params = with_rows(batch), whole_params(task, params, shardings, mesh)
 
         def outputs(params, rows):
             return task.outputs(params, rows, constants.task)

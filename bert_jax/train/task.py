@@ -74,6 +74,10 @@ class Task:
         """The parameters of each of `layouts`."""
         return {"": {name: params[name] for name in self.layout.module_names}}
 
+    def of_models(self, models: dict[str, dict]) -> dict:
+        """The inverse of `models`."""
+        return models[""]
+
     def constants(self) -> dict:
         """NumPy arrays that the outputs need and nothing changes, such as a teacher's parameters."""
         return {}

@@ -235,6 +235,11 @@ FAMILY = Family(
             *layer_norm("mlm/norm", "lm_predictions.lm_head.LayerNorm"),
             Part("mlm/bias", ("lm_predictions.lm_head.bias",), per_entry=True),
         ],
+        "replaced_in_context": [
+            *linear("replaced_in_context/transform", "mask_predictions.dense"),
+            *layer_norm("replaced_in_context/norm", "mask_predictions.LayerNorm"),
+            *linear("replaced_in_context/dense", "mask_predictions.classifier"),
+        ],
         "classify": [*linear("pooler/dense", "pooler.dense"), *linear("classify/dense", "classifier")],
         "tag": linear("tag/dense", "classifier"),
         "answer": linear("answer/dense", "qa_outputs"),
@@ -256,10 +261,11 @@ FAMILY = Family(
         "deberta-v2-xlarge": size(24, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
         "deberta-v2-xxlarge": size(48, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
     },
+    alone=("replaced_in_context",),
     extra=(
         r"embeddings\.position_ids$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",
         r"^(deberta\.)?embeddings\.word_embeddings\._weight$",
-        r"^(lm|mask)_predictions\.",  # of pre-training: replaced-token detection, and a masked LM without its parts
+        r"^(lm|mask)_predictions\.",  # of pre-training: heads of which a part is missing
     ),
 )

@@ -1,0 +1,287 @@
+"""Replaced-token detection, as ELECTRA and DeBERTa-v3 learn: a small masked LM, the generator, replaces words, and the
+discriminator tells for every token whether it was replaced. The discriminator is the run's model.
+
+The parameters are {"generator": ..., "discriminator": ...}. Embeddings that both use are the generator's: tied, they
+are missing in the discriminator's own; disentangled, these hold what the discriminator adds to them ("words_delta").
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.config import Range, check_ranges
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.losses import Loss, binary_cross_entropy, weigh
+from bert_jax.models.config import COMPUTED, RATES, EncoderConfig
+from bert_jax.models.cost import layer_flops, pre_training_flops
+from bert_jax.models.dropout import draw_by_row
+from bert_jax.models.mesh import FSDP, TENSOR
+from bert_jax.tasks import pretrain
+from bert_jax.tasks.outline import Outline
+from bert_jax.tasks.pretrain import Corpora, MaskedWords, family_of, fitting
+from bert_jax.tasks.warm_start import as_in, check_sizes
+from bert_jax.train.rules import EMBEDDINGS, Parameter
+
+GENERATOR = "generator"  # the directory of its model, within the discriminator's
+HEADS = ("replaced", "replaced_in_context")  # of which a family has one
+OWN = "projection"  # of the embeddings: as wide as the model, so never shared
+DISENTANGLED = ("words", "positions")
+DELTA = "_delta"
+
+Portion = Annotated[float, Range(0, 1, above=True)]
+
+
+@dataclass(frozen=True)
+class GeneratorConfig:
+    """The generator's size, as shares of the discriminator's."""
+
+    width: Portion = 0.25  # of hidden states, and so of heads and feed-forward
+    depth: Portion = 1.0  # of layers
+
+    def __post_init__(self):
+        check_ranges(self, "generator.")
+
+    def of(self, discriminator: EncoderConfig) -> EncoderConfig:
+        """With the discriminator's embeddings and heads of its size."""
+        d = discriminator
+        width, embedding = round(self.width * d.hidden_size), d.embedding_width
+        return d.replace(
+            hidden_size=width,
+            embedding_size=0 if embedding == width else embedding,
+            heads=max(1, width // d.head_size),
+            feed_forward=round(self.width * d.feed_forward),
+            layers=max(1, round(self.depth * d.layers)),
+        )
+
+
+@dataclass(frozen=True)
+class Config(pretrain.Config):
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    # Of the embeddings: "tied", both models train them; "disentangled", the discriminator trains what it adds to the
+    # generator's words and positions.
+    sharing: Literal["tied", "disentangled"] = "tied"
+    discriminator_weight: Annotated[float, Range(0, 1e6, above=True)] = (
+        50.0  # of its loss, beside the generator's
+    )
+
+
+def open(config: Config) -> tuple["ReplacedTokens", Corpora, Config]:
+    # TensorFlow takes seconds to import: a misspelt key is reported before that.
+    from bert_jax.data.corpus.stream import Stream
+
+    data = Corpora(Stream(config.data, config.seed, config.steps))
+    model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
+    task = ReplacedTokens.of(dataclasses.replace(config, model=model))
+    if config.init:
+        layouts = {
+            name: as_in(str(Path(config.init) / name), layout, data.tokenizer)
+            for name, layout in task.layouts.items()
+        }
+        task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
+    return task, data, config
+
+
+def outline(config: Config) -> Outline:
+    return pretrain.outline_of(config, ReplacedTokens.of)
+
+
+inspect = pretrain.inspect
+
+
+def reopen(layouts: dict[str, Layout]) -> "ReplacedTokens":
+    return ReplacedTokens(layouts[""], generator=layouts[GENERATOR])
+
+
+def begun_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layout, Layout]:
+    """The discriminator in the directory `init` and its generator, if a run whose model is `model` may go on from
+    them."""
+    discriminator, _ = hub.survey(directory)
+    if head not in discriminator.heads:
+        raise BertJaxError(
+            f'the model in {directory} is no discriminator (it has no head "{head}"); leave --config.init out'
+        )
+    inner = Path(directory) / GENERATOR
+    if not inner.is_dir():
+        raise BertJaxError(
+            f"the discriminator in {directory} goes on with its generator alone; put that model into {inner}, "
+            "or leave --config.init out"
+        )
+    check_sizes(directory, discriminator.config, model)
+    generator, _ = hub.survey(inner)
+    if "mlm" not in generator.heads:
+        raise BertJaxError(
+            f'the model in {inner} is no generator (it has no head "mlm"); leave --config.init out'
+        )
+    for name in ("vocab_size", "embedding_width", "max_positions", "segment_types"):
+        theirs, ours = getattr(generator.config, name), getattr(model, name)
+        if theirs != ours:
+            raise BertJaxError(
+                f"the generator in {inner} cannot share embeddings: its {name} is {theirs}, the discriminator's {ours}"
+            )
+    return discriminator, generator
+
+
+@dataclass(frozen=True)
+class ReplacedTokens(MaskedWords):
+    """`layout` is the discriminator's."""
+
+    best = "replaced_loss"
+    rules = (
+        (f"{EMBEDDINGS}words{DELTA}$", Parameter(P(TENSOR, FSDP), depth="embeddings")),
+        (f"{EMBEDDINGS}positions{DELTA}$", Parameter(P(None, FSDP), depth="embeddings")),
+    )
+
+    generator: Layout = field(kw_only=True)
+    weight: float = Config.discriminator_weight
+    disentangled: bool = False
+
+    @classmethod
+    def of(cls, config: Config) -> "ReplacedTokens":
+        if not config.data.packed:
+            raise BertJaxError(
+                f"data.examples={config.data.examples} makes pairs, of which the task electra learns nothing; set "
+                "--config.data.examples=full_sentences"
+            )
+        family = family_of(config, hub.survey(config.init)[0] if config.init else None)
+        head = next((head for head in HEADS if head in family.heads), None)
+        if head is None:
+            raise BertJaxError(
+                f'models of the family "{family.model_type}" have no head for replaced tokens; set '
+                "--config.family=electra or --config.family=deberta-v2"
+            )
+        model = family.fixed(config.model)
+        smaller = config.generator.of(model)
+        if config.init:
+            _, begun = begun_layouts(config.init, head, model)
+            of_run = {name: getattr(model, name) for name in (*COMPUTED, *RATES)}
+            smaller = begun.config.replace(**of_run)
+        return cls(
+            Layout(model, family, (head,), pooler=False),
+            config.data,
+            weight=config.discriminator_weight,
+            disentangled=config.sharing == "disentangled",
+            generator=Layout(smaller, family, ("mlm",), pooler=False),
+        )
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        return {"": self.layout, GENERATOR: self.generator}
+
+    def init(self, key) -> dict:
+        keys = jax.random.split(key)
+        generator, discriminator = self.generator.init(keys[0]), self.layout.init(keys[1])
+        tables = embeddings(generator)
+        shared = [name for name in tables if name in DISENTANGLED or not self.disentangled]
+        discriminator = with_embeddings(
+            discriminator, embeddings(discriminator) | {n: tables[n] for n in shared if n != OWN}
+        )
+        return self.of_models({"": discriminator, GENERATOR: generator})
+
+    def models(self, params: dict) -> dict[str, dict]:
+        generator, discriminator = params[GENERATOR], params["discriminator"]
+        tables, own = embeddings(generator), embeddings(discriminator)
+        deltas = {name: own[name + DELTA] for name in tables if name + DELTA in own}
+        if deltas:
+            whole = {name: table for name, table in own.items() if not name.endswith(DELTA)}
+            whole |= {name: tables[name] + delta for name, delta in deltas.items()}
+        else:
+            whole = own | {name: table for name, table in tables.items() if name != OWN}
+        return {"": with_embeddings(discriminator, whole), GENERATOR: generator}
+
+    def of_models(self, models: dict[str, dict]) -> dict:
+        """Tied embeddings are the discriminator's."""
+        generator, discriminator = models[GENERATOR], models[""]
+        tables, whole = embeddings(generator), embeddings(discriminator)
+        if self.disentangled:
+            own = {
+                name + DELTA * (name in DISENTANGLED): table - tables[name] if name in DISENTANGLED else table
+                for name, table in whole.items()
+            }
+        else:
+            own = {name: table for name, table in whole.items() if name == OWN}
+            shared = {name: table for name, table in whole.items() if name != OWN}
+            generator = with_embeddings(generator, tables | shared)
+        return {GENERATOR: generator, "discriminator": with_embeddings(discriminator, own)}
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """Logits of the generator and of the discriminator, what was drawn, and where that is another token."""
+        keys = [None, None] if key is None else [jax.random.fold_in(key, number) for number in range(2)]
+        # Of held-out rows the draws are the same in every evaluation.
+        to_draw = jax.random.key(0, impl="threefry2x32") if key is None else jax.random.fold_in(key, 2)
+        generator = params[GENERATOR]
+        logits = applied(self.generator, generator, batch, keys[0])["mlm"]
+        drawn = draw(jax.lax.stop_gradient(logits), to_draw, batch.get("rows"))
+        tokens, replaced = put(drawn, batch)
+        if self.disentangled:
+            constant = jax.tree.map(jax.lax.stop_gradient, embeddings(generator))
+            params = params | {GENERATOR: with_embeddings(generator, constant)}
+        seen = batch | {"tokens": tokens}
+        told = applied(self.layout, self.models(params)[""], seen, keys[1])[self.layout.heads[0]]
+        return {"mlm": logits, "drawn": drawn, "replaced": replaced, "told": told}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        total, weight = told_loss(outputs, batch)
+        return super().losses(outputs, batch) | {"weighted_replaced_loss": Loss(self.weight * total, weight)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        """Precision and recall are of the replaced tokens, the share is theirs of all."""
+        told, replaced, real = outputs["told"] > 0, outputs["replaced"], batch["mask"] > 0
+        return super().scores(outputs, batch) | {
+            "replaced_loss": told_loss(outputs, batch),
+            "replaced_accuracy": weigh(told == replaced, real),
+            "replaced_share": weigh(replaced, real),
+            "replaced_precision": weigh(replaced, real & told),
+            "replaced_recall": weigh(told, real & replaced),
+        }
+
+    def flops(self, rows: int, length: int) -> float:
+        config = self.layout.config
+        generator = pre_training_flops(self.generator.config, rows, length, self.data.targets(length))
+        return generator + 3 * config.layers * layer_flops(config, rows * length, length)
+
+
+def embeddings(model: dict) -> dict:
+    return model["encoder"]["embeddings"]
+
+
+def with_embeddings(model: dict, tables: dict) -> dict:
+    return model | {"encoder": model["encoder"] | {"embeddings": tables}}
+
+
+def applied(layout: Layout, params: dict, batch: dict, key) -> dict:
+    rngs = None if key is None else {"dropout": key}
+    # Any: it is a pair only where what the module changes is asked for.
+    outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
+    return outputs
+
+
+def draw(logits, key, rows=None):
+    """An entry [B, K] for each of the logits [B, K, V], by their softmax; draws follow `rows [B]`."""
+    # The highest of logits and noise: rounded otherwise, as on another mesh, logits nearly always give the same entry,
+    # where a search in the sum of 30,000 probabilities would now and then give its neighbour.
+    if rows is None:
+        rows = jnp.arange(len(logits))
+    noise = draw_by_row(lambda key: jax.random.gumbel(key, logits.shape[1:]), key, rows)
+    return (logits + noise).argmax(-1).astype(jnp.int32)
+
+
+def put(drawn, batch: dict):
+    """The row's own tokens with what was drawn [B, K] in place of its targets, and where that is another token."""
+    tokens, targets, weight = batch["tokens"], batch["targets"], batch["target_weight"]
+    here = batch["target_positions"][..., None] == jnp.arange(tokens.shape[1])
+    here &= weight[..., None] > 0
+    placed = jnp.where(here, drawn[..., None], 0).sum(1)
+    replaced = (here & (drawn != targets)[..., None]).any(1)
+    return jnp.where(here.any(1), placed, tokens), replaced
+
+
+def told_loss(outputs: dict, batch: dict) -> Loss:
+    """Over all real tokens."""
+    return binary_cross_entropy(outputs["told"][..., None], outputs["replaced"][..., None], batch["mask"])

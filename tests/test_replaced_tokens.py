@@ -1,0 +1,233 @@
+"""Replaced-token detection: ELECTRA and DeBERTa-v3 beside torch, what is drawn, and what learns from what."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import runs
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.tasks import electra, load, outline_of, warm_start
+from bert_jax.tasks.electra import DELTA, GENERATOR, ReplacedTokens, draw, embeddings, with_embeddings
+from gradients import assert_like_reference
+from seeded import seeded_batch
+
+WEIGHT = 50.0
+VOCABULARY = 61
+SHARED = {"vocab_size": VOCABULARY, "max_position_embeddings": 30}
+ELECTRA = SHARED | {"embedding_size": 8, "type_vocab_size": 2}
+DEBERTA = SHARED | {
+    "hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "type_vocab_size": 0,
+    "position_biased_input": False, "relative_attention": True, "pos_att_type": "p2c|c2p", "position_buckets": 8,
+    "share_att_key": True, "norm_rel_ebd": "layer_norm", "legacy": False,
+}  # fmt: skip
+SIZES = {
+    "tied": (
+        ("ElectraForPreTraining", ELECTRA | {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+                                             "intermediate_size": 40}),
+        ("ElectraForMaskedLM", ELECTRA | {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 1,
+                                          "intermediate_size": 20}),
+    ),
+    "disentangled": (
+        ("DebertaV2Model", DEBERTA | {"num_hidden_layers": 2}),
+        ("DebertaV2ForMaskedLM", DEBERTA | {"num_hidden_layers": 1}),
+    ),
+}  # fmt: skip
+
+
+class Torch:
+    """The two models of transformers, the embeddings that they share, and DeBERTa-v3's head, which it lacks."""
+
+    def __init__(self, sharing, root):
+        torch = pytest.importorskip("torch")
+        from safetensors.numpy import load_file, save_file
+
+        from test_reference import reference
+
+        self.torch, self.sharing = torch, sharing
+        (kind, config), (generator, smaller) = SIZES[sharing]
+        self.discriminator = reference(kind, root, seed=3, **config)
+        self.generator = reference(generator, root / GENERATOR, seed=4, **smaller)
+        self.head = {}
+        if sharing == "tied":
+            self.generator.electra.embeddings = shared = self.discriminator.electra.embeddings
+            self.generator.generator_lm_head.weight = shared.word_embeddings.weight
+            self.generator.save_pretrained(root / GENERATOR)
+            return
+        random = np.random.RandomState(5)
+        sizes = {"dense.weight": (24, 24), "dense.bias": 24, "LayerNorm.weight": 24, "LayerNorm.bias": 24,
+                 "classifier.weight": (1, 24), "classifier.bias": 1}  # fmt: skip
+        head = {name: 0.3 * random.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
+        self.head = {name: torch.from_numpy(value).requires_grad_() for name, value in head.items()}
+        tensors = load_file(root / "model.safetensors")
+        tensors = {f"deberta.{name}": value for name, value in tensors.items()}
+        save_file(tensors | {f"mask_predictions.{k}": v for k, v in head.items()}, root / "model.safetensors")
+        published = json.loads((root / "config.json").read_text())
+        published["architectures"] = ["DebertaV2ForPreTraining"]
+        (root / "config.json").write_text(json.dumps(published))
+
+    def losses(self, batch, tokens, replaced):
+        """(the generator's, the discriminator's) and the gradients of both by published names, summed with WEIGHT."""
+        from test_reference import inputs, masked_lm_labels
+
+        torch = self.torch
+        mlm = self.generator(**self.given(inputs(batch)), labels=masked_lm_labels(batch)).loss
+        seen = self.given(inputs(batch | {"tokens": tokens}))
+        labels = torch.from_numpy(replaced.astype(np.int64))
+        if self.sharing == "tied":
+            told = self.discriminator(**seen, labels=labels).loss
+        else:
+            table = self.discriminator.embeddings.word_embeddings.weight
+            theirs = self.generator.deberta.embeddings.word_embeddings.weight
+            self.delta = (table.detach() - theirs.detach()).requires_grad_()
+            words = {"embeddings.word_embeddings.weight": theirs.detach() + self.delta}
+            hidden = torch.func.functional_call(self.discriminator, words, (), seen).last_hidden_state
+            logits = self.told(hidden)
+            real = torch.from_numpy(batch["mask"]) > 0
+            told = torch.nn.functional.binary_cross_entropy_with_logits(logits[real], labels[real].float())
+        (mlm + WEIGHT * told).backward()
+        gradients = {f"generator {name}": p.grad for name, p in self.generator.named_parameters()}
+        own = {name: p.grad for name, p in self.discriminator.named_parameters()}
+        if self.sharing == "disentangled":
+            own["embeddings.word_embeddings.weight"] = self.delta.grad
+            own = {f"deberta.{name}": gradient for name, gradient in own.items()}
+            own |= {f"mask_predictions.{name}": value.grad for name, value in self.head.items()}
+        return (mlm.item(), told.item()), {n: g.numpy() for n, g in (gradients | own).items()}
+
+    def given(self, arrays):
+        return arrays if self.sharing == "tied" else {k: v for k, v in arrays.items() if "type" not in k}
+
+    def told(self, hidden):
+        functional, head = self.torch.nn.functional, self.head
+        states = hidden + hidden[:, :1]
+        states = functional.layer_norm(states, (24,), head["LayerNorm.weight"], head["LayerNorm.bias"], 1e-7)
+        states = functional.gelu(functional.linear(states, head["dense.weight"], head["dense.bias"]))
+        return functional.linear(states, head["classifier.weight"], head["classifier.bias"])[..., 0]
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    """sharing -> the task, a batch, and of it losses and their gradients, here and in torch."""
+    found = {}
+
+    def of(sharing):
+        if sharing not in found:
+            found[sharing] = compute(sharing, tmp_path_factory.mktemp(sharing))
+        return found[sharing]
+
+    return of
+
+
+def compute(sharing, root):
+    theirs = Torch(sharing, root)
+    layouts = [hub.survey(root / name)[0] for name in ("", GENERATOR)]
+    task = ReplacedTokens(
+        layouts[0], generator=layouts[1], weight=WEIGHT, disentangled=sharing == "disentangled"
+    )
+    params, missing = warm_start.read(str(root), task, seed=0)
+    assert not missing
+    batch = seeded_batch(4, 19, VOCABULARY, 2, targets=5, seed=1)
+
+    def losses(params, batch):
+        outputs = task.outputs(params, batch)
+        return [loss.mean for loss in task.losses(outputs, batch).values()], outputs
+
+    @jax.jit
+    def run(params, batch):
+        values, pull, outputs = jax.vjp(lambda params: losses(params, batch), params, has_aux=True)
+        gradients = [pull([jnp.float32(i == n) for i in range(2)])[0] for n in range(2)]
+        return values, gradients, outputs, task.scores(outputs, batch)
+
+    drawn = run(params, batch)[2]["drawn"]
+    real = batch["target_weight"] > 0
+    batch["targets"][0, 0], batch["target_weight"][0, 0] = drawn[0, 0], 1.0  # drawn as it was: not replaced
+    values, gradients, outputs, scores = jax.device_get(run(params, batch))
+    np.testing.assert_array_equal(outputs["drawn"], drawn)
+    tokens, replaced = batch["tokens"].copy(), np.zeros_like(batch["tokens"])
+    for row, column in np.argwhere(real | (batch["target_weight"] > 0)):
+        place = batch["target_positions"][row, column]
+        tokens[row, place] = drawn[row, column]
+        replaced[row, place] = drawn[row, column] != batch["targets"][row, column]
+    assert 0 < replaced.sum() < real.sum()
+    np.testing.assert_array_equal(outputs["replaced"], replaced)
+    return task, params, batch, (values, gradients, outputs, scores), theirs.losses(batch, tokens, replaced)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", SIZES)
+def test_losses_and_gradients_equal_transformers(computed, sharing):
+    task, _, _, (values, gradients, *_), ((mlm, told), expected) = computed(sharing)
+    np.testing.assert_allclose(values, [mlm, WEIGHT * told], rtol=1e-5)
+    both = jax.tree.map(np.add, *gradients)
+    own = {name.removesuffix(DELTA): table for name, table in embeddings(both["discriminator"]).items()}
+    of_discriminator = with_embeddings(both["discriminator"], own)
+    if sharing == "tied":
+        of_discriminator = task.models(both)[""]
+    ours = {
+        f"generator {name}": value
+        for name, value in task.generator.published_tensors(both[GENERATOR]).items()
+    }
+    ours |= task.layout.published_tensors(of_discriminator)
+    ours = {name: value for name, value in ours.items() if name in expected}
+    assert_like_reference((sum(values), ours), (mlm + WEIGHT * told, expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", SIZES)
+def test_the_discriminator_teaches_the_generator_through_tied_embeddings_alone(computed, sharing):
+    _, _, _, (_, (of_generator, of_discriminator), *_), _ = computed(sharing)
+    size = jax.tree.map(lambda gradient: float(np.abs(gradient).max()), of_discriminator[GENERATOR])
+    tables = size["encoder"].pop("embeddings")
+    assert max(jax.tree.leaves(size)) == 0
+    if sharing == "tied":
+        projection = tables.pop("projection")
+        assert max(jax.tree.leaves(projection)) == 0 and min(jax.tree.leaves(tables)) > 0
+    else:
+        assert max(jax.tree.leaves(tables)) == 0
+        assert np.abs(embeddings(of_discriminator["discriminator"])["words_delta"]).max() > 0
+    assert max(float(np.abs(g).max()) for g in jax.tree.leaves(of_generator["discriminator"])) == 0
+
+
+@pytest.mark.slow
+def test_scores_are_of_real_tokens(computed):
+    _, _, batch, (_, _, outputs, scores), _ = computed("tied")
+    real = batch["mask"] > 0
+    told, replaced = outputs["told"][real] > 0, outputs["replaced"][real]
+    hits = (told & replaced).sum()
+    expected = {
+        "share": replaced.mean(), "accuracy": (told == replaced).mean(), "precision": hits / told.sum(),
+        "recall": hits / replaced.sum(),
+    }  # fmt: skip
+    for name, value in expected.items():
+        assert float(scores[f"replaced_{name}"].mean) == pytest.approx(value, rel=1e-6), name
+    assert 0 < hits < replaced.sum()
+
+
+def test_draws_are_at_temperature_1():
+    """The mean log probability of what is drawn, in standard errors from its expectation."""
+    rows, targets, entries = 2_000, 20, 40
+    logits = 2 * jax.random.normal(jax.random.key(1), (rows, targets, entries))
+    logs = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    means = (np.exp(logs) * logs).sum(-1)
+    variances = (np.exp(logs) * logs**2).sum(-1) - means**2
+
+    def distance(temperature):
+        drawn = np.asarray(jax.jit(draw)(logits / temperature, jax.random.key(2)))
+        of_drawn = np.take_along_axis(logs, drawn[..., None], -1)[..., 0]
+        return (of_drawn - means).sum() / np.sqrt(variances.sum())
+
+    assert abs(distance(1.0)) < 4 and distance(1.1) < -12
+
+
+def test_draws_follow_rows_and_key():
+    logits = jnp.zeros((6, 9, 50))
+    rows = jnp.array([3, 1, 4, 0, 5, 2])
+    drawn, sorted_rows = draw(logits, jax.random.key(0), rows), draw(logits, jax.random.key(0))
+    np.testing.assert_array_equal(drawn, sorted_rows[rows])
+    assert len({tuple(row) for row in sorted_rows.tolist()}) == 6
+    assert (draw(logits, jax.random.key(1)) != sorted_rows).mean() > 0.9
