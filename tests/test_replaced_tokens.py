@@ -1,8 +1,6 @@
 """Replaced-token detection: ELECTRA and DeBERTa-v3 beside torch, what is drawn, and what learns from what."""
 
-import dataclasses
 import json
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -135,18 +133,17 @@ def compute(sharing, root):
 
     def losses(params, batch):
         outputs = task.outputs(params, batch)
-        return [loss.mean for loss in task.losses(outputs, batch).values()], outputs
+        return jnp.stack([loss.mean for loss in task.losses(outputs, batch).values()]), outputs
 
     @jax.jit
     def run(params, batch):
         values, pull, outputs = jax.vjp(lambda params: losses(params, batch), params, has_aux=True)
-        gradients = [pull([jnp.float32(i == n) for i in range(2)])[0] for n in range(2)]
-        return values, gradients, outputs, task.scores(outputs, batch)
+        return values, jax.vmap(pull)(jnp.eye(2))[0], outputs
 
     drawn = run(params, batch)[2]["drawn"]
     real = batch["target_weight"] > 0
     batch["targets"][0, 0], batch["target_weight"][0, 0] = drawn[0, 0], 1.0  # drawn as it was: not replaced
-    values, gradients, outputs, scores = jax.device_get(run(params, batch))
+    values, gradients, outputs = jax.device_get(run(params, batch))
     np.testing.assert_array_equal(outputs["drawn"], drawn)
     tokens, replaced = batch["tokens"].copy(), np.zeros_like(batch["tokens"])
     for row, column in np.argwhere(real | (batch["target_weight"] > 0)):
@@ -155,13 +152,14 @@ def compute(sharing, root):
         replaced[row, place] = drawn[row, column] != batch["targets"][row, column]
     assert 0 < replaced.sum() < real.sum()
     np.testing.assert_array_equal(outputs["replaced"], replaced)
-    return task, params, batch, (values, gradients, outputs, scores), theirs.losses(batch, tokens, replaced)
+    each = [jax.tree.map(lambda gradient, n=n: gradient[n], gradients) for n in range(2)]
+    return task, values, each, theirs.losses(batch, tokens, replaced)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", SIZES)
 def test_losses_and_gradients_equal_transformers(computed, sharing):
-    task, _, _, (values, gradients, *_), ((mlm, told), expected) = computed(sharing)
+    task, values, gradients, ((mlm, told), expected) = computed(sharing)
     np.testing.assert_allclose(values, [mlm, WEIGHT * told], rtol=1e-5)
     both = jax.tree.map(np.add, *gradients)
     own = {name.removesuffix(DELTA): table for name, table in embeddings(both["discriminator"]).items()}
@@ -180,7 +178,7 @@ def test_losses_and_gradients_equal_transformers(computed, sharing):
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", SIZES)
 def test_the_discriminator_teaches_the_generator_through_tied_embeddings_alone(computed, sharing):
-    _, _, _, (_, (of_generator, of_discriminator), *_), _ = computed(sharing)
+    _, _, (of_generator, of_discriminator), _ = computed(sharing)
     size = jax.tree.map(lambda gradient: float(np.abs(gradient).max()), of_discriminator[GENERATOR])
     tables = size["encoder"].pop("embeddings")
     assert max(jax.tree.leaves(size)) == 0
@@ -193,19 +191,24 @@ def test_the_discriminator_teaches_the_generator_through_tied_embeddings_alone(c
     assert max(float(np.abs(g).max()) for g in jax.tree.leaves(of_generator["discriminator"])) == 0
 
 
-@pytest.mark.slow
-def test_scores_are_of_real_tokens(computed):
-    _, _, batch, (_, _, outputs, scores), _ = computed("tied")
-    real = batch["mask"] > 0
-    told, replaced = outputs["told"][real] > 0, outputs["replaced"][real]
-    hits = (told & replaced).sum()
+def test_scores_are_of_real_tokens():
+    random = np.random.RandomState(0)
+    logits, replaced = random.standard_normal((3, 7)), random.rand(3, 7) < 0.4
+    mask = (np.arange(7) < np.array([[7], [4], [5]])).astype(np.int32)
+    told, real = logits > 0, mask > 0
+    hits = (told & replaced)[real].sum()
     expected = {
-        "share": replaced.mean(), "accuracy": (told == replaced).mean(), "precision": hits / told.sum(),
-        "recall": hits / replaced.sum(),
+        "share": replaced[real].mean(), "accuracy": (told == replaced)[real].mean(),
+        "precision": hits / told[real].sum(), "recall": hits / replaced[real].sum(),
+        "loss": np.log1p(np.exp(np.where(replaced, -logits, logits)))[real].mean(),
     }  # fmt: skip
+    task = ReplacedTokens.of(load("configs/electra.py:tiny", [])[1])
+    batch = seeded_batch(3, 7, 9, 1, 2, seed=0) | {"mask": mask}
+    outputs = {"mlm": np.zeros((3, 2, 9)), "told": logits, "replaced": replaced}
+    scores, losses = task.scores(outputs, batch), task.losses(outputs, batch)
     for name, value in expected.items():
-        assert float(scores[f"replaced_{name}"].mean) == pytest.approx(value, rel=1e-6), name
-    assert 0 < hits < replaced.sum()
+        assert float(scores[f"replaced_{name}"].mean) == pytest.approx(value, rel=1e-5), name
+    assert float(losses["weighted_replaced_loss"].mean) == pytest.approx(50 * expected["loss"], rel=1e-5)
 
 
 def test_draws_are_at_temperature_1():
@@ -231,3 +234,19 @@ def test_draws_follow_rows_and_key():
     np.testing.assert_array_equal(drawn, sorted_rows[rows])
     assert len({tuple(row) for row in sorted_rows.tolist()}) == 6
     assert (draw(logits, jax.random.key(1)) != sorted_rows).mean() > 0.9
+
+
+@pytest.fixture(scope="module")
+def on_meshes():
+    return runs.on_eight_devices("replaced_on_eight_devices.py")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["electra", "deberta-v2"])
+def test_meshes_and_accumulation_give_the_same_losses(family, on_meshes):
+    one, *others = on_meshes[family].values()
+    losses = np.array(one["losses"])
+    assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
+    for other in others:
+        np.testing.assert_allclose(other["losses"], losses, rtol=1e-5)
+        np.testing.assert_allclose(other["heldout"], one["heldout"], rtol=1e-5)

@@ -1,0 +1,60 @@
+"""Run by test_replaced_tokens.py in a process with eight CPU devices: what training by replaced tokens gives, as JSON."""
+
+import json
+import sys
+
+import jax
+
+from bert_jax.hub.layout import Layout
+from bert_jax.tasks.electra import GeneratorConfig, ReplacedTokens
+from bert_jax.train.feed import placed
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import constants_of, initial_state
+from bert_jax.train.step import make_evaluation, make_step
+from released import layout_of
+from test_family_runs import SIZES
+from tiny_training import Batches, tiny
+
+STEPS = 30
+MESHES = {
+    "one device": (1, {}),
+    "one device, 4 microbatches": (1, {"accumulate": 4}),
+    "data 8": (8, {}),
+    "data 8, 4 microbatches": (8, {"accumulate": 4}),
+    "fsdp 8": (8, {"data": 1, "fsdp": 8}),
+    "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 4}),
+    "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+    "data 8, in parts": (8, {"shard_optimizer": True}),
+}
+FAMILIES = {
+    "electra": ("replaced", GeneratorConfig(0.5)),
+    "deberta-v2": ("replaced_in_context", GeneratorConfig(1.0, 0.5)),
+}
+
+
+def measured_on(name: str, devices: int, changes: dict) -> dict:
+    pretraining, config = tiny(STEPS, **changes)
+    head, sizes = FAMILIES[name]
+    layout = layout_of(name, SIZES[name] | {"vocab_size": config.model.vocab_size}, (head,))
+    assert layout.config.dropout > 0
+    generator = Layout(sizes.of(layout.config), layout.family, ("mlm",), pooler=False)
+    task = ReplacedTokens(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")
+    mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
+    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    step, evaluation, losses = make_step(task, config, mesh), make_evaluation(task, config, mesh), []
+    for batch in placed(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+        state, measured = step(state, batch, constants)
+        losses.append([float(loss.mean) for loss in measured["losses"].values()])
+    batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
+    heldout, _ = jax.device_get(evaluation(state.params, batch, constants))
+    return {"losses": losses, "heldout": [float(x) for x in jax.tree.leaves(heldout)]}
+
+
+def main() -> None:
+    found = {name: {mesh: measured_on(name, *how) for mesh, how in MESHES.items()} for name in FAMILIES}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
