@@ -1,16 +1,20 @@
 """Replaced-token detection: ELECTRA and DeBERTa-v3 beside torch, what is drawn, and what learns from what."""
 
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bert_jax
 import runs
+from bert_jax.command.main import main
+from bert_jax.command.train import export
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.tasks import electra, load, outline_of, warm_start
+from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.electra import DELTA, GENERATOR, ReplacedTokens, draw, embeddings, with_embeddings
 from gradients import assert_like_reference
 from seeded import seeded_batch
@@ -236,15 +240,124 @@ def test_draws_follow_rows_and_key():
     assert (draw(logits, jax.random.key(1)) != sorted_rows).mean() > 0.9
 
 
+QUICK = {
+    "steps": 6, "checkpoints.every": 3, "log.every": 2, "log.evaluate_every": 3, "log.evaluate_batches": 2,
+    "optimizer.warmup": 2, "data.lengths": 24, "data.batch": 8, "data.plans": 1, "model.layers": 1,
+    "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "model.embedding_size": 16,
+    "generator.width": 0.5,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def on_meshes():
-    return runs.on_eight_devices("replaced_on_eight_devices.py")
+def trained(tmp_path_factory):
+    """sharing -> the directory of a run; it may be repeated, and other settings given."""
+    root = tmp_path_factory.mktemp("runs")
+    corpus = runs.small_corpus(root)
+
+    def run(workdir, **changes):
+        settings = [f"--config.{name}={value}" for name, value in (QUICK | changes).items()]
+        words = [
+            "train",
+            "--config",
+            f"{runs.ROOT}/configs/electra.py:tiny",
+            "--workdir",
+            str(root / workdir),
+        ]
+        return main([*words, f"--config.data.corpora={corpus}", *settings]), root / workdir
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys):
+    """Here with disentangled embeddings, of which the sum is exported."""
+    code, whole = trained("whole", sharing="disentangled")
+    assert code == 0
+    heldout = [line for line in runs.lines(whole) if line["kind"] == "heldout"]
+    measures = {"mlm_loss", "mlm_accuracy", "replaced_loss", "replaced_accuracy", "replaced_share",
+                "replaced_precision", "replaced_recall", "mlm_top5_accuracy"}  # fmt: skip
+    assert len(heldout) == 2 and measures <= set(heldout[0])
+
+    again = shutil.copytree(whole, whole.parent / "again")
+    shutil.rmtree(again / "checkpoints/6")
+    shutil.rmtree(again / "model")
+    capsys.readouterr()
+    trained("again", sharing="disentangled")
+    assert "resuming at step 3" in "".join(capsys.readouterr())
+    assert runs.lines(again) == runs.lines(whole)
+    ours, theirs = (runs.leaves(workdir / "checkpoints/6") for workdir in (whole, again))
+    assert ours.keys() == theirs.keys()
+    assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
+
+    assert export(whole, tmp_path / "exported") == 6
+    transformers = pytest.importorskip("transformers")
+    for name, kind in (("", "ElectraForPreTraining"), (GENERATOR, "ElectraForMaskedLM")):
+        contents = [
+            (root / name / "model.safetensors").read_bytes()
+            for root in (whole / "model", again / "model", tmp_path / "exported")
+        ]
+        assert len(set(contents)) == 1
+        _, report = getattr(transformers, kind).from_pretrained(
+            whole / "model" / name, output_loading_info=True
+        )
+        assert not any(report.values()), report
+    tables = [embeddings(bert_jax.load(whole / "model" / name).params)["words"] for name in ("", GENERATOR)]
+    assert 0 < np.abs(tables[0] - tables[1]).max() < 0.1
+
+    code, more = trained("more", init=whole / "model", first_step=6, steps=7, sharing="tied")
+    assert code == 0
+    went_on = runs.leaves(more / "checkpoints/7")
+    (words,) = [v for name, v in went_on.items() if name.startswith("['params']") and "words" in name]
+    assert 0 < np.abs(words - tables[0]).max() < 0.01
+    shutil.rmtree(whole / "model" / GENERATOR)
+    assert trained("refused", init=whole / "model", first_step=6, steps=7)[0] == 1
+    assert f"put that model into {whole}/model/generator" in capsys.readouterr().err
+
+
+REFUSED = {
+    "small": (["data.examples=next_sentence"], "set --config.data.examples=full_sentences"),
+    "base": (["family=bert"], "set --config.family=electra or --config.family=deberta-v2"),
+    "deberta-v3-small": (["generator.width=0.5"], "cannot have embedding_size = 768"),
+}
+
+
+@pytest.mark.parametrize("size", REFUSED)
+def test_what_cannot_be_trained_is_refused(size):
+    settings, message = REFUSED[size]
+    with pytest.raises(BertJaxError, match=message) as error:
+        ReplacedTokens.of(load(f"configs/electra.py:{size}", settings)[1])
+    assert "\n" not in str(error.value)
+
+
+# Width, layers and embeddings of discriminator and generator, heads of the generator, steps, rows, rate.
+PUBLISHED = {
+    "small": ((256, 12, 128), (64, 12, 128), 1, 1_000_000, 128, 5e-4),
+    "base": ((768, 12, 768), (256, 12, 768), 4, 766_000, 256, 2e-4),
+    "large": ((1024, 24, 1024), (256, 24, 1024), 4, 400_000, 2048, 2e-4),
+    "deberta-v3-xsmall": ((384, 12, 384), (384, 6, 384), 6, 500_000, 8192, 6e-4),
+    "deberta-v3-small": ((768, 6, 768), (768, 3, 768), 12, 500_000, 8192, 6e-4),
+    "deberta-v3-base": ((768, 12, 768), (768, 6, 768), 12, 500_000, 8192, 6e-4),
+    "deberta-v3-large": ((1024, 24, 1024), (1024, 12, 1024), 16, 500_000, 8192, 3e-4),
+}
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_recipes_have_the_published_sizes(size):
+    _, config = load(f"configs/electra.py:{size}", [])
+    task = ReplacedTokens.of(config)
+    sizes = [
+        (model.hidden_size, model.layers, model.embedding_width)
+        for model in (layout.config for layout in task.layouts.values())
+    ]
+    run = (config.steps, config.data.batch, config.optimizer.rate)
+    assert (*sizes, task.generator.config.heads, *run) == PUBLISHED[size]
+    assert task.weight == 50 and task.disentangled == size.startswith("deberta")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["electra", "deberta-v2"])
-def test_meshes_and_accumulation_give_the_same_losses(family, on_meshes):
-    one, *others = on_meshes[family].values()
+def test_meshes_and_accumulation_give_the_same_losses(family):
+    one, *others = runs.on_eight_devices("replaced_on_eight_devices.py", family).values()
     losses = np.array(one["losses"])
     assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
     for other in others:

@@ -36,14 +36,17 @@ DISENTANGLED = ("words", "positions")
 DELTA = "_delta"
 
 Portion = Annotated[float, Range(0, 1, above=True)]
+Weight = Annotated[float, Range(0, 1e6, above=True)]
 
 
 @dataclass(frozen=True)
 class GeneratorConfig:
     """The generator's size, as shares of the discriminator's."""
 
-    width: Portion = 0.25  # of hidden states, and so of heads and feed-forward
-    depth: Portion = 1.0  # of layers
+    width: Portion = (
+        0.25  # width of the generator, its feed-forward and heads, as a share of the discriminator's
+    )
+    depth: Portion = 1.0  # layers of the generator, as a share of the discriminator's
 
     def __post_init__(self):
         check_ranges(self, "generator.")
@@ -64,19 +67,14 @@ class GeneratorConfig:
 @dataclass(frozen=True)
 class Config(pretrain.Config):
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
-    # Of the embeddings: "tied", both models train them; "disentangled", the discriminator trains what it adds to the
-    # generator's words and positions.
+    # embeddings: "tied", both models train the same; "disentangled", the discriminator trains what it adds to those of
+    # the generator
     sharing: Literal["tied", "disentangled"] = "tied"
-    discriminator_weight: Annotated[float, Range(0, 1e6, above=True)] = (
-        50.0  # of its loss, beside the generator's
-    )
+    discriminator_weight: Weight = 50.0  # weight of the discriminator's loss beside that of the generator
 
 
 def open(config: Config) -> tuple["ReplacedTokens", Corpora, Config]:
-    # TensorFlow takes seconds to import: a misspelt key is reported before that.
-    from bert_jax.data.corpus.stream import Stream
-
-    data = Corpora(Stream(config.data, config.seed, config.steps))
+    data = pretrain.opened(config)
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
     task = ReplacedTokens.of(dataclasses.replace(config, model=model))
     if config.init:
@@ -85,6 +83,7 @@ def open(config: Config) -> tuple["ReplacedTokens", Corpora, Config]:
             for name, layout in task.layouts.items()
         }
         task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
+    pretrain.say_documents(data)
     return task, data, config
 
 
@@ -248,11 +247,13 @@ class ReplacedTokens(MaskedWords):
 
 
 def embeddings(model: dict) -> dict:
-    return model["encoder"]["embeddings"]
+    return model["encoder"].get("embeddings", {})
 
 
 def with_embeddings(model: dict, tables: dict) -> dict:
-    return model | {"encoder": model["encoder"] | {"embeddings": tables}}
+    rest = {name: part for name, part in model["encoder"].items() if name != "embeddings"}
+    # Without any there is no entry: an empty one has no name in a flat dict of parameters.
+    return model | {"encoder": rest | ({"embeddings": tables} if tables else {})}
 
 
 def applied(layout: Layout, params: dict, batch: dict, key) -> dict:

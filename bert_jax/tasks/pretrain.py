@@ -42,10 +42,7 @@ C = TypeVar("C", bound=Config)
 
 
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
-    # TensorFlow takes seconds to import: a misspelt key is reported before that.
-    from bert_jax.data.corpus.stream import Stream
-
-    data = Corpora(Stream(config.data, config.seed, config.steps))
+    data = opened(config)
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
     source = hub.survey(config.init)[0] if config.init else None
     if source:  # before the family finds fault with what the directory would set right
@@ -53,10 +50,21 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     task = Pretraining.of(dataclasses.replace(config, model=model), source)
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
+    say_documents(data)
+    return task, data, config
+
+
+def opened(config: Config) -> "Corpora":
+    # TensorFlow takes seconds to import: a misspelt key is reported before that.
+    from bert_jax.data.corpus.stream import Stream
+
+    return Corpora(Stream(config.data, config.seed, config.steps))
+
+
+def say_documents(data: "Corpora") -> None:
     for corpus in data.stream.corpora:
         train, heldout = (corpus.manifest["counts"][part]["documents"] for part in ("train", "heldout"))
         say(f"{corpus.name}: {train:,} documents to train on, {heldout:,} held out")
-    return task, data, config
 
 
 def outline(config: Config) -> Outline:
