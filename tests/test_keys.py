@@ -102,9 +102,7 @@ def test_a_config_is_found_by_its_bare_name_from_any_directory(tmp_path, monkeyp
     own.parent.mkdir()
     own.touch()
     assert find("configs/classify.py").resolve() == own
-    with pytest.raises(
-        BertJaxError, match="one of answer, classify, embed, pretrain, rerank, tag, which are installed"
-    ):
+    with pytest.raises(BertJaxError, match="one of answer, classify, .*, rerank, tag, which are installed"):
         find("clasify")
     assert os.listdir(ROOT / "configs") and own_files().keys() == {
         path.stem for path in (ROOT / "configs").glob("*.py")
