@@ -33,3 +33,9 @@ def test_keys_that_differ_in_one_bit_draw_alike_by_chance_alone():
     ]
     assert abs(np.mean(shares) - 0.5) < 5 * 0.5 / (12_800 * len(shares)) ** 0.5
     assert np.std(shares) < 1.6 * 0.5 / 12_800**0.5, "no two keys are alike"
+
+
+def test_no_two_of_many_keys_draw_the_same():
+    keys = jax.random.split(jax.random.key(0), 4096)
+    draws = np.asarray(jax.vmap(lambda key: draw(key, 0.5, (64,)))(keys))
+    assert len(np.unique(draws, axis=0)) == len(keys)
