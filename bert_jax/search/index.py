@@ -178,7 +178,7 @@ class Index:
         if name not in self.rerankers:
             self.rerankers[name] = load(directory)
         texts = [self.segments[segment].searched[passage] for segment, passage in places]
-        return {places[one.index]: one.score for one in self.rerankers[name].rank(query, texts)}
+        return {places[ranked.index]: ranked.score for ranked in self.rerankers[name].rank(query, texts)}
 
     def hit(self, place: Place, score: float, rankings: Mapping[str, Ranking], words: Weighed | None) -> Hit:
         segment, passage = self.segments[place[0]], place[1]
