@@ -12,12 +12,12 @@ NAME = re.compile(r"hf://datasets/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
 
 def fetched(given: str) -> str:
     """The path of their local copy. The revision ~parquet is the hub's own copy in parquet."""
-    found = NAME.fullmatch(given)
-    if not found:
+    match = NAME.fullmatch(given)
+    if not match:
         raise BertJaxError(
             f"{given} is not hf://datasets/OWNER/NAME/FILES; name a file, a folder or a glob of the data set"
         )
-    repository, revision, files = found[1], unquote(found[2] or "main"), found[3].rstrip("/")
+    repository, revision, files = match[1], unquote(match[2] or "main"), match[3].rstrip("/")
     if revision.startswith("~"):
         revision = f"refs/convert/{revision[1:]}"
     try:

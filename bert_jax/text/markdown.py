@@ -75,8 +75,8 @@ def title_and_text(source: str) -> tuple[str, str]:
 
 def after(mark: re.Pattern, line: str) -> str:
     """The line without the mark that begins it, if one does."""
-    found = mark.match(line)
-    return line[found.end() :] if found else line
+    match = mark.match(line)
+    return line[match.end() :] if match else line
 
 
 def inline(text: str) -> str:

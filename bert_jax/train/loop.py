@@ -131,8 +131,8 @@ class Run:
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
         if shards * microbatches > 1:
-            each = counted(self.data.batch // shards // microbatches, "row")
-            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {each}"
+            of_one = counted(self.data.batch // shards // microbatches, "row")
+            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {of_one}"
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
