@@ -16,6 +16,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.runs import finetuning
 from bert_jax.runs.finetuning import are_tagged, series_of
+from bert_jax.runs.fit import values_of
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.config import RunConfig
@@ -57,6 +58,13 @@ def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, model, tmp_
     del run
     gc.collect()
     assert not kept.exists() and opened.classify("w0").label in opened.labels
+
+
+def test_a_config_is_named_or_given():
+    assert values_of("classify")["task"] == values_of("configs/classify.py:mrpc")["task"] == "classify"
+    assert values_of(ConfigDict({"task": "tag"})) == values_of({"task": "tag"}) == {"task": "tag"}
+    with pytest.raises(BertJaxError, match="config is a name, a file or a dict, not 3"):
+        bert_jax.fit(3)
 
 
 def test_what_labels_ask_for():
