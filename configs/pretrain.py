@@ -10,7 +10,9 @@ documentation (launch/quickstart.sh) predict 15% of the masked words of the vali
 Names: tiny, mini, small, medium, base, large; `base,roberta` uses RoBERTa's recipe instead of BERT's, `base,lamb` the
 one for batches of 32,768; `base,tpu` (`large,roberta,tpu`) sets what is fast on a TPU; `tiny,laptop` is for a small
 machine. Published sizes of other families go by their whole names (electra-small, albert-base, distilbert-base, ...);
-they learn masked words, by their family's recipe where it has one.
+they learn masked words, ALBERT also the order of sentences, by their family's recipe where it has one. Replaced tokens
+are learnt with configs/electra.py. `modernbert-base,long` goes on from the model of `modernbert-base`, given as
+--config.init, with rows of 8,192 in place of 1,024.
 `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0` shows a batch.
 """
 
@@ -44,9 +46,7 @@ def get_config(names: str = "base") -> ConfigDict:
     )
     if family:
         config.family = family
-        config.data.examples = (
-            "full_sentences"  # of the published heads, these families train the masked LM alone
-        )
+        config.data.examples = "full_sentences"  # but for ALBERT, these families train the masked LM alone
     if family in OF_FAMILY:
         OF_FAMILY[family](config)
     for recipe in recipes:
@@ -75,26 +75,45 @@ def electra(config: ConfigDict) -> None:
 
 
 def albert(config: ConfigDict) -> None:
-    """ALBERT's batches and rates; of its two objectives, the masked words."""
+    """ALBERT's batches and rates, masked n-grams of up to three words, and the order of sentences."""
     config.steps = 125_000
     config.data.update({"batch": 4096, "lengths": (512,), "shares": (1.0,)})
+    config.data.update({"examples": "sentence_order", "unit": "span", "longest_span": 3})
     config.optimizer = ConfigDict({"name": "lamb", "rate": 1.76e-3, "warmup": 3_125})
 
 
 def modernbert(config: ConfigDict) -> None:
-    """ModernBERT's first phase: 1.7 trillion tokens in rows of 1,024, 30% of them masked, a rate that stays until the
-    end; AdamW in place of StableAdamW."""
-    config.steps = 360_000
-    config.data.update({"batch": 4608, "lengths": (1024,), "shares": (1.0,), "rate": 0.3})
+    """ModernBERT's first phase: 1.7 trillion tokens in packed rows of 1,024, 30% of them masked, at a rate that stays;
+    AdamW in place of StableAdamW."""
     large = config.model.hidden_size > 768
+    config.steps = 364_000
+    config.model.rotary.theta = 10_000.0
+    config.data.update({"batch": 4608, "lengths": (1024,), "shares": (1.0,), "rate": 0.3, "packs": 32})
     config.optimizer = ConfigDict(
         {
             "rate": 5e-4 if large else 8e-4,
             "schedule": "warmup_stable_decay",
+            "warmup": 640,  # 3 billion tokens
+            "decay_share": 0.0,  # the next phase decays
             "beta2": 0.98,
             "weight_decay": 1e-5,
         }
     )
+
+
+def long(config: ConfigDict) -> None:
+    """ModernBERT's second phase, from the model of the first: rows of 8,192 at a lower rate, which falls at the end."""
+    # 250 billion tokens, then 50 billion in which the rate falls: here in a line, there as 1 - the square root.
+    if config.get("family") != "modernbert":
+        raise BertJaxError(
+            "the recipe long is ModernBERT's; write modernbert-base,long or modernbert-large,long"
+        )
+    large = config.model.hidden_size > 768
+    config.steps = 508_000
+    config.first_step = 0
+    config.model.rotary.theta = 160_000.0
+    config.data.update({"batch": 72, "lengths": (8192,), "packs": 128})
+    config.optimizer.update({"rate": 5e-5 if large else 3e-4, "warmup": 0, "decay_share": 1 / 6})
 
 
 def roberta(config: ConfigDict) -> None:
@@ -152,4 +171,4 @@ OF_FAMILY = {
     "modernbert": modernbert,
     "mpnet": roberta,
 }
-RECIPES = {"roberta": roberta, "lamb": lamb, "tpu": tpu, "laptop": laptop}
+RECIPES = {"roberta": roberta, "lamb": lamb, "long": long, "tpu": tpu, "laptop": laptop}

@@ -8,6 +8,7 @@ import typing
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bert_jax.command.main import main
@@ -22,6 +23,7 @@ from bert_jax.tasks import TASKS
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.pretrain import Pretraining, family_of
 from bert_jax.tasks.warm_start import check_sizes
+from bert_jax.train.schedule import share_at
 from released import released
 from runs import ROOT
 
@@ -60,9 +62,10 @@ FAMILY_SIZES = {size: family.model_type for family in known() for size in family
 def test_a_size_of_a_family_names_it(size):
     _, config = load_task(f"{PRETRAIN}:{size}", [])
     family = FAMILIES[FAMILY_SIZES[size]]
-    assert config.model == family.sized(size) and config.family == family.model_type
+    theta = {"rotary": config.model.rotary} if "modernbert" in size else {}  # lower until rows get longer
+    assert config.model == family.sized(size).replace(**theta) and config.family == family.model_type
     layout = Pretraining.of(config).layout
-    assert layout.family == family and layout.heads == ("mlm",)
+    assert layout.family == family and layout.heads == (("mlm", "sop") if "albert" in size else ("mlm",))
     assert max(config.data.lengths) <= config.model.max_positions
 
 
@@ -209,3 +212,34 @@ def keys(reader, prefix: str = "") -> set[str]:
         kind, name = hints[field.name], prefix + field.name
         found |= keys(kind, name + ".") if dataclasses.is_dataclass(kind) else {name}
     return found
+
+
+def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
+    _, config = load_task(f"{PRETRAIN}:albert-base", [])
+    task = Pretraining.of(config)
+    assert (config.data.unit, config.data.longest_span) == ("span", 3)
+    assert task.layout.architecture == "ForPreTraining" and task.layout.pooler
+    logits = np.array([[2.0, 0.0], [0.0, 1.0], [9.0, 0.0]], np.float32)
+    batch = {"labels": np.array([0, 0, 1]), "weight": np.array([1.0, 1.0, 0.0])}
+    batch |= {"targets": np.zeros((3, 2), int), "target_weight": np.ones((3, 2))}
+    outputs = {"mlm": np.zeros((3, 2, 7), np.float32), "sop": logits}
+    expected = np.log1p(np.exp([-2.0, 1.0])).mean()
+    assert float(task.losses(outputs, batch)["sop_loss"].mean) == pytest.approx(expected, rel=1e-6)
+    assert float(task.scores(outputs, batch)["sop_accuracy"].mean) == 0.5
+    _, config = load_task(f"{PRETRAIN}:base", ["data.examples=sentence_order"])
+    assert Pretraining.of(config).layout.heads == ("mlm", "nsp")
+
+
+def test_modernbert_goes_on_with_longer_rows_and_not_back_to_shorter_ones():
+    first, longer = (load_task(f"{PRETRAIN}:modernbert-base{name}", [])[1] for name in ("", ",long"))
+    assert (first.data.lengths, longer.data.lengths) == ((1024,), (8192,))
+    assert share_at(first.optimizer, first.steps, first.steps - 1) == 1
+    shares = [
+        float(share_at(longer.optimizer, longer.steps, round(part * longer.steps))) for part in (0.8, 11 / 12)
+    ]
+    assert shares == pytest.approx([1, 0.5], abs=1e-3)
+    check_sizes("first", first.model, longer.model)
+    with pytest.raises(BertJaxError, match="set --config.model.rotary.theta=160000"):
+        check_sizes("longer", longer.model, first.model)
+    with pytest.raises(BertJaxError, match="write modernbert-base,long"):
+        load_task(f"{PRETRAIN}:base,long", [])

@@ -1,4 +1,4 @@
-"""Pre-training: the masked words of a row, and whether its two halves follow one another."""
+"""Pre-training: the masked words of a row, and of its two halves whether they follow one another, or in which order."""
 
 import dataclasses
 import math
@@ -39,6 +39,9 @@ class Config(RunConfig):
 
 
 C = TypeVar("C", bound=Config)
+# The heads that may learn from the examples; the first one that the family has does. In families without one for the
+# order of sentences that for the next sentence learns it: to both, label 1 is a pair that no document has.
+PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "full_sentences": ()}
 
 
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
@@ -147,36 +150,41 @@ class MaskedWords(Task):
 
 @dataclass(frozen=True)
 class Pretraining(MaskedWords):
-    """Masked words and, where rows are pairs, the second half of the pair."""
+    """Masked words and, where rows are pairs, what the head of pairs says of their halves."""
 
     @classmethod
     def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
         """The task of a config; `source` is the layout of the directory `init`, where it was read already."""
-        paired = not config.data.packed
-        heads = ("mlm", "nsp") if paired else ("mlm",)
         if config.init and source is None:
             source, _ = hub.survey(config.init)
         family = family_of(config, source)
-        if missing := [head for head in heads if head not in family.heads]:
+        of_pairs = PAIR_HEADS[config.data.examples]
+        pair_head = tuple(head for head in of_pairs if head in family.heads)[:1]
+        if of_pairs and not pair_head:
             raise BertJaxError(
-                f'data.examples={config.data.examples} trains the head "{missing[0]}", which models of the family '
+                f'data.examples={config.data.examples} trains the head "{of_pairs[0]}", which models of the family '
                 f'"{family.model_type}" lack; set --config.data.examples=full_sentences'
             )
-        return cls(Layout(family.fixed(config.model), family, heads, pooler=paired), config.data)
+        layout = Layout(family.fixed(config.model), family, ("mlm", *pair_head), pooler=bool(pair_head))
+        return cls(layout, config.data)
+
+    @property
+    def pair_head(self) -> str:
+        return next((head for head in self.layout.heads if head in ("nsp", "sop")), "")
 
     def flops(self, rows: int, length: int) -> float:
         return pre_training_flops(self.layout.config, rows, length, self.data.targets(length))
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         losses = super().losses(outputs, batch)
-        if "nsp" in outputs:
-            losses["nsp_loss"] = cross_entropy(outputs["nsp"], batch["labels"], batch["weight"])
+        if head := self.pair_head:
+            losses[f"{head}_loss"] = cross_entropy(outputs[head], batch["labels"], batch["weight"])
         return losses
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         scores = super().scores(outputs, batch)
-        if "nsp" in outputs:
-            scores["nsp_accuracy"] = accuracy(outputs["nsp"], batch["labels"], batch["weight"])
+        if head := self.pair_head:
+            scores[f"{head}_accuracy"] = accuracy(outputs[head], batch["labels"], batch["weight"])
         return scores
 
 
