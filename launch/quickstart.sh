@@ -62,7 +62,7 @@ python launch/quickstart_result.py $work
 cat <<NEXT
 
 The pre-trained model is in $work/pretrained/model, its curves are in $work/pretrained/curves.png, the report on the
-classifier is $work/labels-pretrained/report/report.md. Try next:
+classifier is $work/labels-pretrained/report/report.md, and $work/result.png shows the figures above. Try next:
   source .venv/bin/activate
   bert-jax fill-mask --model $work/pretrained/model "Your own text with a [MASK]."
   bert-jax predict --model $work/labels-pretrained/model --input $work/text/test.jsonl | head -5

@@ -1,4 +1,4 @@
-"""README.md: its commands and blocks are run as they stand, in the order of the page, on small files and models."""
+"""The pages for people: their commands and blocks are run as they stand, page by page, on small files and models."""
 
 import argparse
 import importlib
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import dropwhile
 from pathlib import Path
 
 import jax
@@ -25,24 +26,46 @@ from bert_jax.hub import families
 from bert_jax.hub.layout import Layout
 from bert_jax.models import blocks
 from bert_jax.models.config import EncoderConfig
+from bert_jax.predictions import kinds
 from bert_jax.text.wordpiece import WordPiece
 from runs import ROOT
 from seeded import seeded_tensors
 from test_google import checkpoint, google_shapes
+from test_order import ORDER
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FENCED = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.M | re.S)
+FRONT = "README.md"
+FOLDERS = ("bert_jax", "configs", "launch", "tests")
+GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "convert", "bench")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGES = (FRONT, *(f"configs/guides/{name}.md" for name in GUIDES), "launch/README.md", "bert_jax/README.md")
+# Pages that go on with what others have made, beside those that go on with the front page alone.
+NEEDS = {
+    "configs/guides/trust.md": ["configs/guides/finetune.md"],
+    "configs/guides/search.md": ["configs/guides/embed.md"],
+    "bert_jax/README.md": ["configs/guides/finetune.md"],
+}
+TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+PROSE = {page: re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S) for page, text in TEXT.items()}
+
+
+def fenced(page: str) -> list[tuple[str, str]]:
+    """The blocks of a page, each with its language."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", TEXT[page], re.M | re.S)
+
+
 WIDTH = {"layers": 1, "hidden_size": 32, "heads": 2, "feed_forward": 64}
 MODEL = [f"model.{name}={value}" for name, value in WIDTH.items()]
-FEW = ["epochs=1", "data.folds=2"]
+FEW = ["epochs=1", "data.folds=0", "report=False"]
+# What makes a command small, by its config and then by its workdir.
 LITTLE = {
     "configs/pretrain.py": [*MODEL, "steps=4", "data.batch=8", "data.lengths=32", "data.shares=1", "data.plans=1",
                             "optimizer.warmup=2", "log.evaluate_batches=2"],
-    "configs/classify.py": [*FEW, "data.max_length=32", "data.calibration_share=0.5"],
+    "configs/classify.py": [*FEW, "data.max_length=32"],
     "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_share=0"],
     "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_share=0"],
     "configs/embed.py": ["steps=2", "data.batch=8", "data.max_length=16"],
     "configs/rerank.py": ["steps=2", "data.batch=8", "data.max_length=32"],
+    "runs/reviews": ["data.calibration_share=0.5", "report=True"],
 }  # fmt: skip
 
 
@@ -66,7 +89,12 @@ def place(tmp_path_factory):
     sentences = [" ".join(words) for document in texts for words in document]
     labelled(folder, sentences)
     belonging(folder, sentences)
-    found_by_file = (blocks, families, tasks)
+    (folder / "docs").mkdir()
+    for n in range(20):
+        (folder / f"docs/{n}.md").write_text(f"# {sentences[n]}\n\n" + " ".join(sentences[n : n + 3]))
+    settings = (ROOT / "launch/settings.sh").read_text().replace("project= ", "project=mine ")
+    (folder / "settings.sh").write_text(settings + "\nruns=gs://b/runs\ncorpus=gs://b/corpus\n")
+    found_by_file = (blocks, families, kinds, tasks)
     before = Path.cwd(), list(sys.path), [list(package.__path__) for package in found_by_file]
     os.chdir(folder)
     sys.path.insert(0, str(folder))
@@ -100,7 +128,7 @@ def labelled(folder: Path, texts: list[str]) -> None:
 
 def belonging(folder: Path, texts: list[str]) -> None:
     """Pairs of texts, some with scores; documents and queries."""
-    pairs = list(zip(texts[:60], texts[60:120], strict=True))
+    pairs = list(zip(texts[:40], texts[40:80], strict=True))
     rows = [{"question": a, "passage": b} for a, b in pairs]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     scored = [f'"{a}","{b}",{n % 6}' for n, (a, b) in enumerate(pairs)]
@@ -115,36 +143,35 @@ def belonging(folder: Path, texts: list[str]) -> None:
 
 
 def commands(block: str) -> list[list[str]]:
-    lines = block.replace("\\\n", " ").splitlines()
-    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+    """The words of each command, without what it sets for the shell."""
+    lines = [shlex.split(line, comments=True) for line in block.replace("\\\n", " ").splitlines()]
+    rest = [list(dropwhile(lambda word: re.match(r"\w+=", word), words)) for words in lines]
+    return [words for words in rest if words]
 
 
 def smaller(words: list[str]) -> list[str]:
     """The command with what makes it small said last, where it counts."""
-    file = next((word.split(":")[0] for word in words if word.startswith("configs/")), None)
-    return [*words, *(f"--config.{setting}" for setting in LITTLE.get(file, []))]
+    little = (LITTLE.get(word.split(":")[0], []) for word in words)
+    return [*words, *(f"--config.{setting}" for settings in little for setting in settings)]
 
 
 def run(words: list[str], capfd) -> None:
-    program, *arguments = smaller(words)
+    program, *arguments = words
     if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
         parsed(arguments)  # tests/test_preflight.py compiles for a slice, tests/test_bench*.py measure
     elif program == "bert-jax":
-        assert cli.main(arguments) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
+        assert cli.main(smaller(arguments)) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
     elif program == "pip":
-        extra = re.search(r"\[(\w+)\]", words[-1])[1]
-        assert (
-            extra in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-        )
+        extras = re.search(r"\.(?:\[([\w,]+)\])?$", words[-1])[1]
+        assert {*filter(None, (extras or "").split(","))} <= set(PROJECT["optional-dependencies"])
     elif program == "launch/local_pod.sh":
         parsed(arguments[1:])  # tests/test_processes.py runs several processes
-    elif program == "launch/create.sh":
-        settings = (ROOT / "launch/settings.sh").read_text().replace("project= ", "project=mine ")
-        Path("settings.sh").write_text(settings + "\nruns=gs://b/runs\ncorpus=gs://b/corpus\n")
-        ran = subprocess.run([*words, "--settings", "settings.sh"], capture_output=True, text=True)
-        assert ran.returncode == 0 and "gcloud" in ran.stdout, ran.stderr
-    else:  # what the page begins with: it is running this test, or runs for minutes
-        assert words in (["launch/quickstart.sh"], ["launch/test.sh"]) and os.access(program, os.X_OK)
+    elif words in (["launch/quickstart.sh"], ["launch/test.sh"]):
+        assert os.access(program, os.X_OK)  # it is running this test, or runs for minutes
+    else:
+        of_a_slice = [program, "--settings", "settings.sh", "--dry-run", *arguments]
+        ran = subprocess.run(of_a_slice, capture_output=True, text=True)
+        assert ran.returncode == 0 and "gcloud" in ran.stdout, f"{shlex.join(words)}: {ran.stderr}"
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -160,10 +187,9 @@ def take_up(module: str, code: str) -> None:
     importlib.import_module(str(path.parent).replace("/", ".")).__path__.append(str(path.parent.absolute()))
 
 
-@pytest.mark.slow
-def test_every_command_and_block_in_the_order_of_the_page(capfd):
-    scope = {"__name__": "readme"}
-    for language, block in FENCED:
+def run_page(page: str, capfd) -> None:
+    scope = {"__name__": "page"}
+    for language, block in fenced(page):
         module = re.match(r"# (bert_jax/\S+\.py)\n", block)
         if language == "sh":
             for words in commands(block):
@@ -172,25 +198,52 @@ def test_every_command_and_block_in_the_order_of_the_page(capfd):
             assert block.count("\n") < 40, "an example to read at a glance"
             take_up(module[1], block)
         elif language == "python":
-            exec(compile(block, "README.md", "exec"), scope)
+            exec(compile(block, page, "exec"), scope)
         else:
             assert language == "text"
+
+
+@pytest.fixture(scope="module")
+def run_through(place):
+    """Runs a page, and before it those that it goes on with, each once."""
+    done: list[str] = []
+
+    def through(page: str, capfd) -> None:
+        for name in (FRONT, *NEEDS.get(page, ()), page):
+            if name not in done:
+                run_page(name, capfd)
+                done.append(name)
+
+    return through
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_block_of(page, run_through, capfd):
+    run_through(page, capfd)
+
+
+@pytest.mark.slow
+def test_what_the_front_page_leaves(run_through, capfd):
+    run_through(FRONT, capfd)
+    predicted = [json.loads(line) for line in Path("predictions.jsonl").read_text().splitlines()]
+    assert len(predicted) == 20 and np.load("vectors.npy").shape == (20, 32)
+
+
+@pytest.mark.slow
+def test_examples_become_a_part_of_the_package(run_through, capfd):
+    run_through("bert_jax/README.md", capfd)
     of_words = json.loads(Path("runs/spot/model/config.json").read_text())
     assert of_words["architectures"] == ["BertForTokenClassification"]
-    found = [json.loads(line) for line in Path("predictions.jsonl").read_text().splitlines()]
-    assert len(found) == 20 and np.load("vectors.npy").shape == (20, 32)
-    a_block_in_a_family_of_its_own(capfd)
-
-
-def a_block_in_a_family_of_its_own(capfd) -> None:
-    words = shlex.split(
-        "train --config configs/pretrain.py:tiny --config.data.corpora=corpus --workdir runs/pre-norm"
-    )
-    assert cli.main(smaller([*words, "--config.model.block=pre_norm"])) == 0, capfd.readouterr().err
-    assert json.loads(Path("runs/pre-norm/model/config.json").read_text())["model_type"] == "bert-pre-norm"
+    of_block = json.loads(Path("runs/pre-norm/model/config.json").read_text())
+    assert of_block["model_type"] == "bert-pre-norm"
     assert bert_jax.load("runs/pre-norm/model").config.block == "pre_norm"
+    grades = [json.loads(line)["grade"] for line in Path("grades.jsonl").read_text().splitlines()]
+    assert len(grades) == 20 and {type(grade) for grade in grades} == {int}
     Path("bert_jax/hub/families/bert_pre_norm.py").unlink()
-    words[-1] = "runs/nameless"
+    words = shlex.split(
+        "train --config configs/pretrain.py:tiny --config.data.corpora=corpus --workdir runs/nameless"
+    )
     assert cli.main(smaller([*words, "--config.model.block=pre_norm"])) == 1
     assert "no family publishes models with block = pre_norm" in capfd.readouterr().err
 
@@ -198,7 +251,8 @@ def a_block_in_a_family_of_its_own(capfd) -> None:
 @pytest.mark.slow
 def test_a_family_member_computes_what_it_is_published_for(tmp_path, monkeypatch):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    code = next(block for _, block in FENCED if block.startswith("# bert_jax/hub/families/data2vec_text.py"))
+    file = "# bert_jax/hub/families/data2vec_text.py"
+    code = next(block for _, block in fenced("bert_jax/README.md") if block.startswith(file))
     monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
     (tmp_path / "data2vec_text.py").write_text(code)
     config = transformers.Data2VecTextConfig(
@@ -228,35 +282,63 @@ def test_the_quickstart_from_nothing_and_again(tmp_path):
         assert re.search(r"pre-training brings [+-][\d.]+ points", ran.stdout)
     assert ran.stderr.count("already finished, at step 750") == 1, "the second run reuses what is there"
     assert (tmp_path / "runs/quickstart/pretrained/curves.png").is_file()
+    assert (tmp_path / "runs/quickstart/result.png").is_file()
 
 
-PROSE = re.sub(r"^```.*?^```$", "", README, flags=re.M | re.S)
+TYPED = [
+    (page, line) for page in PAGES for line in sorted(set(re.findall(r"`(bert-jax [^`]+)`", PROSE[page])))
+]
 
 
-@pytest.mark.parametrize("written", sorted(set(re.findall(r"`(bert-jax [^`]+)`", PROSE))))
-def test_commands_within_the_text_can_be_typed(written):
+@pytest.mark.parametrize(("page", "written"), TYPED)
+def test_commands_within_the_text_can_be_typed(page, written):
     verb, *words = shlex.split(written)[1:]
     parser = cli.parser_of(verb)
-    if verb == "bench":  # these stand in full
+    if verb == "bench" and words:  # these stand in full
         parser.parse_args(words)
     known = {flag for action in parser._actions for flag in action.option_strings}
     flags = {word.split("=")[0] for word in words if word.startswith("--")}
     assert verb == "bench" or {flag for flag in flags if not flag.startswith("--config.")} <= known
 
 
-def test_files_within_the_text_are_there():
-    mentioned = set(
-        re.findall(r"[`(]((?:tests|launch|configs|bert_jax)/[\w./]+?\.(?:py|sh|md|txt|png))", PROSE)
-    )
-    mentioned |= {f"bert_jax/{name}" for name in re.findall(r"`((?:tasks|data|models|hub)/\w+\.py)`", PROSE)}
-    assert len(mentioned) > 10
-    assert not [name for name in mentioned if not (ROOT / name).exists()]
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page):
+    """Files within the text, and the pages and headings that links lead to."""
+    names = re.findall(r"`([\w./]+/[\w.]*)", PROSE[page])
+    paths = {ROOT / name for name in names if name.split("/")[0] in FOLDERS}
+    paths |= {ROOT / "bert_jax" / name for name in names if name.split("/")[0] in ORDER}
+    if page == "bert_jax/README.md":
+        modules = set(re.findall(r"`(\w+\.py)`", PROSE[page]))
+        assert len(modules) > 10 and modules <= {file.name for file in (ROOT / "bert_jax").rglob("*.py")}
+    for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", PROSE[page]):
+        paths.add(path := (ROOT / page).parent / target)
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.M)
+            assert heading in {title.lower().replace(" ", "-") for title in titles}
+    assert paths and not [path for path in paths if not path.exists()]
+
+
+def test_every_page_is_among_those_that_are_run():
+    pages = {path.relative_to(ROOT) for name in FOLDERS for path in (ROOT / name).rglob("*.md")}
+    assert {FRONT, *map(str, pages)} == set(PAGES)
+
+
+def test_the_front_page_is_short():
+    assert TEXT[FRONT].count("\n") < 200
+
+
+def test_the_drawing_shows_every_room_in_its_place():
+    drawing = next(block for language, block in fenced("bert_jax/README.md") if language == "text")
+    rooms = [name for name in ORDER if (ROOT / "bert_jax" / name).is_dir()]
+    shown = re.findall(r"│ (?:  )*(\w+)/(?:\w+/)? ", drawing)
+    assert list(dict.fromkeys(shown)) == rooms
 
 
 def test_what_is_installed_by_the_quickstart_is_enough():
     """The journey needs nothing that only the tests have."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for_tests = {re.match(r"[\w-]+", line)[0] for line in extras["dev"]} - {"bert-jax"}
+    for_tests = {re.match(r"[\w-]+", line)[0] for line in PROJECT["optional-dependencies"]["dev"]} - {
+        "bert-jax"
+    }
     imported = set()
     for path in (ROOT / "bert_jax").rglob("*.py"):
         imported |= set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.M))
