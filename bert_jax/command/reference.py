@@ -13,17 +13,19 @@ A config is a Python file that defines `get_config()`. It sets what differs from
 changes a key on the command line. The files of this folder are installed with the package, and are found by their bare
 names from any directory:
 
-```
+```sh
 bert-jax config                                        # the installed configs
 bert-jax config classify:mrpc --config.data.batch=16   # every key: its value, its default, its meaning
-bert-jax train --config classify --workdir runs/reviews --config.init=MODEL --config.data.train=train.csv --dry-run
+bert-jax train --config classify --workdir runs/reviews --config.init=path/to/bert \\
+    --config.data.train=train.csv --dry-run
 ```
 
 `--dry-run` reads the data, says what the run would do, and stops. `--config classify` and
 `--config configs/classify.py` name the same file; a file of your own is named by its path. A key that nothing reads is
 an error that names the key that is meant, also by the names of other libraries (`lr`, `num_epochs`, `max_seq_length`).
 
-`bert-jax config --reference` writes this page, from the config files and the classes that read them.
+`bert-jax config --reference` writes this page, from the config files and the classes that read them. The guides in
+`configs/guides/` say how the tasks are done.
 """
 KEYS = """\
 ## Keys
