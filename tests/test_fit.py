@@ -2,6 +2,7 @@
 
 import gc
 import runpy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -21,6 +22,7 @@ from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
+from bert_jax.train.stop import Stop
 from bert_jax.train.task import Task
 from test_finetune import ENCODER, finetune, marked, model, texts  # noqa: F401
 
@@ -166,3 +168,8 @@ def test_a_loop_of_your_own_learns(tmp_path, monkeypatch):
     loop = runpy.run_path(str(tmp_path / "loop.py"))
     trained = bert_jax.load("trained")
     assert [label.label for label in trained.classify(loop["texts"][:4])] == ["good", "bad", "good", "bad"]
+
+
+def test_a_run_in_a_thread_catches_no_signals():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: Stop().__enter__().caught).result() == []

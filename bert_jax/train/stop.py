@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 
 import jax
 from jax.experimental import multihost_utils
@@ -16,6 +17,8 @@ class Stop:
         self.caught = [signal.SIGTERM, signal.SIGINT] if jax.process_count() == 1 else []
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` asks
             self.caught.append(signal.SIGHUP)
+        if threading.current_thread() is not threading.main_thread():
+            self.caught = []  # Python lets no other thread catch signals
         self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self):
