@@ -27,6 +27,9 @@ class Batches:
     def length(self, step):
         return LENGTH
 
+    def features(self, step):
+        return {name: (value.shape, value.dtype) for name, value in self.whole(0).items()}
+
     def whole(self, step):
         batch = seeded_batch(self.batch, LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
         batch = {k: v.astype(np.float32 if k.endswith("weight") else np.int32) for k, v in batch.items()}

@@ -158,7 +158,7 @@ def of_memory(needed: Footprint) -> Facts:
     beside = "" if free is None else f"; {size(free)} are free"
     yield (
         "memory",
-        f"{total} at least: {state} for parameters, gradients and optimizer, {activations} for activations{beside}",
+        f"about {total}: {state} for parameters, gradients and optimizer, {activations} for activations{beside}",
     )
 
 

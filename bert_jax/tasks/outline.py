@@ -37,8 +37,5 @@ def outlined(task: Task, data: Data, config: EpochsConfig) -> Outline:
     lengths = [data.length(step) for step in range(config.steps)]
     phases = []
     for length, count in sorted(Counter(lengths).items()):
-        step = lengths.index(length)
-        (batch,) = data.batches(step, step + 1, 0, 1)
-        features = {name: (value.shape, value.dtype) for name, value in batch.items()}
-        phases.append(Phase(length, count / config.steps, features))
+        phases.append(Phase(length, count / config.steps, data.features(lengths.index(length))))
     return Outline(task, config, config.batch, data.batch, tuple(phases), config.steps)

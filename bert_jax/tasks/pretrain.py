@@ -210,6 +210,9 @@ class Corpora:
     def length(self, step: int) -> int:
         return self.stream.length(step)
 
+    def features(self, step: int) -> Features:
+        return self.stream.config.features(self.batch, self.length(step))
+
     def batches(
         self, start: int, stop: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:

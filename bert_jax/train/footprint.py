@@ -1,44 +1,159 @@
-"""How much memory the steps of a run need on each device, at least, before anything is compiled."""
+"""How much memory a step needs on each device, estimated before it is compiled, and settings with which it fits."""
 
+import dataclasses
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 from jax.sharding import Mesh
 
 from bert_jax import memory
+from bert_jax.errors import BertJaxError
 from bert_jax.models.cost import activation_bytes
+from bert_jax.models.mesh import DATA, FSDP, TENSOR
 from bert_jax.train.config import RunConfig
+from bert_jax.train.gradient import with_rows
 from bert_jax.train.state import State, least_bytes
 from bert_jax.train.task import Data, Task
+
+FAR = 4  # times the least that a step needs; where more is free, nothing is estimated
+# Of what compiled steps take the estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU).
+CERTAIN = 0.9  # of the estimate, so that no run is refused that would go
+SPARE = 1.3  # times the estimate, which has to be free where other settings are proposed
+OUTPUTS = 2  # copies of the outputs beside the one that the backward pass keeps: the losses' own, and their gradient
+
+Batch = dict[str, jax.ShapeDtypeStruct]
 
 
 @dataclass(frozen=True)
 class Footprint:
-    state: float  # bytes of parameters, gradients and the optimizer's moments
-    activations: float  # bytes that the backward pass needs of the longest rows
-    devices: int  # that share the memory they are in
-    device: object  # whose memory it is; None: this machine's
+    task: Task
+    config: RunConfig
+    mesh: Mesh
+    batch: Batch  # the shapes of the longest rows of a step, those of all devices
+    abstract: State
 
     @property
-    def bytes(self) -> float:
-        return (self.state + self.activations) * self.devices
+    def rows(self) -> int:
+        return self.batch["tokens"].shape[0]
+
+    @property
+    def rows_at_once(self) -> int:
+        """Those of a device's microbatch."""
+        return self.rows // (self.mesh.shape[DATA] * self.mesh.shape[FSDP]) // self.config.mesh.accumulate
+
+    @property
+    def device(self) -> jax.Device | None:
+        """Whose memory it is; None: this machine's."""
+        device = self.mesh.local_devices[0]
+        return None if device.platform == "cpu" else device
+
+    @property
+    def devices(self) -> int:
+        """That share the memory they are in."""
+        return 1 if self.device else len(self.mesh.local_devices)
+
+    @property
+    def state(self) -> int:
+        """Bytes of parameters, gradients and the optimizer's moments on a device."""
+        params = dataclasses.replace(self.abstract, optimizer=())
+        of_microbatches = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
+        return least_bytes(self.abstract) + of_microbatches
+
+    @property
+    def least(self) -> int:
+        """Bytes that every such step needs, known at once: of activations, those that the layers' products read."""
+        model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["tokens"].shape[1]
+        activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
+        return self.devices * (self.state + activations)
+
+    @property
+    def activations(self) -> int:
+        """Bytes of what the backward pass of a device keeps of the forward one, of the model's outputs, such as logits,
+        and of the widest states of a layer."""
+        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
+        count = self.rows_at_once * self.mesh.shape[FSDP]  # of a data shard, which is what the model sees
+        rows = {
+            name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+            for name, leaf in self.batch.items()
+        }
+
+        def forward(params, rows):
+            key = jax.random.key(0, impl=self.config.random)
+            outputs = self.task.outputs(params, with_rows(rows), self.task.constants(), key)
+            return sum(loss.mean for loss in self.task.losses(outputs, rows).values()), outputs
+
+        def traced(params, rows):
+            _, backward, outputs = jax.vjp(lambda params: forward(params, rows), params, has_aux=True)
+            return backward, outputs
+
+        with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
+            backward, outputs = jax.eval_shape(traced, params, rows)
+            model = self.task.layouts[""].config
+            width = model.feed_forward * (2 if model.computed_dtype == "bfloat16" else 4)
+        # The backward pass keeps parameters, too, which are counted with the state.
+        of_params = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
+        kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in of_params]
+        total = size(kept) + OUTPUTS * size(outputs) + count * self.batch["tokens"].shape[1] * width
+        return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
+
+    @property
+    def bytes(self) -> int:
+        return self.devices * (self.state + self.activations)
+
+    def others(self) -> Iterator[tuple[str, "Footprint"]]:
+        """The same step in more microbatches, and with activations computed again: what to set, and its footprint."""
+        for again in (False, True):
+            task, parts = self.task, 1 if again else 2
+            if again:
+                model = task.layout.config.replace(remat="full")
+                task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=model))
+            while self.rows_at_once % parts == 0:
+                count = self.config.mesh.accumulate * parts
+                mesh = dataclasses.replace(self.config.mesh, accumulate=count)
+                config = dataclasses.replace(self.config, mesh=mesh)
+                settings = ["--config.model.remat=full"] * again + [f"--config.mesh.accumulate={count}"] * (
+                    parts > 1
+                )
+                yield " ".join(settings), dataclasses.replace(self, task=task, config=config)
+                parts *= 2
 
     def require(self) -> None:
-        memory.require(
-            self.bytes, "this run",
-            "set a smaller --config.data.batch, --config.mesh.accumulate=2 or more, or a smaller model", self.device,
-        )  # fmt: skip
+        """Refuse a step that needs more than is free, with settings that need less."""
+        free, needed = memory.free_bytes(self.device), self.bytes
+        if free is None or CERTAIN * needed <= free or memory.unchecked() or not self.config.steps:
+            return
+        setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
+        rows, length = self.batch["tokens"].shape
+        raise BertJaxError(
+            f"a step of {rows:,} rows of {length:,} tokens needs about {needed / 1e9:,.1f} GB of memory, and "
+            f"{self.device.device_kind if self.device else 'this machine'} has {free / 1e9:,.1f} GB free; "
+            f"{f'set {setting}' if setting else 'train a smaller model'}, or {memory.CHECK}=0 to try nevertheless"
+        )
+
+
+def size(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def footprint(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> Footprint:
-    """`abstract`: the shapes of the run's state on the mesh."""
-    rows = data.batch // mesh.size // config.mesh.accumulate
-    length = max(data.length(step) for step in (0, max(config.steps - 1, 0)))
-    model = task.layouts[""].config
-    device = mesh.local_devices[0]
-    on_host = device.platform == "cpu"
-    return Footprint(
-        least_bytes(abstract),
-        rows * length * model.layers * activation_bytes(model),
-        len(mesh.local_devices) if on_host else 1,
-        None if on_host else device,
-    )
+    """That of a run's longest rows; `abstract`: the shapes of its state on the mesh."""
+    features = data.features(longest(data, config))
+    shapes = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype) in features.items()}
+    return Footprint(task, config, mesh, shapes, abstract)
+
+
+def require(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> None:
+    """Refuse a run that needs more memory than is free; nothing is read or traced where plenty is."""
+    tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest(data, config))), "int32")
+    least = Footprint(task, config, mesh, {"tokens": tokens}, abstract)
+    free = memory.free_bytes(least.device)
+    if free is not None and FAR * least.least > free:
+        footprint(task, data, config, mesh, abstract).require()
+
+
+def longest(data: Data, config: RunConfig) -> int:
+    """A step with the longest rows, which are those of its beginning or its end."""
+    return max((0, max(config.steps - 1, 0)), key=data.length)

@@ -15,10 +15,10 @@ from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.terminal import say
+from bert_jax.train import footprint
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
-from bert_jax.train.footprint import footprint
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, make_mesh
@@ -142,8 +142,8 @@ class Run:
         )
 
     def check_memory(self) -> None:
-        """Refuse a run whose state, gradients and activations need more memory than is free."""
-        footprint(self.task, self.data, self.config, self.mesh, self.abstract).require()
+        """Refuse a run whose step needs more memory than is free, before anything is compiled."""
+        footprint.require(self.task, self.data, self.config, self.mesh, self.abstract)
 
     def go(self, stop: Stop) -> bool:
         config, rows = self.config, self.data.batch

@@ -128,6 +128,10 @@ class Data(Protocol):
 
     def length(self, step: int) -> int: ...
 
+    def features(self, step: int) -> Features:
+        """Of the step's whole batch; nothing is written for it."""
+        ...
+
     def batches(
         self, start: int, stop: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]: ...

@@ -54,6 +54,10 @@ class Epochs:
     def length(self, step: int) -> int:
         return self.arrangement.lengths[step]
 
+    def features(self, step: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        (batch,) = self.batches(step, step + 1, 0, 1)
+        return {name: (value.shape, value.dtype) for name, value in batch.items()}
+
     def rows_of(self, step: int) -> list[list[Piece]]:
         pieces = [self.train[i] for i in self.chosen[step]]
         return [[pieces[i] for i in row] for row in self.arrangement.steps[step]]
