@@ -99,7 +99,7 @@ def describe(directory, as_json: bool = False) -> str:
         "model": f"{facts['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} "
         f"with {sizes['heads']} heads, feed-forward {sizes['feed_forward']}",
         "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, "
-        f"{sizes['vocab_size']:,} tokens",
+        f"{sizes['vocab_size']:,} word embeddings",
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
         "length": f"texts of up to {facts['sequence_length']:,} tokens",
         "pooling": facts["pooling"] or "none, a state for each token",
@@ -115,6 +115,8 @@ def describe(directory, as_json: bool = False) -> str:
             f"of {known['examples']:,} examples; expected error {known['error_before']:.3f} before, "
             f"{known['error_after']:.3f} after"
         )
+    elif facts["labels"]:
+        lines["calibration"] = "none, so probabilities are as the head gives them"
     if known := facts["scope"]:
         lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
     if origin := facts["origin"]:
