@@ -335,6 +335,13 @@ def test_the_front_page_is_short():
     assert TEXT[FRONT].count("\n") < 200
 
 
+def test_the_loop_of_your_own_is_that_which_learns():
+    """tests/test_fit.py runs it long enough to see that."""
+    code = (ROOT / "tests/examples/custom_loop.py").read_text(encoding="utf-8").partition("\n\n")[2]
+    blocks = [block for _, block in fenced("bert_jax/README.md")]
+    assert code.replace('"model"', '"path/to/bert"') in blocks
+
+
 def test_the_drawing_shows_every_room_in_its_place():
     drawing = next(block for language, block in fenced("bert_jax/README.md") if language == "text")
     rooms = [name for name in ORDER if (ROOT / "bert_jax" / name).is_dir()]

@@ -16,7 +16,7 @@ names from any directory:
 ```sh
 bert-jax config                                        # the installed configs
 bert-jax config classify:mrpc --config.data.batch=16   # every key: its value, its default, its meaning
-bert-jax train --config classify --workdir runs/reviews --config.init=path/to/bert \\
+bert-jax train --config classify --workdir runs/tickets --config.init=path/to/bert \\
     --config.data.train=train.csv --dry-run
 ```
 
