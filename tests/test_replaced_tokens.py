@@ -1,6 +1,7 @@
 """Replaced-token detection: ELECTRA and DeBERTa-v3 beside torch, what is drawn, and what learns from what."""
 
 import json
+import random
 import shutil
 
 import jax
@@ -312,6 +313,23 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
     shutil.rmtree(whole / "model" / GENERATOR)
     assert trained("refused", init=whole / "model", first_step=6, steps=7)[0] == 1
     assert f"put that model into {whole}/model/generator" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_kills_change_nothing(tmp_path):
+    corpus, rng = runs.small_corpus(tmp_path), random.Random(1)
+    changes = {
+        "task": "electra",
+        "family": "electra",
+        "data__examples": "full_sentences",
+        "generator__width": 0.5,
+    }
+    whole, often = (runs.command(corpus, tmp_path / name, **changes) for name in ("whole", "often"))
+    runs.finished(whole)
+    for n in range(4):
+        runs.killed(often, tmp_path / "often", writing=n % 2 == 0, steps=rng.randint(1, runs.STEPS // 10))
+    runs.finished(often)
+    runs.assert_same_end(tmp_path / "whole", tmp_path / "often")
 
 
 REFUSED = {
