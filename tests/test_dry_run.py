@@ -25,14 +25,14 @@ WRITTEN = {
     "rerank": [{"query": f"cat {text}", "positive": text, "negative": "mat mat"} for text in TEXTS],
     "tag": [{"tokens": text.split(), "tags": ["B-X", *["O"] * (len(text.split()) - 1)]} for text in TEXTS],
 }  # fmt: skip
+OF_CORPORA = ("pretrain", "electra")
 SEEN = {
     "answer": "labels      1: answer 36",
     "classify": "labels      2: a 27, b 9",
     "embed": "data        36 sequences to train on, 4 for validation",
     "rerank": "documents   36, of 72 examples",
     "tag": "labels      2: ",
-    "pretrain": "documents (",
-}
+} | dict.fromkeys(OF_CORPORA, "documents (")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def material(tmp_path_factory):
 
 
 def overrides(root, task: str) -> list[str]:
-    if task == "pretrain":
+    if task in OF_CORPORA:
         _, *flags = runs.command(root / "pretrain/corpus", root / "run")[5:]
         return [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     (train,) = root.glob(f"{task}.json*")
@@ -71,7 +71,7 @@ def shown(capsys, root, task: str, *more: str, workdir="run") -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task == "pretrain")) for task in TASKS.names()]
+    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task in OF_CORPORA)) for task in TASKS.names()]
 )
 def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, capsys):
     before = set(material.rglob("*"))
