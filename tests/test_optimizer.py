@@ -239,7 +239,7 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     with pytest.raises(
         BertJaxError,
-        match=r"a batch of 30 rows .* 8 devices in 2 microbatches; set --config.data.batch=16 or 32",
+        match=r"a step of 30 rows .* 8 data shards in 2 microbatches; set --config.data.batch=16 or 32",
     ):
         check_batch(30, mesh, 2)
     check_batch(32, mesh, 2)
