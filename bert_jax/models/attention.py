@@ -179,15 +179,21 @@ def allowed(mask, packs, window):
 def xla(qkv, context: Context, request: Request, key):
     q, k, v = split_parts(qkv, request.head_size)
     allow = allowed(context.mask, context.packs, request.window)
-    scale = scale_of(request.head_size, context.relative)
-    scores = product("blhk,bmhk->bhlm", q * scale, k, request.dtype, "float32")
-    if context.relative is not None:
-        scores += relative.scores(context.relative, q * scale, k, scale, request.dtype)
+    scores = scores_of(q, k, context, request.dtype)
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if request.dropout:
         weights = drop(weights, request.dropout, key, context.rows)
     out = product("bhlm,bmhk->blhk", weights, v, request.dtype, request.dtype)
     return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
+
+
+def scores_of(q, k, context: Context, dtype: str):
+    """float32 [B, H, L, L], of queries and keys [B, L, H, K]."""
+    scale = scale_of(q.shape[-1], context.relative)
+    scores = product("blhk,bmhk->bhlm", q * scale, k, dtype, "float32")
+    if context.relative is None:
+        return scores
+    return scores + relative.scores(context.relative, q * scale, k, scale, dtype)
 
 
 def scale_of(head_size: int, terms: relative.Relative | None) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -12,8 +11,7 @@ from bert_jax.models.attention import attend
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import keep
-from bert_jax.models.intermediates import WEIGHTS, asked, weights_of
-from bert_jax.models.layers import Dense, initial, norm
+from bert_jax.models.layers import Dense, initial, norm, note_attention
 from bert_jax.models.product import add_bias
 from bert_jax.models.relative import Relative, row_of_distances
 
@@ -54,13 +52,11 @@ class DisentangledAttention(nn.Module):
             qkv = jnp.concatenate([project(asking)[:, :, :1], qkv[:, :, 1:]], axis=2)
         if context.relative is not None:
             context = replace(context, relative=self.projected(context.relative, project, train))
+        note_attention(self, attend, qkv, context)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(keep(qkv), context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        if asked(self, WEIGHTS):
-            exact = partial(attend, context=context, heads=c.heads, kernel="xla")
-            self.sow(WEIGHTS, "kept", weights_of(exact, qkv, c.heads))
         return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(keep(out))
 
     def projection(self) -> Callable:

@@ -1,8 +1,11 @@
 """The encoder: embeddings, then blocks, as a pure function of (params, batch, rng)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import flax.linen as nn
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,12 +62,7 @@ class Encoder(nn.Module):
     def __call__(self, batch, train: bool = False, decodes: bool = False):
         """With `decodes` a pair: the hidden states, and what the enhanced mask decoder makes for the masked LM."""
         c, of_layers = self.config, kinds(self.config)
-        context = Context.of(batch, rotary.tables(c, batch["tokens"].shape[1]))
-        hidden = self.embeddings(batch, train)
-        if c.relative.terms:
-            context = replace(context, relative=self.distances(hidden.shape[1]))
-        if c.convolution.width:
-            context = replace(context, convolved=self.convolution(hidden, context, train))
+        hidden, context = self.embedded(batch, train)
         carry = (hidden, hidden) if decodes else hidden
         if asked(self, STATES):
             self.sow(STATES, "kept", hidden)
@@ -82,6 +80,58 @@ class Encoder(nn.Module):
             return hidden, self.decoded(before, batch, context, train)
         return carry if self.final_norm is None else self.final_norm(carry)
 
+    def embedded(self, batch, train: bool):
+        """(the embeddings, what all layers share)"""
+        c = self.config
+        context = Context.of(batch, rotary.tables(c, batch["tokens"].shape[1]))
+        hidden = self.embeddings(batch, train)
+        if c.relative.terms:
+            context = replace(context, relative=self.distances(hidden.shape[1]))
+        if c.convolution.width:
+            context = replace(context, convolved=self.convolution(hidden, context, train))
+        return hidden, context
+
+    def layerwise(
+        self, batch, train: bool, states: Sequence[int] = (), **attention: Sequence[int]
+    ) -> dict[str, list]:
+        """The hidden states of those layers, 0 being the embeddings, and of what attention is made of (qkv=, scores=)
+        that of those layers, 1 being the first.
+
+        The scan carries the states that are asked for. The rest is computed once more, of the states before its layer.
+        """
+        c, of_layers = self.config, kinds(self.config)
+        hidden, context = self.embedded(batch, train)
+        before = {layer - 1 for layers in attention.values() for layer in layers}
+        kept = sorted((before | set(states)) - {c.layers})
+        slots = np.array([kept.index(layer) if layer in kept else -1 for layer in range(c.layers)], np.int32)
+        if c.layers > c.groups:
+            slots = slots.reshape(c.groups, -1)
+        room = jnp.zeros((len(kept), *hidden.shape), hidden.dtype)
+        numbered = jax.tree.map(jnp.asarray, Numbered(of_layers, slots))
+        carry, _ = self.layers(Picked(hidden, room), context, numbered, train)
+        by_layer = dict(zip(kept, carry.states, strict=True))
+        last = carry.hidden if self.final_norm is None else self.final_norm(carry.hidden)
+        found = {STATES: [(by_layer | {c.layers: last})[layer] for layer in states]}
+        for name, layers in attention.items():
+            found[name] = [self.noted(name, layer - 1, by_layer[layer - 1], context) for layer in layers]
+        return found
+
+    def noted(self, collection: str, layer: int, hidden, context: Context):
+        """What a layer, counted from 0, keeps in the collection of these states before it."""
+        c, of_layers = self.config, kinds(self.config)
+        kind = None if of_layers is None else of_layers.reshape(-1)[layer].item()
+        params = self.params_of(layer // (c.layers // c.groups))
+        # All that the layer computes beyond it is dead code to the compiler.
+        _, kept = Layer(c, parent=None).apply(
+            {"params": params}, hidden, context, kind, False, mutable=collection
+        )
+        (noted,) = jax.tree.leaves(kept)
+        return noted
+
+    def params_of(self, group: int):
+        layers = self.variables["params"]["layers"]
+        return shared.read(jax.tree.map(lambda leaf: leaf[group], layers))
+
     def decoded(self, before, batch, context: Context, train: bool):
         """DeBERTa's enhanced mask decoder: the last layer twice more, which reads the states before it, and asks with
         those and their positions first, then with its own answer."""
@@ -96,7 +146,7 @@ class Encoder(nn.Module):
     def last_layer(self, hidden, context: Context, train: bool, asking):
         if self.unrolled:
             return self.layers[-1].ask(hidden, context, train, asking)
-        params = shared.read(jax.tree.map(lambda leaf: leaf[-1], self.variables["params"]["layers"]))
+        params = self.params_of(-1)
         rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
         layer = Layer(self.config, parent=None)
 
@@ -165,6 +215,28 @@ def normalizes_last(c: EncoderConfig) -> bool:
     return getattr(BLOCKS[c.block], "normalizes_last", False)
 
 
+@flax.struct.dataclass
+class Picked:
+    """The hidden states, and those before some of the layers."""
+
+    hidden: Any  # [B, L, D]
+    states: Any  # [picked layers, B, L, D]
+
+    def with_own(self, slot):
+        """`states` with the hidden ones in that place; unchanged where it is -1."""
+        place = jnp.maximum(slot, 0)
+        own = jnp.where(slot >= 0, self.hidden, self.states[place])
+        return jax.lax.dynamic_update_index_in_dim(self.states, own, place, 0)
+
+
+@flax.struct.dataclass
+class Numbered:
+    """A layer's kind, and its place among those that are picked."""
+
+    kind: Any
+    slot: Any
+
+
 class Layer(nn.Module):
     """The configured block in the (carry, output) form that a scan takes; it adds no level of names."""
 
@@ -175,7 +247,11 @@ class Layer(nn.Module):
         nn.share_scope(self, self.block)
 
     def __call__(self, carry, context, kind, train: bool):
-        """`carry` is the hidden states, or they and those before the layer that made them."""
+        """`carry` is the hidden states, or they and those before the layer that made them, or `Picked`."""
+        if isinstance(carry, Picked):
+            return Picked(
+                self.block(carry.hidden, context, kind.kind, train), carry.with_own(kind.slot)
+            ), None
         if not isinstance(carry, tuple):
             return self.block(carry, context, kind, train), None
         hidden, _ = carry

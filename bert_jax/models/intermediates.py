@@ -8,7 +8,8 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax.numpy as jnp
 
-STATES, WEIGHTS = "states", "weights"  # collections of variables
+# Collections of variables: states, weights of attention, and what these are made of.
+STATES, WEIGHTS, QKV, SCORES = "states", "weights", "qkv", "scores"
 
 
 def asked(module: nn.Module, collection: str) -> bool:

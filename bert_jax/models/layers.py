@@ -12,7 +12,7 @@ from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import gelu, keep, normalize
-from bert_jax.models.intermediates import WEIGHTS, asked, weights_of
+from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, asked, weights_of
 from bert_jax.models.product import add_bias, product
 from bert_jax.models.rotary import rotate
 
@@ -98,17 +98,28 @@ class SelfAttention(nn.Module):
         qkv = keep(Dense(c, (3, c.heads, c.head_size), bias=c.bias, name="qkv")(hidden))
         if context.rotary is not None:
             qkv = rotate(qkv, context.rotary[sort])
+        note_attention(self, attend, qkv, context)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         # Initialization runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        if asked(self, WEIGHTS):
-            exact = partial(attend, context=context, heads=c.heads, kernel="xla")
-            self.sow(WEIGHTS, "kept", weights_of(exact, qkv, c.heads))
         return Dense(c, (c.hidden_size,), (c.heads, c.head_size), initial_sum, bias=c.bias, name="out")(
             keep(out)
         )
+
+
+def note_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
+    """Keep the attention's weights, and what they are made of, for those who ask."""
+    c = module.config
+    if asked(module, QKV):
+        module.sow(QKV, "kept", qkv)
+    if asked(module, SCORES):
+        q, k, _ = attention.split_parts(qkv, c.head_size)
+        module.sow(SCORES, "kept", attention.scores_of(q, k, context, c.computed_dtype))
+    if asked(module, WEIGHTS):
+        exact = partial(attend, context=context, heads=c.heads, kernel="xla")
+        module.sow(WEIGHTS, "kept", weights_of(exact, qkv, c.heads))
 
 
 class FeedForward(nn.Module):

@@ -37,6 +37,7 @@ TASKS = Registry(
         "probe",
         "ranking",
         "rerank_config",
+        "student",
         "warm_start",
     ),
 )

@@ -18,7 +18,7 @@ from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.contrast import Contrasting
 from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.tasks.parts import say, split_parts
+from bert_jax.tasks.parts import Reader, say, split_parts
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
@@ -28,12 +28,16 @@ C = TypeVar("C", bound=FinetuneConfig)
 
 
 def open_data(
-    config: C, labels: Sequence[str] = (), smoothing: float = 0.0, balanced: bool = False
+    config: C,
+    labels: Sequence[str] = (),
+    smoothing: float = 0.0,
+    balanced: bool = False,
+    read_examples: Reader | None = None,
 ) -> tuple[Finetuning, Epochs, C]:
     """The task, its data and the whole config. `labels` in the order of the model's outputs, (): those of the data;
     with `balanced` each class weighs the same in all."""
     data = config.data
-    parts = split_parts(config)
+    parts = split_parts(config, read_examples)
     everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
     kind = config.predicts.learn(everything, labels or known_labels(data.train, data.columns))
     if advice := kind.advice(data.columns):

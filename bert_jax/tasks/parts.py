@@ -1,5 +1,6 @@
 """Which of the labelled examples a fine-tuning learns from, and which judge or calibrate it."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import jax
@@ -12,6 +13,7 @@ from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 
 E = TypeVar("E", bound=Example)
+Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, as Kind.read
 
 FOLDS = 5
 SHARES = ("heldout_share", "calibration_share")
@@ -19,22 +21,23 @@ MANY = 2_000  # examples from which on a split costs little, and folds would cos
 FEWEST = 25  # examples that a calibration is learnt from
 
 
-def split_parts(config: FinetuneConfig) -> Parts:
+def split_parts(config: FinetuneConfig, read: Reader | None = None) -> Parts:
+    """Of the labelled examples, or of those that `read` gives."""
     # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
     data, kind = config.data, config.predicts
-    columns = data.columns
-    train = kind.read(data.train, columns, data.most)
+    columns, read = data.columns, read or kind.read
+    train = read(data.train, columns, data.most)
     count = default_folds(config, len(train)) if data.folds < 0 else data.folds
     if count and jax.process_count() > 1:
         raise BertJaxError(f"data.folds={count} is for one process; set --config.data.folds=0")
     if count and data.fold < 0:
-        return Parts(train, kind.read(data.heldout, columns) if data.heldout else [], [], count)
+        return Parts(train, read(data.heldout, columns) if data.heldout else [], [], count)
     if count:
         numbered = list(zip(train, folds(train, count), strict=True))
         kept = [example for example, fold in numbered if fold != data.fold]
         return Parts(kept, [example for example, fold in numbered if fold == data.fold], [], count)
     if data.heldout:
-        heldout = kind.read(data.heldout, columns)
+        heldout = read(data.heldout, columns)
     else:
         train, heldout = split(train, data.heldout_share)
     if kind.calibrate is Kind.calibrate or not data.calibration_share:

@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Config(RunConfig):
+class CorporaConfig(RunConfig):
+    data: DataConfig = field(default_factory=DataConfig)
+
+
+@dataclass(frozen=True)
+class Config(CorporaConfig):
     # family of the model that is saved; "": that of `init`, else the one that has models like this
     family: Annotated[str, Registered(FAMILIES.names)] = ""
     model: EncoderConfig = field(default_factory=EncoderConfig)
-    data: DataConfig = field(default_factory=DataConfig)
 
 
 C = TypeVar("C", bound=Config)
@@ -57,7 +61,7 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     return task, data, config
 
 
-def opened(config: Config) -> "Corpora":
+def opened(config: CorporaConfig) -> "Corpora":
     # TensorFlow takes seconds to import: a misspelt key is reported before that.
     from bert_jax.data.corpus.stream import Stream
 
@@ -80,7 +84,13 @@ def outline_of(config: C, task_of: Callable[[C], Task]) -> Outline:
     if data.corpora:
         vocabulary = Corpus(data.corpora[0]).tokenizer.size
         config = dataclasses.replace(config, model=fitting(config.model, vocabulary, max(data.lengths)))
-    task, batch, all_shares = task_of(config), data.batch, sum(data.shares)
+    return outlined(task_of(config), config)
+
+
+def outlined(task: Task, config: CorporaConfig) -> Outline:
+    """Of a task whose batches come from corpora."""
+    data = config.data
+    batch, all_shares = data.batch, sum(data.shares)
     phases = (
         Phase(length, share / all_shares, task.features(batch, length))
         for length, share in zip(data.lengths, data.shares, strict=True)

@@ -18,12 +18,17 @@ def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layou
     """The layout, published as the directory is; a directory of other sizes or with another tokenizer is refused."""
     source, _ = hub.survey(directory)
     check_sizes(directory, source.config, layout.config)
+    check_tokenizer(directory, tokenizer)
+    return replace(layout, family=source.family, published=source.published)
+
+
+def check_tokenizer(directory: str, tokenizer: Tokenizer) -> None:
+    """Refuse a model that reads other tokens than those of the corpus."""
     if open_tokenizer(hub.existing(directory)).fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
             f"the corpus was prepared with another tokenizer than that of {directory}; "
             f"prepare it again with --tokenizer {directory}"
         )
-    return replace(layout, family=source.family, published=source.published)
 
 
 def check_sizes(directory: str, theirs: EncoderConfig, ours: EncoderConfig) -> None:

@@ -1,0 +1,65 @@
+"""Losses of a student beside its teacher: (sum, weight) pairs, of what both make of the same tokens.
+
+Arrays of both are [..., D] of tokens or [..., C] of logits; only the student's have gradients.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.losses import Loss, weigh
+from bert_jax.models.attention import allowed
+
+SMALL = 1e-12
+
+
+def soft_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss:
+    """The divergence of the student's probabilities [..., C] from the teacher's, both at the temperature, times its
+    square: gradients are as large at any temperature."""
+    ours, theirs = (
+        jax.nn.log_softmax(values.astype(jnp.float32) / temperature) for values in (logits, taught)
+    )
+    return weigh(temperature**2 * (jnp.exp(theirs) * (theirs - ours)).sum(-1), weight)
+
+
+def soft_binary_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss:
+    """Likewise, of labels [..., C] that are each there or not; an example's loss is the mean over them."""
+    ours, theirs = (jnp.stack([values, jnp.zeros_like(values)], -1) for values in (logits, taught))
+    every = soft_cross_entropy(ours, theirs, jnp.broadcast_to(weight[..., None], logits.shape), temperature)
+    return Loss(every.total / logits.shape[-1], weight.astype(jnp.float32).sum())
+
+
+def cosine_distance(states, taught, weight) -> Loss:
+    """1 less the cosine of each state [..., D] and the teacher's."""
+    ours, theirs = states.astype(jnp.float32), taught.astype(jnp.float32)
+    squares = ((ours**2).sum(-1) + SMALL) * ((theirs**2).sum(-1) + SMALL)
+    return weigh(1 - (ours * theirs).sum(-1) * jax.lax.rsqrt(squares), weight)
+
+
+def relation_divergence(states, taught, batch: dict, heads: int) -> Loss:
+    """How far each token's relations to the tokens that it may attend to are from the teacher's, the mean over heads.
+
+    A token's relations are the softmax of its products with the others, of states [B, L, D] split into `heads`. Teacher
+    and student may be of different widths.
+    """
+    seen = allowed(batch["mask"], batch.get("packs"), None)
+    ours, theirs = (jnp.where(seen, log_relations(x, heads, seen), 0) for x in (states, taught))
+    divergence = (jnp.where(seen, jnp.exp(theirs), 0) * (theirs - ours)).sum(-1).mean(1)
+    return weigh(divergence, batch["mask"])
+
+
+def log_relations(states, heads: int, seen):
+    B, L, D = states.shape
+    split = states.reshape(B, L, heads, D // heads)
+    products = jnp.einsum("blhk,bmhk->bhlm", split, split, preferred_element_type=jnp.float32)
+    return jax.nn.log_softmax(jnp.where(seen, products * (D // heads) ** -0.5, jnp.finfo(jnp.float32).min))
+
+
+def mean_squares(states: Sequence, taught: Sequence, weight) -> Loss:
+    """The sum over layers of the mean squared error of their arrays [B, ..., N], each row of N with its `weight`."""
+    errors = [
+        ((ours.astype(jnp.float32) - theirs.astype(jnp.float32)) ** 2).mean(-1)
+        for ours, theirs in zip(states, taught, strict=True)
+    ]
+    return weigh(sum(errors), weight)

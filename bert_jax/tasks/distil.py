@@ -1,0 +1,362 @@
+"""Distilling a pre-trained model: a smaller one learns from what it makes of text without labels.
+
+The teacher is a constant of the step: it lies on the mesh as parameters do, and no checkpoint holds it. Both models
+read the same tokens, so they have one tokenizer.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import jax
+import numpy as np
+from flax.traverse_util import unflatten_dict
+
+from bert_jax.config import NotNegative, Range, check_ranges
+from bert_jax.data.corpus.config import DataConfig
+from bert_jax.distillation_losses import (
+    cosine_distance,
+    mean_squares,
+    relation_divergence,
+    soft_cross_entropy,
+)
+from bert_jax.errors import BertJaxError, check_name
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import OF_HEAD, Layout
+from bert_jax.losses import Loss
+from bert_jax.models.attention import allowed
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.cost import layer_flops
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.intermediates import QKV, SCORES, STATES
+from bert_jax.models.product import product
+from bert_jax.tasks import pretrain
+from bert_jax.tasks.epochs_config import ModelConfig
+from bert_jax.tasks.outline import Outline
+from bert_jax.tasks.pretrain import Corpora, CorporaConfig, Pretraining
+from bert_jax.tasks.student import with_layers
+from bert_jax.tasks.warm_start import check_sizes, check_tokenizer
+from bert_jax.train.task import Data, Task
+
+Weight = Annotated[float, Range(0, 1e6)]
+TEACHER = "teacher"  # its parameters among the constants, and what it makes of a batch among the outputs
+
+inspect = pretrain.inspect
+
+
+@dataclass(frozen=True)
+class StudentConfig(ModelConfig):
+    """Sizes of the student; 0 is that of `init`, or of the teacher. It is like that model in everything else."""
+
+    layers: NotNegative = 0  # 0: those of `init`, or half of the teacher's
+    hidden_size: NotNegative = 0
+    heads: NotNegative = 0
+    feed_forward: NotNegative = 0  # 0: as many times hidden_size as there
+    vocab_multiple: Annotated[int, Range(1)] = 1  # as the encoder's, of both models
+    unroll: bool = False  # likewise
+
+    @property
+    def computed(self) -> dict[str, Any]:
+        return super().computed | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
+
+    def of(self, source: EncoderConfig, layers: int) -> EncoderConfig:
+        """Of the model that it is like, with so many layers unless told otherwise."""
+        width = self.hidden_size or source.hidden_size
+        rates = {name: getattr(self, name) for name in ("dropout", "attention_dropout")}
+        return source.replace(
+            layers=self.layers or layers,
+            hidden_size=width,
+            heads=self.heads or source.heads,
+            feed_forward=self.feed_forward or source.feed_forward * width // source.hidden_size,
+            **{name: rate for name, rate in rates.items() if rate >= 0},
+        )
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What the student learns from; each objective reads its own."""
+
+    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    soft: Weight = 5.0  # of the teacher's probabilities for masked words
+    mlm: Weight = 2.0  # of the words themselves
+    cosine: Weight = 1.0  # of the directions of the last hidden states
+    # minilm: heads that queries, keys and values are split into, and the teacher's layer that they are of; 0: the last
+    # of up to 12, else that at seven eighths of its depth.
+    relation_heads: Annotated[int, Range(1, 4096)] = 48
+    teacher_layer: NotNegative = 0
+
+    def __post_init__(self):
+        check_ranges(self, "loss.")
+
+
+@dataclass(frozen=True)
+class Config(CorporaConfig):
+    objective: str = "distilbert"  # of OBJECTIVES
+    teacher: str = ""  # model directory
+    # The model directory that the student begins as. "": the teacher with fewer layers, if it is as wide; else
+    # initial values.
+    init: str = ""
+    first_step: int = 0
+    model: StudentConfig = field(default_factory=StudentConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    data: DataConfig = field(default_factory=lambda: DataConfig(examples="full_sentences"))
+
+    def __post_init__(self):
+        check_name(self.objective, OBJECTIVES, "objective")
+        if not self.teacher:
+            raise BertJaxError(
+                "config key teacher is missing; name a pre-trained model's directory, --config.teacher=DIR"
+            )
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class Distilling(Pretraining):
+    """A student that learns from its teacher's outputs; an objective says which."""
+
+    heads: ClassVar[tuple[str, ...]] = ()  # of both models
+
+    teacher: Layout = field(kw_only=True)
+    teacher_params: dict = field(kw_only=True, compare=False, repr=False)
+    settings: LossConfig = field(default=LossConfig(), kw_only=True)
+    source: EncoderConfig | None = field(default=None, kw_only=True)  # of the model that it begins as
+
+    def begun(self, params: dict, data: Data, steps: int) -> dict:
+        return with_layers(params, self.source, self.layout.config) if self.source else params
+
+    def constants(self) -> dict:
+        return {TEACHER: self.teacher_params}
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        student = super().outputs(params, batch, constants, key)
+        assert constants is not None
+        return student | {TEACHER: self.teacher.module.apply({"params": constants[TEACHER]}, batch)}
+
+    def check(self) -> None:
+        """Refuse a student that cannot learn so from its teacher."""
+
+    def flops(self, rows: int, length: int) -> float:
+        return super().flops(rows, length) + self.teacher_flops(rows, length)
+
+    def teacher_flops(self, rows: int, length: int) -> float:
+        return self.teacher.config.layers * layer_flops(self.teacher.config, rows * length, length)
+
+
+class LikeDistilBert(Distilling):
+    """The masked words, the teacher's probabilities of them, and the directions of its hidden states.
+
+    The probabilities are compared where words are masked; DistilBERT's own program did so at every token, which takes
+    several times the memory.
+    """
+
+    heads: ClassVar[tuple[str, ...]] = ("mlm",)
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        s, taught = self.settings, outputs[TEACHER]
+        parts = {
+            "soft_part": (
+                s.soft,
+                soft_cross_entropy(outputs["mlm"], taught["mlm"], batch["target_weight"], s.temperature),
+            ),
+            "mlm_part": (s.mlm, super().losses(outputs, batch)["mlm_loss"]),
+            "cosine_part": (s.cosine, cosine_distance(outputs["hidden"], taught["hidden"], batch["mask"])),
+        }
+        return {name: Loss(factor * loss.total, loss.weight) for name, (factor, loss) in parts.items()}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return super().losses(outputs, batch) | super().scores(outputs, batch)
+
+
+class OfLayers(Distilling):
+    """What layers make of a text is learnt, and no words are predicted."""
+
+    def flops(self, rows: int, length: int) -> float:
+        return Task.flops(self, rows, length) + self.teacher_flops(rows, length)
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return None
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        return means
+
+
+class LikeMiniLM(OfLayers):
+    """How the tokens of a text relate to each other by the queries, keys and values of one layer (MiniLMv2).
+
+    Nothing above the queries, keys and values of the student's last layer is learnt.
+    """
+
+    best = "relation_loss"
+    kinds: ClassVar[tuple[str, ...]] = ("query", "key", "value")
+
+    @property
+    def teacher_layer(self) -> int:
+        layers = self.teacher.config.layers
+        return self.settings.teacher_layer or (layers if layers <= 12 else layers * 7 // 8)
+
+    def check(self) -> None:
+        heads, widths = self.settings.relation_heads, (self.layout.config, self.teacher.config)
+        common = math.gcd(*(config.hidden_size for config in widths))
+        if common % heads:
+            fitting = max(n for n in range(1, heads + 1) if common % n == 0)
+            raise BertJaxError(
+                f"loss.relation_heads={heads} does not divide the hidden sizes of student and teacher, "
+                f"{widths[0].hidden_size} and {widths[1].hidden_size}; {fitting} does"
+            )
+        if self.teacher_layer > self.teacher.config.layers:
+            raise BertJaxError(
+                f"loss.teacher_layer is {self.teacher_layer}, and the teacher has {self.teacher.config.layers} layers"
+            )
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        assert constants is not None
+        last = self.layout.config.layers
+        ours = layerwise(self.layout, params, batch, key, qkv=[last])
+        theirs = layerwise(self.teacher, constants[TEACHER], batch, qkv=[self.teacher_layer])
+        return {"student": ours[QKV][0], TEACHER: theirs[QKV][0]}
+
+    def relations(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        ours, theirs, heads = outputs["student"], outputs[TEACHER], self.settings.relation_heads
+        return {
+            f"{kind}_relations": relation_divergence(ours[:, :, n], theirs[:, :, n], batch, heads)
+            for n, kind in enumerate(self.kinds)
+        }
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        queries, keys, values = self.relations(outputs, batch).values()
+        return {"relation_loss": Loss(queries.total + keys.total + values.total, queries.weight)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return self.relations(outputs, batch)
+
+
+class LikeTinyBert(OfLayers):
+    """The embeddings, the hidden states of layers evenly taken from the teacher's, and the scores of their attention.
+
+    The student's states are brought to the teacher's width by two dense layers, which the finished model is without.
+    """
+
+    best = "states_loss"
+    projections: ClassVar[tuple[str, ...]] = ("to_embeddings", "to_states")
+
+    def check(self) -> None:
+        ours, theirs = self.layout.config.heads, self.teacher.config.heads
+        if ours != theirs:
+            raise BertJaxError(
+                f"objective=tinybert compares heads one by one, and the student has {ours}, the teacher {theirs}; set "
+                f"--config.model.heads={theirs}"
+            )
+
+    def init(self, key) -> dict:
+        shape = self.layout.config.hidden_size, self.teacher.config.hidden_size
+        initial = jax.nn.initializers.truncated_normal(self.layout.config.init_stddev)
+        keys = jax.random.split(jax.random.fold_in(key, 1), len(self.projections))
+        beside = {
+            name: {"dense": {"kernel": initial(own, shape)}}
+            for name, own in zip(self.projections, keys, strict=True)
+        }
+        return super().init(key) | beside
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        assert constants is not None
+        count, theirs = self.layout.config.layers, self.teacher.config.layers
+        every = [layer * theirs // count for layer in range(count + 1)]
+        taught = layerwise(self.teacher, constants[TEACHER], batch, states=every, scores=every[1:])
+        ours = layerwise(self.layout, params, batch, key, states=range(count + 1), scores=range(1, count + 1))
+        kernels = [params[name]["dense"]["kernel"] for name in self.projections]
+        dtype = self.layout.config.computed_dtype
+        ours[STATES] = [
+            product("bld,de->ble", states, kernels[layer > 0], dtype, dtype)
+            for layer, states in enumerate(ours[STATES])
+        ]
+        return {"student": ours, TEACHER: taught}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        ours, theirs = outputs["student"], outputs[TEACHER]
+        mask = batch["mask"]
+        pairs = allowed(mask, batch.get("packs"), None)[:, 0] & (mask[:, :, None] > 0)
+        of_pairs = [[x.transpose(0, 2, 3, 1) for x in each[SCORES]] for each in (ours, theirs)]
+        return {
+            "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], mask),
+            "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], mask),
+            "scores_loss": mean_squares(of_pairs[0], of_pairs[1], pairs),
+        }
+
+
+def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
+    """Of the encoder of a model, see Encoder.layerwise."""
+    rngs = None if key is None else {"dropout": key}
+    encoder, variables = Encoder(layout.config), {"params": params["encoder"]}
+    found: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method="layerwise", **wanted)
+    return found
+
+
+OBJECTIVES: dict[str, type[Distilling]] = {
+    "distilbert": LikeDistilBert,
+    "minilm": LikeMiniLM,
+    "tinybert": LikeTinyBert,
+}
+
+
+def open(config: Config) -> tuple[Distilling, Corpora, Config]:
+    data = pretrain.opened(config)
+    for directory in filter(None, (config.teacher, config.init)):
+        check_tokenizer(directory, data.tokenizer)
+    task, config = task_of(config)
+    source, tensors = hub.survey(config.teacher, **config.model.computed)
+    whole = hub.read_params(source, tensors, config.teacher)
+    taken = {name: whole[name] for name in task.teacher.module_names}
+    pretrain.say_documents(data)
+    return dataclasses.replace(task, teacher_params=taken), data, config
+
+
+def outline(config: Config) -> Outline:
+    task, config = task_of(config)
+    return pretrain.outlined(task, config)
+
+
+def task_of(config: Config) -> tuple[Distilling, Config]:
+    """The task with zeros for the teacher, which take no memory, and the config with what its student begins as."""
+    objective = OBJECTIVES[config.objective]
+    teacher = layout_of(config.teacher, objective.heads, config)
+    begins = layout_of(config.init, objective.heads, config) if config.init else teacher
+    layers = begins.config.layers if config.init else max(teacher.config.layers // 2, 1)
+    encoder = config.model.of(begins.config, layers)
+    all_layers = encoder.replace(layers=begins.config.layers)
+    if config.init:
+        check_sizes(config.init, begins.config, all_layers)
+    is_part = all_layers.architecture == begins.config.architecture and encoder.layers <= begins.config.layers
+    zeros = {name: np.broadcast_to(np.float32(0), shape) for name, shape in teacher.shapes().items()}
+    task = objective(
+        dataclasses.replace(begins, config=encoder),
+        config.data,
+        teacher=teacher,
+        teacher_params=unflatten_dict(zeros, sep="/"),
+        settings=config.loss,
+        source=begins.config if is_part else None,
+    )
+    task.check()
+    return task, dataclasses.replace(config, init=config.init or config.teacher * is_part)
+
+
+def layout_of(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
+    """The encoder of a model directory with the heads that an objective needs."""
+    source, _ = hub.survey(directory, **config.model.computed)
+    if missing := [head for head in heads if head not in source.heads]:
+        raise BertJaxError(
+            f'{directory} has no head "{missing[0]}", from which objective={config.objective} learns; name a '
+            "pre-trained model that has it, or set --config.objective=minilm, which needs none"
+        )
+    if source.config.max_positions < max(config.data.lengths):
+        raise BertJaxError(
+            f"data.lengths goes up to {max(config.data.lengths)}, and {directory} reads {source.config.max_positions} "
+            "tokens; set shorter --config.data.lengths"
+        )
+    published = {key: value for key, value in source.published.items() if key not in OF_HEAD}
+    return dataclasses.replace(
+        source, heads=heads, labels=(), pooler=False, published=published, embedder=None
+    )

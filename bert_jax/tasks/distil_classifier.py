@@ -1,0 +1,205 @@
+"""Distilling a fine-tuned classifier: a smaller model learns what it gives for texts, whether they have labels or not.
+
+The teacher reads each text once, before the first step, so it may be of another family and have another tokenizer.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+
+from bert_jax.config import NotNegative, Range, Share
+from bert_jax.data.examples.arrange import Piece, Target
+from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.example import Example, Label
+from bert_jax.data.examples.texts import read_texts
+from bert_jax.distillation_losses import soft_binary_cross_entropy, soft_cross_entropy
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.inference.model import Model, load
+from bert_jax.losses import Loss, squared_error, weigh
+from bert_jax.models.config import EncoderConfig
+from bert_jax.predictions.calibration import NONE
+from bert_jax.predictions.kind import Kind
+from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.tasks.classify import Config as ClassifyConfig
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.tasks.finetune_config import HeadConfig
+from bert_jax.tasks.finetune_data import open_data
+from bert_jax.tasks.inspect import show
+from bert_jax.tasks.outline import Outline, outlined
+from bert_jax.tasks.parts import say
+from bert_jax.tasks.student import with_layers
+from bert_jax.train.task import Data
+
+TAUGHT, LABELLED = (
+    "taught",
+    "labelled",
+)  # targets: the teacher's logits, and whether the label is the data's own
+
+
+@dataclass(frozen=True)
+class StudentConfig(HeadConfig):
+    layers: NotNegative = 0  # 0: those of `init`, or half of them if that is the teacher
+
+    def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
+        if self.layers > encoder.layers:
+            raise BertJaxError(f"model.layers is {self.layers}, and {init} has {encoder.layers} layers")
+        return super().changed(encoder, longest, init).replace(layers=self.layers or encoder.layers)
+
+
+@dataclass(frozen=True)
+class Config(ClassifyConfig):
+    teacher: str = ""  # directory of the fine-tuned classifier
+    init: str = ""  # the model directory that the student begins as; "": the teacher, with fewer layers
+    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    labels_weight: Share = 0.0  # of the labels' own loss, where texts have labels; the rest is the teacher's
+    model: StudentConfig = field(default_factory=StudentConfig)
+
+    def __post_init__(self):
+        if not self.teacher:
+            raise BertJaxError(
+                "config key teacher is missing; name the directory of a fine-tuned classifier, --config.teacher=DIR"
+            )
+        if not self.init:
+            object.__setattr__(self, "init", self.teacher)
+        if self.data.folds > 0 or self.method not in ("auto", "finetune"):
+            raise BertJaxError("a distillation is one run; leave data.folds and method out")
+        if self.class_weights != "none" or self.label_smoothing:
+            raise BertJaxError(
+                "a teacher's probabilities are smooth; leave class_weights and label_smoothing out"
+            )
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class DistillingClassifier(Finetuning):
+    temperature: float = field(default=2.0, kw_only=True)
+    labels_weight: float = field(default=0.0, kw_only=True)
+    source: EncoderConfig | None = field(default=None, kw_only=True)  # of the model that it begins as
+
+    def begun(self, params: dict, data: Data, steps: int) -> dict:
+        if self.source is not None:
+            params = with_layers(params, self.source, self.layout.config)
+        return super().begun(params, data, steps)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        outputs = (len(self.kind.labels),)
+        return self.kind.targets | {TAUGHT: Target("float32", outputs), LABELLED: Target("float32")}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits, share = outputs[self.head], self.labels_weight
+        soft = soft_loss(self.kind, logits, batch[TAUGHT], batch["weight"], self.temperature)
+        losses = {"teacher_loss": Loss((1 - share) * soft.total, soft.weight)}
+        if share:
+            hard = self.kind.loss(logits, batch, batch["weight"] * batch[LABELLED])
+            losses["label_loss"] = Loss(share * hard.total, hard.weight)
+        return losses
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        scores = super().scores(outputs, batch)
+        if self.kind.link == "softmax":
+            same = outputs[self.head].argmax(-1) == batch[TAUGHT].argmax(-1)
+            scores["agreement"] = weigh(same.astype("float32"), batch["weight"])
+        return scores
+
+
+def soft_loss(kind: Kind, logits, taught, weight, temperature: float) -> Loss:
+    if kind.link == "softmax":
+        return soft_cross_entropy(logits, taught, weight, temperature)
+    if kind.link == "sigmoid":
+        return soft_binary_cross_entropy(logits, taught, weight, temperature)
+    return squared_error(logits[..., 0], taught[..., 0], weight)
+
+
+def open(config: Config) -> tuple[DistillingClassifier, Epochs, Config]:
+    teacher = load(config.teacher)
+    kind = teacher.kind
+    if not isinstance(kind, WholeTexts) or kind.link is None:
+        raise BertJaxError(f"{config.teacher} predicts {kind.name}; a classifier of texts is needed")
+    reading = TaughtReader(teacher, kind, config.data.long)
+    config = completed(config, teacher, reading)
+    plain, data, config = open_data(config, kind.labels, read_examples=reading.read)
+    settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+    task = DistillingClassifier(
+        **settings,
+        temperature=config.temperature,
+        labels_weight=config.labels_weight,
+        source=hub.survey(config.init)[0].config,
+    )
+    assert task.results is not None
+    data.targets = task.targets
+    data.train = reading.with_targets(data.train, task.results.train)
+    data.held = reading.with_targets(data.held, task.results.heldout)
+    return task, data, config
+
+
+def completed(config: Config, teacher: Model, reading: "TaughtReader") -> Config:
+    """With what follows from the teacher, and from whether the texts have labels."""
+    student, data = config.model, dataclasses.replace(config.data, folds=0)
+    if config.init == config.teacher and not student.layers:
+        student = dataclasses.replace(student, layers=max(teacher.config.layers // 2, 1))
+    config = dataclasses.replace(config, kind=reading.kind.name, model=student, data=data)
+    examples = reading.read(data.train, data.columns, data.most)
+    if any(example.where in reading.labelled for example in examples):
+        return config
+    if config.labels_weight:
+        raise BertJaxError(f"{data.train} has no labels; leave labels_weight out")
+    say("the texts have no labels: scores are agreement with the teacher, and the student is not calibrated")
+    return dataclasses.replace(config, report=False, data=dataclasses.replace(data, calibration_share=0.0))
+
+
+class TaughtReader:
+    """Reads texts, and has the teacher read them, whose predictions stand in for missing labels."""
+
+    def __init__(self, teacher: Model, kind: WholeTexts, long: str):
+        self.teacher, self.kind, self.long = teacher, kind, long
+        self.taught: dict[Any, np.ndarray] = {}  # text or pair -> logits
+        self.labelled: set[str] = set()  # where the examples stand whose label is the data's own
+        self.examples: dict[tuple, list[Example]] = {}
+
+    def read(self, spec: str, columns: Columns, most: int = 0) -> list[Example]:
+        if (spec, most) not in self.examples:
+            self.examples[spec, most] = self.labelled_by_teacher(
+                read_texts(spec, columns, self.kind.cells, most, need_label=False), spec
+            )
+        return list(self.examples[spec, most])
+
+    def labelled_by_teacher(self, examples: list[Example], spec: str) -> list[Example]:
+        texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.taught]
+        say(f"the teacher reads {len(texts):,} texts of {spec}")
+        self.taught |= zip(texts, self.teacher.outcomes(self.kind, texts, long=self.long), strict=True)
+        self.labelled |= {example.where for example in examples if example.label is not None}
+        return [
+            dataclasses.replace(example, label=self.predicted(example.text))
+            if example.label is None
+            else example
+            for example in examples
+        ]
+
+    def predicted(self, text) -> Label:
+        label = self.kind.predicted(self.taught[text], NONE)
+        return tuple(sorted(label)) if isinstance(label, set) else label
+
+    def with_targets(self, pieces: Sequence[Piece], examples: Sequence[Example]) -> list[Piece]:
+        """The windows of a text all learn what the teacher gives for the whole text."""
+        return [
+            dataclasses.replace(piece, targets=piece.targets | self.targets(examples[piece.example]))
+            for piece in pieces
+        ]
+
+    def targets(self, example: Example) -> dict[str, Any]:
+        return {TAUGHT: self.taught[example.text], LABELLED: float(example.where in self.labelled)}
+
+
+def outline(config: Config) -> Outline:
+    return outlined(*open(config))
+
+
+def inspect(config: Config, step: int, rows: int) -> str:
+    task, data, _ = open(config)
+    return show(task, data, step, rows)

@@ -1,0 +1,227 @@
+"""Distillation from text without labels: losses and gradients beside torch, and whole runs."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import corpora
+import runs
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.inference.model import load
+from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks import load as load_task
+from bert_jax.tasks.distil import OBJECTIVES, LossConfig
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.config import RunConfig
+from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
+from parity import with_zeros
+from seeded import seeded_batch
+from test_reference import assert_gradients_close, inputs, masked_lm_labels, reference
+
+torch = pytest.importorskip("torch")
+SIZES = {
+    "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 80, "vocab_size": 101, "num_hidden_layers": 4,
+    "type_vocab_size": 2, "max_position_embeddings": 40,
+}  # fmt: skip
+STUDENTS = {
+    "distilbert": {"num_hidden_layers": 2},
+    "minilm": {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 40},
+    "tinybert": {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 40},
+}
+TEACHER = EncoderConfig(
+    vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=4, heads=4, feed_forward=64, max_positions=40
+)
+
+
+def distilbert_in_torch(student, teacher, batch):
+    mask, labels = torch.from_numpy(batch["mask"]) > 0, masked_lm_labels(batch)
+    asked = {**inputs(batch), "output_hidden_states": True}
+    ours, theirs = student(**asked, labels=labels), teacher(**asked)
+    # The batch names a place more than once where it has few: each naming counts.
+    places = torch.from_numpy(batch["target_positions"])[..., None]
+    weight = torch.from_numpy(batch["target_weight"])
+    logits = [torch.take_along_dim(answer.logits, places, dim=1) for answer in (ours, theirs)]
+    divergence = torch.nn.functional.kl_div(
+        (logits[0] / 2).log_softmax(-1), (logits[1] / 2).softmax(-1), reduction="none"
+    ).sum(-1)
+    soft = 4 * (divergence * weight).sum() / weight.sum()
+    states = [answer.hidden_states[-1][mask] for answer in (ours, theirs)]
+    cosine = torch.nn.functional.cosine_embedding_loss(*states, torch.ones(len(states[0])))
+    return {"soft_part": 5 * soft, "mlm_part": 2 * ours.loss, "cosine_part": cosine}
+
+
+def of_layers_in_torch(model, batch):
+    """(states of every layer, queries, keys and values of every layer [B, L, D])"""
+    found = []
+    for layer in model.encoder.layer:
+        for name in ("query", "key", "value"):
+            getattr(layer.attention.self, name).register_forward_hook(lambda *call: found.append(call[2]))
+    states = model(**inputs(batch), output_hidden_states=True).hidden_states
+    return states, [found[n : n + 3] for n in range(0, len(found), 3)]
+
+
+def minilm_in_torch(student, teacher, batch):
+    (_, ours), (_, theirs) = (of_layers_in_torch(model, batch) for model in (student, teacher))
+    total = 0.0
+    for of_student, of_teacher in zip(ours[-1], theirs[-1], strict=True):
+        for row, count in enumerate(batch["mask"].sum(1)):
+            relations = []
+            for states in (of_student, of_teacher):
+                heads = states[row, :count].reshape(count, RELATION_HEADS, -1).transpose(0, 1)
+                relations.append(heads @ heads.transpose(1, 2) / heads.shape[-1] ** 0.5)
+            divergence = torch.nn.functional.kl_div(
+                relations[0].log_softmax(-1), relations[1].softmax(-1), reduction="sum"
+            )
+            total = total + divergence / RELATION_HEADS
+    return {"relation_loss": total / batch["mask"].sum()}
+
+
+def tinybert_in_torch(student, teacher, batch, to_embeddings, to_states):
+    (states, ours), (taught, theirs) = (of_layers_in_torch(model, batch) for model in (student, teacher))
+    mask = torch.from_numpy(batch["mask"]) > 0
+    error, counts = torch.nn.functional.mse_loss, batch["mask"].sum(1)
+
+    def scores(qkv):
+        q, k, _ = (x.reshape(*x.shape[:2], 4, -1).transpose(1, 2) for x in qkv)
+        whole = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
+        return torch.cat([whole[row, :, :n, :n].reshape(-1) for row, n in enumerate(counts)])
+
+    return {
+        "embeddings_loss": error((states[0] @ to_embeddings)[mask], taught[0][mask]),
+        "states_loss": sum(
+            error((states[layer] @ to_states)[mask], taught[2 * layer][mask]) for layer in (1, 2)
+        ),
+        "scores_loss": sum(error(scores(ours[n]), scores(theirs[2 * n + 1])) for n in (0, 1)),
+    }
+
+
+IN_TORCH = {"distilbert": distilbert_in_torch, "minilm": minilm_in_torch, "tinybert": tinybert_in_torch}
+RELATION_HEADS = 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", STUDENTS)
+def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
+    kind = "BertForMaskedLM" if OBJECTIVES[objective].heads else "BertModel"
+    teacher = reference(kind, tmp_path / "teacher", seed=1, **SIZES)
+    student = reference(kind, tmp_path / "student", seed=2, **SIZES | STUDENTS[objective])
+    ours, theirs = (load(tmp_path / name, tokenizer=False) for name in ("student", "teacher"))
+    task = OBJECTIVES[objective](
+        ours.layout,
+        teacher=theirs.layout,
+        teacher_params=theirs.params,
+        settings=LossConfig(relation_heads=RELATION_HEADS),
+    )
+    task.check()
+    batch = seeded_batch(3, 19, 101, 2, targets=4, seed=1)
+    params = jax.jit(task.init)(jax.random.key(0)) | ours.params
+    beside = {
+        name: torch.from_numpy(np.array(part["dense"]["kernel"])).requires_grad_()
+        for name, part in params.items()
+        if name not in ours.params
+    }
+
+    def total(params, constants):
+        losses = task.losses(task.outputs(params, batch, constants), batch)
+        return sum(loss.mean for loss in losses.values()), losses
+
+    run = jax.jit(jax.value_and_grad(total, has_aux=True))
+    (_, losses), gradients = run(params, task.constants())
+    parts = IN_TORCH[objective](student, teacher, batch, **beside)
+    assert losses.keys() == parts.keys()
+    for name, part in parts.items():
+        assert part.item() > 1e-3
+        assert float(losses[name].mean) == pytest.approx(part.item(), rel=1e-5), name
+    sum(parts.values()).backward()
+    assert_gradients_close(task.layout.published_tensors(gradients), with_zeros(student))
+    for name, kernel in beside.items():
+        theirs = kernel.grad.numpy()
+        assert np.abs(gradients[name]["dense"]["kernel"] - theirs).max() <= 1e-4 * np.abs(theirs).max()
+
+
+OWN = {
+    "distilbert": {},
+    "minilm": {"model.hidden_size": 16, "model.layers": 2, "loss.relation_heads": 8},
+    "tinybert": {"model.hidden_size": 16, "model.layers": 2, "model.feed_forward": 32},
+}
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    """A model directory with initial values, and a corpus for it."""
+    root = tmp_path_factory.mktemp("teacher")
+    layout = hub.Layout(TEACHER, heads=("mlm", "nsp"))
+    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig(seed=1)))()
+    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(corpora.ENTRIES))
+    return root / "model", runs.small_corpus(root)
+
+
+def words(teacher, objective="distilbert", **changes):
+    directory, corpus = teacher
+    values = {
+        "teacher": directory, "data.corpora": corpus, "steps": 12, "data.batch": 8, "data.lengths": 24, "data.plans": 1,
+        "log.every": 4, "log.evaluate_every": 6, "log.evaluate_batches": 2, "checkpoints.every": 4,
+        "optimizer.rate": 3e-3, "optimizer.warmup": 2, "optimizer.warmup_share": 0,
+    } | OWN[objective] | changes  # fmt: skip
+    settings = [f"--config.{key}={value}" for key, value in values.items()]
+    return ["train", "--config", f"{runs.ROOT}/configs/distil.py:{objective}", *settings]
+
+
+def opened(teacher, objective="distilbert", **changes):
+    module, config = load_task(
+        f"{runs.ROOT}/configs/distil.py:{objective}",
+        [word.removeprefix("--config.") for word in words(teacher, objective, **changes)[3:]],
+    )
+    return module.open(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", STUDENTS)
+def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective, tmp_path, capsys):
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    assert main([*words(teacher, objective), "--workdir", str(whole)]) == 0
+    shutil.copytree(whole, again)
+    for step in (8, 12):
+        shutil.rmtree(again / "checkpoints" / str(step))
+    shutil.rmtree(again / "model")
+    assert main([*words(teacher, objective), "--workdir", str(again)]) == 0
+    assert "step 4" in capsys.readouterr().out
+    assert runs.lines(whole) == runs.lines(again)
+    ours, theirs = (runs.leaves(workdir / "checkpoints/12") for workdir in (whole, again))
+    assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
+    assert not [name for name in ours if "teacher" in name]
+    student = load(whole / "model")
+    assert student.config.layers == 2 and student.layout.heads == OBJECTIVES[objective].heads
+    published = json.loads((whole / "model/config.json").read_text())
+    assert published["num_hidden_layers"] == 2
+
+
+def test_a_student_begins_as_layers_of_its_teacher(teacher):
+    task, data, config = opened(teacher)
+    assert config.init == config.teacher and task.layout.config.layers == 2
+    whole = load(teacher[0]).params
+    params = task.begun(whole, data, 1)
+    ours, theirs = (tree["encoder"]["layers"]["attention"]["qkv"]["kernel"] for tree in (params, whole))
+    np.testing.assert_array_equal(ours, theirs[np.array([0, 3])])
+    assert params["mlm"] is whole["mlm"]
+    narrow = opened(teacher, **{"model.hidden_size": 16})
+    assert narrow[2].init == "" and narrow[0].layout.config.feed_forward == 32
+
+
+def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
+    directory, corpus = teacher
+    load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")
+    with pytest.raises(BertJaxError, match='no head "mlm", from which objective=distilbert learns'):
+        opened((tmp_path / "tagger", corpus))
+    with pytest.raises(BertJaxError, match="relation_heads=48 does not divide .* 24 and 32; 8 does"):
+        opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})
+    with pytest.raises(BertJaxError, match="the student has 2, the teacher 4; set --config.model.heads=4"):
+        opened(teacher, "tinybert", **{"model.heads": 2})
+    with pytest.raises(BertJaxError, match="data.lengths goes up to 48, and .* reads 40 tokens"):
+        opened(teacher, **{"data.lengths": 48})

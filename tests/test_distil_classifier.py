@@ -1,0 +1,156 @@
+"""Distillation of a classifier's soft labels, with and without labels of the data."""
+
+import csv
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import runs
+from bert_jax.command import train as run
+from bert_jax.distillation_losses import soft_binary_cross_entropy, soft_cross_entropy
+from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.inference.model import load
+from bert_jax.predictions.kind import KINDS
+from bert_jax.tasks import load as load_task
+from bert_jax.tasks.distil_classifier import soft_loss
+from bert_jax.train.config import RunConfig
+from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
+from test_finetune import ENCODER, TOKENIZER, finetune, marked, table
+
+RNG = np.random.default_rng(0)
+LOGITS, TAUGHT = RNG.normal(size=(2, 6, 5, 4)).astype(np.float32)
+WEIGHT = np.float32(RNG.random((6, 5)) < 0.7)
+
+
+def softly_in_torch(ours, theirs, temperature):
+    functional = pytest.importorskip("torch").nn.functional
+    ours, theirs = (ours / temperature).log_softmax(-1), (theirs / temperature).softmax(-1)
+    return temperature**2 * functional.kl_div(ours, theirs, reduction="none").sum(-1)
+
+
+def of_labels_in_torch(ours, theirs, temperature):
+    functional = pytest.importorskip("torch").nn.functional
+    kind, wanted = functional.binary_cross_entropy_with_logits, (theirs / temperature).sigmoid()
+    entropy = kind(theirs / temperature, wanted, reduction="none")
+    return temperature**2 * (kind(ours / temperature, wanted, reduction="none") - entropy).mean(-1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [(soft_cross_entropy, softly_in_torch), (soft_binary_cross_entropy, of_labels_in_torch)],
+)
+def test_soft_losses_and_their_gradients_equal_those_of_torch(loss, expected):
+    torch = pytest.importorskip("torch")
+    ours, theirs, weight = map(torch.from_numpy, (LOGITS, TAUGHT, WEIGHT))
+    ours.requires_grad_()
+    wanted = (expected(ours, theirs, 3.0) * weight).sum() / weight.sum()
+    wanted.backward()
+    value, gradient = jax.value_and_grad(lambda x: loss(x, TAUGHT, WEIGHT, 3.0).mean)(jnp.asarray(LOGITS))
+    assert float(value) == pytest.approx(wanted.item(), rel=1e-5)
+    ours = ours.grad.numpy()
+    assert np.abs(gradient - ours).max() <= 1e-4 * np.abs(ours).max()
+
+
+def test_a_number_is_learnt_as_the_teacher_gives_it():
+    kind = KINDS["number"](("LABEL_0",))
+    loss = soft_loss(kind, jnp.array([[1.0], [3.0]]), jnp.array([[2.0], [3.0]]), jnp.ones(2), 2.0)
+    assert float(loss.mean) == 0.5
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    """A classifier of two layers that knows w0 from w1."""
+    root = tmp_path_factory.mktemp("teacher")
+    layout = hub.Layout(ENCODER.replace(layers=2), heads=("mlm", "nsp"))
+    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
+    hub.save(root / "begin", layout, jax.device_get(params), TOKENIZER)
+    train = table(root / "train.csv", marked(160, 0))
+    finetune("classify", root / "begin", root / "run", **{"data.train": train, "data.rows": "packed"})
+    return root / "run/model"
+
+
+def without_labels(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([("text",), *((text,) for text, _ in rows)])
+    return path
+
+
+def settings(teacher, train, **changes):
+    values = {
+        "teacher": teacher, "data.train": train, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32,
+        "data.batch": 16, "log.every": 5, "checkpoints.every": 20, "checkpoints.keep": 9,
+    } | changes  # fmt: skip
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def distil(workdir, *given, **changes):
+    run.start("configs/distil.py:classifier", settings(*given, **changes), str(workdir))
+    return [line for line in runs.lines(workdir) if line["kind"] == "heldout"][-1]
+
+
+@pytest.mark.slow
+def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher, tmp_path):
+    train = without_labels(tmp_path / "texts.csv", marked(200, 3))
+    last = distil(tmp_path / "whole", teacher, train)
+    assert last["agreement"] > 0.9 and last["agreement"] == last["accuracy"], "labels are the teacher's"
+    student, judged = load(tmp_path / "whole/model"), marked(60, 7)
+    assert student.config.layers == 1 and student.labels == load(teacher).labels == ("bad", "good")
+    predicted = [prediction.label for prediction in student.classify([text for text, _ in judged])]
+    right = np.mean([label == true for label, (_, true) in zip(predicted, judged, strict=True)])
+    assert right > 0.9
+    assert (
+        not (tmp_path / "whole/report").exists() and not (tmp_path / "whole/model/calibration.json").exists()
+    )
+
+    again = shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    steps = sorted(int(path.name) for path in (again / "checkpoints").iterdir() if path.name.isdecimal())
+    for step in steps[1:]:
+        shutil.rmtree(again / "checkpoints" / str(step))
+    shutil.rmtree(again / "model")
+    distil(again, teacher, train)
+    assert runs.lines(tmp_path / "whole") == runs.lines(again)
+    files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.slow
+def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher, tmp_path):
+    # The teacher is right, and half of these labels are wrong.
+    wrong = [(text, "good" if n % 2 else "bad") for n, (text, _) in enumerate(marked(80, 4))]
+    train = table(tmp_path / "texts.csv", [*wrong, ("w0 w0 w0", "")])
+    module, config = load_task("configs/distil.py:classifier", settings(teacher, train, labels_weight=0.25))
+    task, data, _ = module.open(config)
+    labelled = [piece.targets["labelled"] for piece in [*data.train, *data.held]]
+    assert sum(labelled) < len(labelled) and set(labelled) == {0.0, 1.0}
+    (batch,) = data.batches(0, 1, 0, 1)
+    logits = RNG.normal(size=batch["taught"].shape).astype(np.float32)
+    losses = task.losses({task.head: jnp.asarray(logits)}, batch)
+    soft = soft_cross_entropy(logits, batch["taught"], batch["weight"], 2.0)
+    hard = task.kind.loss(logits, batch, batch["weight"] * batch["labelled"])
+    assert float(losses["teacher_loss"].mean) == pytest.approx(0.75 * float(soft.mean))
+    assert float(losses["label_loss"].mean) == pytest.approx(0.25 * float(hard.mean))
+    scores = task.scores({task.head: jnp.asarray(batch["taught"])}, batch)
+    assert float(scores["agreement"].mean) == 1 and 0.2 < float(scores["accuracy"].mean) < 0.8
+
+
+def test_what_a_distillation_cannot_use_is_refused(teacher, tmp_path):
+    train = without_labels(tmp_path / "texts.csv", marked(20, 5))
+
+    def opened(**changes):
+        module, config = load_task("configs/distil.py:classifier", settings(teacher, train, **changes))
+        return module.open(config)
+
+    with pytest.raises(BertJaxError, match="has no labels; leave labels_weight out"):
+        opened(labels_weight=0.5)
+    with pytest.raises(BertJaxError, match="model.layers is 3, and .* has 2 layers"):
+        opened(**{"model.layers": 3})
+    with pytest.raises(BertJaxError, match="config key teacher is missing"):
+        opened(teacher="")
+    with pytest.raises(BertJaxError, match="a distillation is one run"):
+        opened(method="probe")
