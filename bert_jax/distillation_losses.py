@@ -44,9 +44,14 @@ def relation_divergence(states, taught, batch: dict, heads: int) -> Loss:
     and student may be of different widths.
     """
     seen = allowed(batch["mask"], batch.get("packs"), None)
-    ours, theirs = (jnp.where(seen, log_relations(x, heads, seen), 0) for x in (states, taught))
-    divergence = (jnp.where(seen, jnp.exp(theirs), 0) * (theirs - ours)).sum(-1).mean(1)
-    return weigh(divergence, batch["mask"])
+
+    # Relations are many times as large as the states that the backward pass makes them of again.
+    @jax.checkpoint
+    def divergence(states, taught):
+        ours, theirs = (jnp.where(seen, log_relations(x, heads, seen), 0) for x in (states, taught))
+        return (jnp.where(seen, jnp.exp(theirs), 0) * (theirs - ours)).sum(-1).mean(1)
+
+    return weigh(divergence(states, taught), batch["mask"])
 
 
 def log_relations(states, heads: int, seen):

@@ -38,7 +38,12 @@ def get_config(name: str = "classifier") -> ConfigDict:
     return config
 
 
+def names() -> dict[str, str]:
+    return {name: (recipe.__doc__ or "").partition("\n")[0].rstrip(".") for name, recipe in RECIPES.items()}
+
+
 def classifier(config: ConfigDict) -> None:
+    """What a fine-tuned classifier gives for texts, with labels or without."""
     config.task = "distil_classifier"
     config.head = "kept"  # the student begins with its teacher's
     # Nothing is memorized of a teacher's probabilities as it is of labels: longer and faster than a fine-tuning.
@@ -51,7 +56,7 @@ def of_corpora(config: ConfigDict, objective: str) -> None:
 
 
 def distilbert(config: ConfigDict) -> None:
-    """DistilBERT's: three passes over Wikipedia and books in large batches."""
+    """DistilBERT's recipe: half of the layers, three passes over Wikipedia and books in large batches."""
     of_corpora(config, "distilbert")
     config.steps = 100_000
     config.data = ConfigDict({"batch": 4096, "lengths": (512,), "shares": (1.0,), "plans": 3})
@@ -59,7 +64,7 @@ def distilbert(config: ConfigDict) -> None:
 
 
 def minilm(config: ConfigDict) -> None:
-    """MiniLMv2's."""
+    """MiniLMv2's recipe: 6 layers of 384."""
     of_corpora(config, "minilm")
     config.steps = 400_000
     config.model = ConfigDict({"layers": 6, "hidden_size": 384})
@@ -68,7 +73,7 @@ def minilm(config: ConfigDict) -> None:
 
 
 def tinybert(config: ConfigDict) -> None:
-    """TinyBERT's general distillation: three passes over Wikipedia in short rows."""
+    """TinyBERT's recipe of general distillation: 4 layers of 312, three passes over Wikipedia in short rows."""
     of_corpora(config, "tinybert")
     config.steps = 300_000
     config.model = ConfigDict({"layers": 4, "hidden_size": 312, "feed_forward": 1200})

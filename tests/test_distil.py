@@ -210,7 +210,7 @@ def test_a_student_begins_as_layers_of_its_teacher(teacher):
     ours, theirs = (tree["encoder"]["layers"]["attention"]["qkv"]["kernel"] for tree in (params, whole))
     np.testing.assert_array_equal(ours, theirs[np.array([0, 3])])
     assert params["mlm"] is whole["mlm"]
-    narrow = opened(teacher, **{"model.hidden_size": 16})
+    narrow = opened(teacher, **{"model.hidden_size": 16, "loss.cosine": 0})
     assert narrow[2].init == "" and narrow[0].layout.config.feed_forward == 32
 
 
@@ -219,6 +219,8 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
     load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")
     with pytest.raises(BertJaxError, match='no head "mlm", from which objective=distilbert learns'):
         opened((tmp_path / "tagger", corpus))
+    with pytest.raises(BertJaxError, match="of 16 numbers have no cosine with the teacher's of 32"):
+        opened(teacher, **{"model.hidden_size": 16})
     with pytest.raises(BertJaxError, match="relation_heads=48 does not divide .* 24 and 32; 8 does"):
         opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})
     with pytest.raises(BertJaxError, match="the student has 2, the teacher 4; set --config.model.heads=4"):

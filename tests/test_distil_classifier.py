@@ -139,10 +139,11 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
     assert float(scores["agreement"].mean) == 1 and 0.2 < float(scores["accuracy"].mean) < 0.8
 
 
+@pytest.mark.slow
 def test_what_a_distillation_cannot_use_is_refused(teacher, tmp_path):
     train = without_labels(tmp_path / "texts.csv", marked(20, 5))
 
-    def opened(**changes):
+    def opened(teacher=teacher, **changes):
         module, config = load_task("configs/distil.py:classifier", settings(teacher, train, **changes))
         return module.open(config)
 

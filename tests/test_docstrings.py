@@ -31,6 +31,7 @@ def examples() -> list[str]:
 SHOWN_WITH = {
     "bert_jax.inference.model": (("mlm", "nsp"), ()),
     "bert_jax.inference.fill_mask": (("mlm", "nsp"), ()),
+    "bert_jax.inference.score": (("mlm", "nsp"), ()),
     "bert_jax.inference.embed": (("mlm", "nsp"), ()),
     "bert_jax.inference.layers": (("mlm", "nsp"), ()),
     "bert_jax.inference.warm_up": (("mlm", "nsp"), ()),

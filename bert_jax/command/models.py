@@ -1,5 +1,6 @@
 """Verbs on model directories of any kind: what they hold, another layout, words for [MASK], vectors."""
 
+from itertools import tee
 from pathlib import Path
 
 from bert_jax.command.flags import JSON, LONG, count, flag, verb
@@ -57,6 +58,13 @@ def import_(args):
     flag("--model", required=True, metavar="DIR", help="model directory with a masked LM head"),
     flag("texts", nargs="*", metavar="TEXT", help="texts with [MASK] (default: lines of standard input)"),
     flag("--top", type=count, default=5, help="predictions per mask (default 5)"),
+    flag(
+        "--steps",
+        type=count,
+        default=0,
+        metavar="N",
+        help="fill the masks of a text together, in N passes, the most confident first",
+    ),
     flag("--json", action="store_true", help="print one JSON object per line"),
 )
 def fill_mask(args):
@@ -64,14 +72,43 @@ def fill_mask(args):
     from bert_jax.text.lines import read_lines
 
     texts = iter(args.texts) if args.texts else read_lines("-")
-    for text in load(args.model).fill_mask(texts, top=args.top):
-        for fillings in text if isinstance(text[0], list) else [text]:  # of several masks
-            for filled in fillings:
-                if args.json:
-                    result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
-                    print(to_json(result))
-                else:
-                    print(f"{filled.score:.4f}  {filled.text}")
+    for text in load(args.model).fill_mask(texts, top=args.top, steps=args.steps):
+        for filled in flat(text):
+            if args.json:
+                result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
+                print(to_json(result))
+            else:
+                print(f"{filled.score:.4f}  {filled.text}")
+
+
+def flat(fillings) -> list:
+    """Of one mask or several, in one list."""
+    return [one for part in fillings for one in flat(part)] if isinstance(fillings, list) else [fillings]
+
+
+@verb(
+    "score how probable sentences are, by masking each token in turn",
+    'bert-jax score --model DIR "The cat sits." "The cat sit."',
+    flag("--model", required=True, metavar="DIR", help="model directory with a masked LM head"),
+    flag("texts", nargs="*", metavar="TEXT", help="texts (default: lines of standard input)"),
+    flag("--json", action="store_true", help="print one JSON object per line"),
+)
+def score(args):
+    from bert_jax.inference.model import load
+    from bert_jax.text.lines import read_lines
+
+    texts, read_ahead = tee(args.texts or read_lines("-"))
+    for text, scored in zip(texts, load(args.model).score(read_ahead), strict=True):
+        if args.json:
+            result = {
+                "score": round(scored.score, 4),
+                "tokens": len(scored.tokens),
+                "perplexity": round(scored.perplexity, 4),
+                "text": text,
+            }
+            print(to_json(result))
+        else:
+            print(f"{scored.score:.4f}  {text}")
 
 
 @verb(

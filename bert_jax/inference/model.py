@@ -19,6 +19,7 @@ from bert_jax.inference.in_scope import in_scope
 from bert_jax.inference.layers import attentions, hidden_states
 from bert_jax.inference.rank import rank
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.score import score
 from bert_jax.inference.streaming import stacked
 from bert_jax.inference.tag import tag, tag_words
 from bert_jax.inference.warm_up import warm_up
@@ -87,6 +88,7 @@ class Model(Runner):
     embed = embed
     similarity = similarity
     fill_mask = fill_mask
+    score = score
     classify = classify
     tag = tag
     tag_words = tag_words

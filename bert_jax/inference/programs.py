@@ -120,3 +120,16 @@ def mask_fillings(config: EncoderConfig, top: int):
         return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), top)
 
     return run
+
+
+@program
+def log_likelihoods(config: EncoderConfig):
+    """The logarithm of the probability of each of the `targets` at its position, [B, K]."""
+    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooler, unrolled())
+
+    def run(params, batch):
+        logits = module.apply({"params": params}, batch)["mlm"].astype(jnp.float32)
+        picked = jnp.take_along_axis(logits, batch["targets"][..., None], axis=-1)[..., 0]
+        return picked - jax.nn.logsumexp(logits, axis=-1)
+
+    return run

@@ -7,13 +7,13 @@ read the same tokens, so they have one tokenizer.
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from bert_jax.config import NotNegative, Range, check_ranges
+from bert_jax.config import NotNegative, Positive, Range, check_ranges
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.distillation_losses import (
     cosine_distance,
@@ -21,7 +21,7 @@ from bert_jax.distillation_losses import (
     relation_divergence,
     soft_cross_entropy,
 )
-from bert_jax.errors import BertJaxError, check_name
+from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import OF_HEAD, Layout
 from bert_jax.losses import Loss
@@ -39,6 +39,7 @@ from bert_jax.tasks.student import with_layers
 from bert_jax.tasks.warm_start import check_sizes, check_tokenizer
 from bert_jax.train.task import Data, Task
 
+Objective = Literal["distilbert", "minilm", "tinybert"]
 Weight = Annotated[float, Range(0, 1e6)]
 TEACHER = "teacher"  # its parameters among the constants, and what it makes of a batch among the outputs
 
@@ -47,14 +48,16 @@ inspect = pretrain.inspect
 
 @dataclass(frozen=True)
 class StudentConfig(ModelConfig):
-    """Sizes of the student; 0 is that of `init`, or of the teacher. It is like that model in everything else."""
+    """Sizes of the student, which is like `init` or the teacher in everything else."""
 
     layers: NotNegative = 0  # 0: those of `init`, or half of the teacher's
-    hidden_size: NotNegative = 0
-    heads: NotNegative = 0
-    feed_forward: NotNegative = 0  # 0: as many times hidden_size as there
-    vocab_multiple: Annotated[int, Range(1)] = 1  # as the encoder's, of both models
-    unroll: bool = False  # likewise
+    hidden_size: NotNegative = 0  # 0: that of `init`, or the teacher's
+    heads: NotNegative = 0  # 0: as many as `init` has, or the teacher
+    feed_forward: NotNegative = 0  # 0: as many times hidden_size as in `init`, or the teacher
+    vocab_multiple: Positive = (
+        1  # word embeddings of both models are padded to a multiple of it; 128 on a TPU
+    )
+    unroll: bool = False  # layers of both models one after another, not as a loop
 
     @property
     def computed(self) -> dict[str, Any]:
@@ -77,13 +80,16 @@ class StudentConfig(ModelConfig):
 class LossConfig:
     """What the student learns from; each objective reads its own."""
 
-    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
-    soft: Weight = 5.0  # of the teacher's probabilities for masked words
-    mlm: Weight = 2.0  # of the words themselves
-    cosine: Weight = 1.0  # of the directions of the last hidden states
-    # minilm: heads that queries, keys and values are split into, and the teacher's layer that they are of; 0: the last
-    # of up to 12, else that at seven eighths of its depth.
-    relation_heads: Annotated[int, Range(1, 4096)] = 48
+    temperature: Annotated[float, Range(0, 1000, above=True)] = (
+        2.0  # distilbert: of both models' probabilities
+    )
+    soft: Weight = 5.0  # distilbert: weight of the teacher's probabilities for masked words
+    mlm: Weight = 2.0  # distilbert: weight of the words themselves
+    cosine: Weight = 1.0  # distilbert: weight of the directions of the last hidden states
+    relation_heads: Annotated[int, Range(1, 4096)] = (
+        48  # minilm: that queries, keys and values are split into
+    )
+    # minilm: the teacher's layer that is learnt; 0: the last of up to 12, else that at seven eighths of the depth
     teacher_layer: NotNegative = 0
 
     def __post_init__(self):
@@ -92,10 +98,10 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class Config(CorporaConfig):
-    objective: str = "distilbert"  # of OBJECTIVES
-    teacher: str = ""  # model directory
-    # The model directory that the student begins as. "": the teacher with fewer layers, if it is as wide; else
-    # initial values.
+    objective: Objective = "distilbert"  # what the student learns
+    teacher: str = ""  # model directory of the teacher
+    # model directory that the student begins as; "": the teacher with fewer layers if both are as wide, else initial
+    # values
     init: str = ""
     first_step: int = 0
     model: StudentConfig = field(default_factory=StudentConfig)
@@ -103,7 +109,6 @@ class Config(CorporaConfig):
     data: DataConfig = field(default_factory=lambda: DataConfig(examples="full_sentences"))
 
     def __post_init__(self):
-        check_name(self.objective, OBJECTIVES, "objective")
         if not self.teacher:
             raise BertJaxError(
                 "config key teacher is missing; name a pre-trained model's directory, --config.teacher=DIR"
@@ -152,6 +157,14 @@ class LikeDistilBert(Distilling):
 
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
 
+    def check(self) -> None:
+        ours, theirs = self.layout.config.hidden_size, self.teacher.config.hidden_size
+        if self.settings.cosine and ours != theirs:
+            raise BertJaxError(
+                f"hidden states of {ours} numbers have no cosine with the teacher's of {theirs}; set "
+                f"--config.loss.cosine=0, or --config.model.hidden_size={theirs}"
+            )
+
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         s, taught = self.settings, outputs[TEACHER]
         parts = {
@@ -160,8 +173,10 @@ class LikeDistilBert(Distilling):
                 soft_cross_entropy(outputs["mlm"], taught["mlm"], batch["target_weight"], s.temperature),
             ),
             "mlm_part": (s.mlm, super().losses(outputs, batch)["mlm_loss"]),
-            "cosine_part": (s.cosine, cosine_distance(outputs["hidden"], taught["hidden"], batch["mask"])),
         }
+        if s.cosine:
+            distance = cosine_distance(outputs["hidden"], taught["hidden"], batch["mask"])
+            parts["cosine_part"] = (s.cosine, distance)
         return {name: Loss(factor * loss.total, loss.weight) for name, (factor, loss) in parts.items()}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
@@ -295,7 +310,7 @@ def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> 
     return found
 
 
-OBJECTIVES: dict[str, type[Distilling]] = {
+OBJECTIVES: dict[Objective, type[Distilling]] = {
     "distilbert": LikeDistilBert,
     "minilm": LikeMiniLM,
     "tinybert": LikeTinyBert,

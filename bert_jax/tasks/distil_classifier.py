@@ -35,10 +35,8 @@ from bert_jax.tasks.parts import say
 from bert_jax.tasks.student import with_layers
 from bert_jax.train.task import Data
 
-TAUGHT, LABELLED = (
-    "taught",
-    "labelled",
-)  # targets: the teacher's logits, and whether the label is the data's own
+TAUGHT = "taught"  # target: the teacher's logits
+LABELLED = "labelled"  # target: whether the label is the data's own
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,8 @@ class StudentConfig(HeadConfig):
 @dataclass(frozen=True)
 class Config(ClassifyConfig):
     teacher: str = ""  # directory of the fine-tuned classifier
-    init: str = ""  # the model directory that the student begins as; "": the teacher, with fewer layers
-    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    init: str = ""  # model directory that the student begins as; "": the teacher, with fewer layers
+    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0  # of both models' probabilities
     labels_weight: Share = 0.0  # of the labels' own loss, where texts have labels; the rest is the teacher's
     model: StudentConfig = field(default_factory=StudentConfig)
 

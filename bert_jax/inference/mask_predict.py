@@ -1,0 +1,87 @@
+"""Filling the masks of a text together, in a few passes, the most confident first (mask-predict)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bert_jax.inference.masks import Masked, find, in_windows, replaced
+from bert_jax.inference.programs import mask_fillings
+from bert_jax.inference.runner import Runner
+from bert_jax.text.tokenizer import Encoding
+
+
+@dataclass
+class Completion:
+    """A text while its masks are filled."""
+
+    text: str
+    windows: list[Encoding]
+    open: list[Masked]  # masks, in the order of the text
+    score: float = 1.0  # the product of the fillings' probabilities when each was chosen
+    chosen: dict[tuple[int, int], int] = field(default_factory=dict)  # characters -> token
+    words: list[str] = field(default_factory=list)
+
+    def choose(self, mask: Masked, token: int, score: float) -> None:
+        """Every window that shows the mask shows the token from now on."""
+        place, self.score = mask[0], self.score * score
+        self.chosen[place] = token
+        self.open.remove(mask)
+        for n, window in enumerate(self.windows):
+            if place in window.offsets:
+                ids = list(window.ids)
+                ids[window.offsets.index(place)] = token
+                self.windows[n] = replace(window, ids=ids)
+
+    def written(self, model: Runner) -> "Completion":
+        """With the words in the text, the last first, so that the places of the others stay."""
+        words = []
+        for (start, end), token in sorted(self.chosen.items(), reverse=True):
+            word, self.text = replaced(model, self.text, start, end, token)
+            words.append(word)
+        self.words = words[::-1]
+        return self
+
+
+def complete(model: Runner, texts: list[str], steps: int) -> Iterator[Completion]:
+    completions = [
+        Completion(text, list(windows), find(model, text, windows))
+        for text, windows in zip(texts, in_windows(model, texts), strict=True)
+    ]
+    for left in range(steps, 0, -1):
+        masks = [(completion, mask) for completion in completions for mask in completion.open]
+        predicted = best_of(model, masks)
+        for completion in completions:
+            count = -(-len(completion.open) // left)
+            own = [(mask, *predicted[id(completion), mask]) for mask in completion.open]
+            for mask, score, token in sorted(own, key=lambda filling: -filling[1])[:count]:
+                completion.choose(mask, token, score)
+    return (completion.written(model) for completion in completions)
+
+
+def best_of(
+    model: Runner, masks: Sequence[tuple[Completion, Masked]]
+) -> dict[tuple[int, Masked], tuple[float, int]]:
+    """(probability, token) of the best filling of each mask, by the identity of its text and the mask."""
+    columns: dict[tuple[int, int], list[int]] = {}  # text, window -> positions of masks
+    rows: dict[tuple[int, int], Encoding] = {}
+    for completion, (_, n, position) in masks:
+        key = id(completion), n
+        rows[key] = completion.windows[n]
+        columns.setdefault(key, []).append(position)
+    if not rows:
+        return {}
+    # A power of two, so that few programs are compiled.
+    width = 1 << (max(map(len, columns.values())) - 1).bit_length()
+    positions = np.zeros((len(rows), width), np.int32)
+    for row, places in enumerate(columns.values()):
+        positions[row, : len(places)] = places
+    outputs = model.run(list(rows.values()), mask_fillings(model.config, 1), {"target_positions": positions})
+    by_row = dict(zip(rows, outputs, strict=True))
+    found = {}
+    for completion, mask in masks:
+        key = id(completion), mask[1]
+        scores, tokens = by_row[key]
+        column = columns[key].index(mask[2])
+        found[id(completion), mask] = float(scores[column, 0]), int(tokens[column, 0])
+    return found

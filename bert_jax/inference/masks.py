@@ -1,0 +1,53 @@
+"""The masks of texts: where they stand in windows, and texts with words in their place."""
+
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.runner import Runner
+from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.words import most_central
+
+Masked = tuple[
+    tuple[int, int], int, int
+]  # characters in the text, the index of a window, and the position in it
+
+
+def as_text(text, what: str = "fill_mask") -> str:
+    if not isinstance(text, str):
+        raise BertJaxError(f"{what} reads single texts, not {text!r:.60}")
+    return text
+
+
+def with_own_masks(model: Runner, text) -> str:
+    """The text with the model's own name of a mask wherever [MASK] stands."""
+    return as_text(text).replace("[MASK]", mask_name(model))
+
+
+def mask_name(model: Runner) -> str:
+    return model.tokenizer.tokens([model.tokenizer.special.mask])[0]
+
+
+def in_windows(model: Runner, texts) -> list[list[Encoding]]:
+    longest = model.config.max_positions
+    return model.tokenizer.windows(texts, max_length=longest, overlap=(longest - 2) // 2)
+
+
+def find(model: Runner, text: str, windows: list[Encoding]) -> list[Masked]:
+    """Each mask, in the window that shows most on both sides of it."""
+    mask = model.tokenizer.special.mask
+    places = (
+        [(window.offsets[i], i) for i, token in enumerate(window.ids) if token == mask] for window in windows
+    )
+    if masks := most_central(windows, places, itself=True):
+        return masks
+    raise BertJaxError(f'no {mask_name(model)} in "{text[:60]}"; write one where a word is to be predicted')
+
+
+def replaced(model: Runner, text: str, start: int, end: int, token: int) -> tuple[str, str]:
+    """(the token as a word, the text with it in place of the mask at those characters)"""
+    word = model.tokenizer.decode([token]).strip() or model.tokenizer.tokens([token])[0]
+    # A mask may take the space before it.
+    before = text[:end].removesuffix(text[start:end].lstrip())
+    if word.startswith("##") and len(word) > 2:
+        before, shown = before.rstrip(), word[2:]
+    else:
+        shown = word
+    return word, before + shown + text[end:]

@@ -1,0 +1,101 @@
+"""How probable a masked language model finds a text: its pseudo-log-likelihood, by which sentences are ranked.
+
+Each token is masked in turn, and predicted from all others; the score is the sum of the logarithms of what the tokens
+themselves get (Salazar et al., "Masked Language Model Scoring").
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bert_jax.errors import BertJaxError
+from bert_jax.inference.masks import as_text, in_windows
+from bert_jax.inference.programs import log_likelihoods
+from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import results
+from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.words import most_central
+
+AT_ONCE = 1 << 18  # tokens of masked copies that are held
+
+
+@dataclass(frozen=True)
+class Scored:
+    score: float  # the sum of the tokens' logarithms
+    tokens: tuple[float, ...]  # the logarithm of each token's probability, in their order
+
+    @property
+    def perplexity(self) -> float:
+        """Of a token: what a text of another length compares by."""
+        return math.exp(-self.score / len(self.tokens))
+
+
+def score(model: Runner, texts):
+    """The pseudo-log-likelihood of each text: the higher, the more probable the model finds it.
+
+    A token in a text longer than the model is read in the window where it stands most central.
+
+    >>> likely = model.score("the cat sat")
+    >>> likely.score == sum(likely.tokens), len(likely.tokens)
+    (True, 3)
+    """
+    model.need(("mlm",), "score")
+    program = log_likelihoods(model.config)
+
+    def of_chunk(chunk):
+        texts = [as_text(text, "score") for text in chunk]
+        found: list[list[float]] = [[] for _ in texts]
+        for part in in_parts(masked_copies(model, texts)):
+            positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
+            beside = {"target_positions": positions, "targets": targets}
+            for (i, *_), value in zip(
+                part, model.run([copy[1] for copy in part], program, beside), strict=True
+            ):
+                found[i].append(float(value[0]))
+        return [Scored(sum(values), tuple(values)) for values in found]
+
+    return results(texts, of_chunk)
+
+
+Copy = tuple[
+    int, Encoding, int, int
+]  # which text, a window of it with one mask, where that is, the token there
+
+
+def masked_copies(model: Runner, texts: list[str]) -> Iterator[Copy]:
+    """Of each token of each text, in their order."""
+    mask = model.tokenizer.special.mask
+    for i, windows in enumerate(in_windows(model, texts)):
+        tokens = most_central(windows, map(tokens_of, windows), itself=True)
+        if not tokens:
+            raise BertJaxError(f'"{texts[i][:60]}" has no token to score; leave empty texts out')
+        for _, n, position in tokens:
+            ids = list(windows[n].ids)
+            ids[position] = mask
+            yield i, replace(windows[n], ids=ids), position, windows[n].ids[position]
+
+
+def tokens_of(window: Encoding) -> list[tuple[tuple, int]]:
+    """(place in the text, position) of each token that is not special. Tokens may be parts of one character."""
+    counts: Counter[tuple[int, int]] = Counter()
+    places = []
+    for position, characters in enumerate(window.offsets):
+        if characters != (0, 0):
+            places.append(((characters, counts[characters]), position))
+            counts[characters] += 1
+    return places
+
+
+def in_parts(copies: Iterator[Copy]) -> Iterator[list[Copy]]:
+    part, size = [], 0
+    for copy in copies:
+        part.append(copy)
+        size += len(copy[1].ids)
+        if size >= AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,0 +1,96 @@
+"""A student learns the same on every mesh and in any number of microbatches, its teacher split as it is."""
+
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import runs
+from bert_jax.hub.layout import Layout
+from bert_jax.tasks.distil import OBJECTIVES, LossConfig
+from bert_jax.train.feed import placed
+from bert_jax.train.sharding import make_mesh
+from bert_jax.train.state import constants_of, initial_state
+from bert_jax.train.step import make_step
+from test_distil_classifier import settings, teacher, without_labels  # noqa: F401
+from test_finetune import marked
+from tiny_training import Batches, tiny
+
+STEPS = 20
+MESHES = {
+    "one device": (1, {}),
+    "one device, 4 microbatches": (1, {"accumulate": 4}),
+    "data 8": (8, {}),
+    "data 8, 4 microbatches": (8, {"accumulate": 4}),
+    "data 8, in parts": (8, {"shard_optimizer": True}),
+    "fsdp 8": (8, {"data": 1, "fsdp": 8}),
+    "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+}
+STUDENTS = {
+    "distilbert": {"layers": 2},
+    "minilm": {"layers": 2, "hidden_size": 16, "feed_forward": 32},
+    "tinybert": {"layers": 2, "hidden_size": 16, "feed_forward": 32},
+}
+
+
+def curve(objective: str, devices: int, changes: dict) -> list[float]:
+    plain, config = tiny(STEPS, **changes)
+    kind = OBJECTIVES[objective]
+    of_teacher = Layout(plain.layout.config.replace(layers=4), heads=kind.heads, pooler=False)
+    student = Layout(plain.layout.config.replace(**STUDENTS[objective]), heads=kind.heads, pooler=False)
+    assert student.config.dropout == student.config.attention_dropout == 0.1
+    task = kind(
+        student,
+        plain.data,
+        teacher=of_teacher,
+        teacher_params=jax.device_get(jax.jit(of_teacher.init)(jax.random.key(7))),
+        settings=LossConfig(relation_heads=8),
+    )
+    mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
+    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    step, losses = make_step(task, config, mesh), []
+    for batch in placed(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+        state, measured = step(state, batch, constants)
+        losses.append(sum(float(loss.mean) for loss in measured["losses"].values()))
+    return losses
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_mesh_gives_the_same_curve(objective):
+    curves = runs.on_eight_devices(__file__, objective)
+    expected = curves["one device"]
+    assert curves.keys() == MESHES.keys() and expected[-1] < expected[0]
+    for name, losses in curves.items():
+        np.testing.assert_allclose(losses, expected, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.long
+def test_every_mesh_gives_the_same_student_of_a_classifier(teacher, tmp_path):  # noqa: F811
+    train = without_labels(tmp_path / "texts.csv", marked(200, 3))
+    given = settings(teacher, train, **{"data.batch": 32, "model.dropout": 0.1, "log.every": 1})
+    meshes = {
+        "one device": (1, []),
+        "one device, 4 parts": (1, ["accumulate=4"]),
+        "data 8": (8, ["data=8"]),
+        "fsdp 8": (8, ["fsdp=8"]),
+        "2 x 2 x 2": (8, ["fsdp=2", "tensor=2"]),
+    }
+    curves = {}
+    for name, (devices, mesh) in meshes.items():
+        keys = [*given, "data.rows=bucketed", *(f"mesh.{axis}" for axis in mesh)]
+        words = ["train", "--config", f"{runs.ROOT}/configs/distil.py:classifier"]
+        words += [f"--config.{key}" for key in keys] + ["--workdir", str(tmp_path / name)]
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        runs.finished([sys.executable, "-m", "bert_jax", *words], XLA_FLAGS=flags)
+        curves[name] = [line["loss"] for line in runs.lines(tmp_path / name) if line["kind"] == "train"]
+    assert curves["one device"][-1] < curves["one device"][0] / 2
+    for name, losses in curves.items():
+        np.testing.assert_allclose(losses, curves["one device"], rtol=1e-5, err_msg=name)
+
+
+if __name__ == "__main__":
+    json.dump({name: curve(sys.argv[1], *how) for name, how in MESHES.items()}, sys.stdout)

@@ -1,0 +1,143 @@
+"""Pseudo-log-likelihood beside torch, masks that are filled together, and minimal pairs of a language made up here."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+import corpora
+from bert_jax.command.main import main
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.errors import BertJaxError
+from bert_jax.inference import score as scoring
+from bert_jax.inference.model import load
+from bert_jax.text.readers import Source
+from bert_jax.text.wordpiece import WordPiece
+from runs import ROOT
+from test_reference import reference
+
+torch = pytest.importorskip("torch")
+SIZES = {
+    "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 80,
+    "vocab_size": len(corpora.ENTRIES), "max_position_embeddings": 24,
+}  # fmt: skip
+TEXTS = ["w1 w2 w3", "w5y1y2 w7", "w9", "w1 w1 w2 w44 w300y4 w6 w7 w8"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """(torch's, the directory)"""
+    path = tmp_path_factory.mktemp("model")
+    theirs = reference("BertForMaskedLM", path, seed=4, **SIZES)
+    corpora.save_tokenizer(path)
+    return theirs, path
+
+
+def scored_by_torch(model, text: str) -> list[float]:
+    ids = [2, *corpora.ids_of(text.split()), 3]
+    logarithms = []
+    for place in range(1, len(ids) - 1):
+        masked = [4 if n == place else token for n, token in enumerate(ids)]
+        with torch.no_grad():
+            logits = model(torch.tensor([masked])).logits
+        logarithms.append(logits[0, place].log_softmax(-1)[ids[place]].item())
+    return logarithms
+
+
+@pytest.mark.slow
+def test_scores_equal_an_independent_computation(models, monkeypatch, capsys):
+    theirs, path = models
+    monkeypatch.setattr(scoring, "AT_ONCE", 40)  # parts that end within a text
+    model = load(path)
+    expected = [scored_by_torch(theirs, text) for text in TEXTS]
+    for scored, values in zip(model.score(TEXTS), expected, strict=True):
+        np.testing.assert_allclose(scored.tokens, values, rtol=1e-5)
+        assert scored.score == pytest.approx(sum(values), rel=1e-5)
+        assert scored.perplexity == pytest.approx(np.exp(-np.mean(values)), rel=1e-5)
+    # A text of 30 tokens stands in two windows of 24; each token is scored once.
+    assert len(model.score(" ".join(f"w{n}" for n in range(30))).tokens) == 30
+    with pytest.raises(BertJaxError, match='"" has no token to score'):
+        model.score(["w1", ""])
+    assert main(["score", "--model", str(path), "--json", *TEXTS]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["score"] for line in lines] == [pytest.approx(sum(values), abs=1e-3) for values in expected]
+
+
+def filled_by_torch(model, text: str, steps: int):
+    """(tokens, the product of their probabilities)"""
+    product, ids = 1.0, [2, *(4 if word == "[MASK]" else corpora.IDS[word] for word in text.split()), 3]
+    for left in range(steps, 0, -1):
+        places = [n for n, token in enumerate(ids) if token == 4]
+        with torch.no_grad():
+            best, tokens = model(torch.tensor([ids])).logits[0].softmax(-1).max(-1)
+        for place in sorted(places, key=lambda place: -best[place])[: -(-len(places) // left)]:
+            ids[place], product = tokens[place].item(), product * best[place].item()
+    return [corpora.ENTRIES[token] for token in ids[1:-1]], product
+
+
+@pytest.mark.slow
+def test_masks_are_filled_together_the_most_confident_first(models, capsys):
+    theirs, model = models[0], load(models[1])
+    text = "w1 [MASK] [MASK] w4 [MASK] w9 [MASK] [MASK]"
+    results = {}
+    for steps in (1, 2, 3, 5, 8):
+        filled = model.fill_mask(text, steps=steps)
+        entries, product = filled_by_torch(theirs, text, steps)
+        tokens = [token for token, word in zip(entries, text.split(), strict=True) if word == "[MASK]"]
+        assert filled.token.split() == tokens
+        assert filled.text.replace(" ", "") == "".join(entries).replace("##", "")
+        assert filled.score == pytest.approx(product, rel=1e-4)
+        results[steps] = filled.token
+    assert results[1] != results[5], "later fillings read earlier ones"
+    assert results[5] == results[8]
+    together = model.fill_mask([text, "w1 [MASK] w3"], steps=2)
+    assert together[0].token == results[2] and len(together[1].token.split()) == 1
+    assert main(["fill-mask", "--model", str(models[1]), "--steps", "2", "--json", text]) == 0
+    assert json.loads(capsys.readouterr().out)["token"] == results[2]
+
+
+NOUNS = [(f"n{i}", f"n{i}s") for i in range(40)]
+VERBS = [(f"v{i}s", f"v{i}") for i in range(20)]
+PLACES = [f"p{i}" for i in range(20)]
+
+
+def sentence(rng) -> tuple[str, str, str]:
+    """One that is right; one whose verb does not agree with its noun; and one of other word order."""
+    number, other = rng.choice([(0, 1), (1, 0)])
+    noun, verb = rng.choice(NOUNS)[number], rng.choice(VERBS)
+    near, place = rng.choice(NOUNS)[rng.randrange(2)], rng.choice(PLACES)
+    start = f"the {noun} by the {near}"
+    return (
+        f"{start} {verb[number]} in {place} .",
+        f"{start} {verb[other]} in {place} .",
+        f"{start} in {place} {verb[number]} .",
+    )
+
+
+@pytest.mark.long
+def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
+    rng = random.Random(0)
+    documents = [[sentence(rng)[0] for _ in range(8)] for _ in range(2_000)]
+    (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in documents) + "\n")
+    words = {word for document in documents for line in document for word in line.split()}
+    vocabulary = tmp_path / "vocabulary"
+    WordPiece.from_vocabulary([*corpora.SPECIAL, *sorted(words)]).save(vocabulary)
+    source = Source([tmp_path / "text.txt"], "sentences")
+    prepare(source, vocabulary, tmp_path / "corpus", heldout=0.02, processes=1)
+    values = {
+        "data.corpora": tmp_path / "corpus", "data.examples": "full_sentences", "data.lengths": 32, "data.shares": 1,
+        "data.batch": 32, "data.plans": 1, "data.rate": 0.2, "steps": 1500, "model.layers": 2, "model.hidden_size": 64,
+        "model.heads": 4, "model.feed_forward": 128, "model.max_positions": 64, "model.dropout": 0,
+        "model.attention_dropout": 0, "optimizer.rate": 3e-3, "optimizer.warmup": 50, "log.every": 100,
+        "log.evaluate_every": 500, "checkpoints.every": 500,
+    }  # fmt: skip
+    settings = [f"--config.{name}={value}" for name, value in values.items()]
+    spec = f"{ROOT}/configs/pretrain.py:tiny"
+    assert main(["train", "--config", spec, "--workdir", str(tmp_path / "run"), *settings]) == 0
+    model, held = load(tmp_path / "run/model"), random.Random(1)
+    right, disagreeing, unordered = zip(*(sentence(held) for _ in range(200)), strict=True)
+    scores = [np.array([s.score for s in model.score(texts)]) for texts in (right, disagreeing, unordered)]
+    agreement, order = (float((scores[0] > wrong).mean()) for wrong in scores[1:])
+    print(f"minimal pairs: agreement {agreement:.3f}, word order {order:.3f}")
+    assert order > 0.95 and agreement > 0.9
