@@ -83,7 +83,9 @@ def fill_mask(args):
 
 def flat(fillings) -> list:
     """Of one mask or several, in one list."""
-    return [one for part in fillings for one in flat(part)] if isinstance(fillings, list) else [fillings]
+    return (
+        [filling for part in fillings for filling in flat(part)] if isinstance(fillings, list) else [fillings]
+    )
 
 
 @verb(

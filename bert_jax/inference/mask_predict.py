@@ -53,8 +53,8 @@ def complete(model: Runner, texts: list[str], steps: int) -> Iterator[Completion
         predicted = best_of(model, masks)
         for completion in completions:
             count = -(-len(completion.open) // left)
-            own = [(mask, *predicted[id(completion), mask]) for mask in completion.open]
-            for mask, score, token in sorted(own, key=lambda filling: -filling[1])[:count]:
+            fillings = [(mask, *predicted[id(completion), mask]) for mask in completion.open]
+            for mask, score, token in sorted(fillings, key=lambda filling: -filling[1])[:count]:
                 completion.choose(mask, token, score)
     return (completion.written(model) for completion in completions)
 
@@ -78,10 +78,10 @@ def best_of(
         positions[row, : len(places)] = places
     outputs = model.run(list(rows.values()), mask_fillings(model.config, 1), {"target_positions": positions})
     by_row = dict(zip(rows, outputs, strict=True))
-    found = {}
+    fillings = {}
     for completion, mask in masks:
         key = id(completion), mask[1]
         scores, tokens = by_row[key]
         column = columns[key].index(mask[2])
-        found[id(completion), mask] = float(scores[column, 0]), int(tokens[column, 0])
-    return found
+        fillings[id(completion), mask] = float(scores[column, 0]), int(tokens[column, 0])
+    return fillings

@@ -47,15 +47,15 @@ def score(model: Runner, texts):
 
     def of_chunk(chunk):
         texts = [as_text(text, "score") for text in chunk]
-        found: list[list[float]] = [[] for _ in texts]
+        logarithms: list[list[float]] = [[] for _ in texts]
         for part in in_parts(masked_copies(model, texts)):
             positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
             beside = {"target_positions": positions, "targets": targets}
             for (i, *_), value in zip(
                 part, model.run([copy[1] for copy in part], program, beside), strict=True
             ):
-                found[i].append(float(value[0]))
-        return [Scored(sum(values), tuple(values)) for values in found]
+                logarithms[i].append(float(value[0]))
+        return [Scored(sum(values), tuple(values)) for values in logarithms]
 
     return results(texts, of_chunk)
 

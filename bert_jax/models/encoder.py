@@ -111,10 +111,10 @@ class Encoder(nn.Module):
         carry, _ = self.layers(Picked(hidden, room), context, numbered, train)
         by_layer = dict(zip(kept, carry.states, strict=True))
         last = carry.hidden if self.final_norm is None else self.final_norm(carry.hidden)
-        found = {STATES: [(by_layer | {c.layers: last})[layer] for layer in states]}
+        values = {STATES: [(by_layer | {c.layers: last})[layer] for layer in states]}
         for name, layers in attention.items():
-            found[name] = [self.noted(name, layer - 1, by_layer[layer - 1], context) for layer in layers]
-        return found
+            values[name] = [self.noted(name, layer - 1, by_layer[layer - 1], context) for layer in layers]
+        return values
 
     def noted(self, collection: str, layer: int, hidden, context: Context):
         """What a layer, counted from 0, keeps in the collection of these states before it."""

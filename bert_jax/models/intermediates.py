@@ -1,6 +1,7 @@
 """What the layers of an encoder compute on the way, for those who ask: their states and their attention's weights.
 
-A program asks by making the collection mutable. Layers must be unrolled, for a scan keeps nothing of its steps.
+A program asks by making the collection mutable. Layers must be unrolled, for a scan keeps nothing of its steps; of
+scanned ones `Encoder.layerwise` gives some.
 """
 
 from collections.abc import Callable

@@ -294,7 +294,7 @@ class LikeTinyBert(OfLayers):
         ours, theirs = outputs["student"], outputs[TEACHER]
         mask = batch["mask"]
         pairs = allowed(mask, batch.get("packs"), None)[:, 0] & (mask[:, :, None] > 0)
-        of_pairs = [[x.transpose(0, 2, 3, 1) for x in each[SCORES]] for each in (ours, theirs)]
+        of_pairs = [[scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)]
         return {
             "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], mask),
             "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], mask),
@@ -306,8 +306,8 @@ def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> 
     """Of the encoder of a model, see Encoder.layerwise."""
     rngs = None if key is None else {"dropout": key}
     encoder, variables = Encoder(layout.config), {"params": params["encoder"]}
-    found: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method="layerwise", **wanted)
-    return found
+    values: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method="layerwise", **wanted)
+    return values
 
 
 OBJECTIVES: dict[Objective, type[Distilling]] = {
