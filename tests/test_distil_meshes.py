@@ -73,7 +73,8 @@ def test_every_mesh_gives_the_same_curve(objective):
 @pytest.mark.long
 def test_every_mesh_gives_the_same_student_of_a_classifier(teacher, tmp_path):  # noqa: F811
     train = without_labels(tmp_path / "texts.csv", marked(200, 3))
-    given = settings(teacher, train, **{"data.batch": 32, "model.dropout": 0.1, "log.every": 1})
+    begin = teacher.parents[1] / "begin"  # which has learnt nothing yet
+    given = settings(teacher, train, init=begin, **{"data.batch": 32, "model.dropout": 0.1, "log.every": 1})
     meshes = {
         "one device": (1, []),
         "one device, 4 parts": (1, ["accumulate=4"]),
@@ -89,7 +90,7 @@ def test_every_mesh_gives_the_same_student_of_a_classifier(teacher, tmp_path):  
         flags = f"--xla_force_host_platform_device_count={devices}"
         runs.finished([sys.executable, "-m", "bert_jax", *words], XLA_FLAGS=flags)
         curves[name] = [line["loss"] for line in runs.lines(tmp_path / name) if line["kind"] == "train"]
-    assert curves["one device"][-1] < curves["one device"][0] / 2
+    assert curves["one device"][-1] < 0.75 * curves["one device"][0]
     for name, losses in curves.items():
         np.testing.assert_allclose(losses, curves["one device"], rtol=1e-5, err_msg=name)
 
