@@ -15,6 +15,6 @@ folder=runs/slices/$name # here, for the output of the hosts and the result
 keep=no             # yes: after a failure the slice is kept, and goes on costing
 restarts=3          # after failures within an hour, before giving up; preemptions do not count
 poll=30             # seconds between two looks
-libtpu=             # flags of the TPU compiler (LIBTPU_INIT_ARGS), such as those of README.md, "Gradients and links"
+libtpu=             # flags of the TPU compiler (LIBTPU_INIT_ARGS), such as those of launch/README.md, "Gradients and links"
 version=            # of the TPU software; empty: the default of the type
 flags=()            # further flags of the creation: --network=NETWORK --subnetwork=SUBNETWORK --service-account=ADDRESS ...

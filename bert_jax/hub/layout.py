@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -23,6 +24,12 @@ PREDICTION_KIND = "prediction_kind"  # of predictions that Hugging Face's keys d
 MAY_BE_MISSING = "may_be_missing"  # whether the model learnt from questions without an answer
 # Keys of config.json that a new head makes untrue.
 OF_HEAD = ("id2label", "label2id", PROBLEM, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
+
+
+@partial(jax.jit, static_argnums=0)
+def initial(module: nn.Module, key) -> dict:
+    """The parameters that a module begins with; a program traced once, for a run asks for their shapes many times."""
+    return module.init(key, dummy_batch())["params"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Layout:
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Initial values of the whole model, or of the named modules alone."""
-        params = self.module.init(key, dummy_batch())["params"]
+        params = initial(self.module, key)
         if projection := self.projection:
             dense = nn.Dense(projection.width, use_bias=projection.bias)
             vector = jnp.zeros((1, self.config.hidden_size))
