@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import corpora
 import runs
 from bert_jax import config as configs
 from bert_jax import tasks
@@ -12,7 +13,7 @@ from bert_jax.command.main import main
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.tasks import TASKS
 from bert_jax.train.workdir import Workdir
-from test_hub import write
+from test_hub import CONFIG, write
 
 TEXTS = [f"the cat {'sat on ' * (n % 7)}the mat {'.' * (n // 7)}" for n in range(40)]
 WRITTEN = {
@@ -23,12 +24,18 @@ WRITTEN = {
     "classify": [{"text": text, "label": "ab"[n % 4 == 0]} for n, text in enumerate(TEXTS)],
     "embed": [{"anchor": text, "positive": text + " mat"} for text in TEXTS],
     "rerank": [{"query": f"cat {text}", "positive": text, "negative": "mat mat"} for text in TEXTS],
+    "distil_classifier": [{"text": text} for text in TEXTS],
     "tag": [{"tokens": text.split(), "tags": ["B-X", *["O"] * (len(text.split()) - 1)]} for text in TEXTS],
 }  # fmt: skip
-OF_CORPORA = ("pretrain", "electra")
+OF_CORPORA = ("pretrain", "electra", "distil")
+CONFIGS = {
+    "distil": "distil:distilbert",
+    "distil_classifier": "distil:classifier",
+}  # those not called as their task
 SEEN = {
     "answer": "labels      1: answer 36",
     "classify": "labels      2: a 27, b 9",
+    "distil_classifier": "labels      1: bad 36",
     "embed": "data        36 sequences to train on, 4 for validation",
     "rerank": "documents   36, of 72 examples",
     "tag": "labels      2: ",
@@ -39,6 +46,12 @@ SEEN = {
 def material(tmp_path_factory):
     root = tmp_path_factory.mktemp("dry")
     write(root / "model")
+    write(root / "classifier", heads=("classify",), labels=("good", "bad"))
+    write(
+        root / "teacher",
+        CONFIG.replace(vocab_size=len(corpora.ENTRIES), max_positions=24),
+        words=corpora.ENTRIES,
+    )
     for task, rows in WRITTEN.items():
         lines = [json.dumps(row) for row in rows] if isinstance(rows, list) else [json.dumps(rows)]
         (root / f"{task}.{'jsonl' if isinstance(rows, list) else 'json'}").write_text("\n".join(lines))
@@ -50,11 +63,13 @@ def material(tmp_path_factory):
 def overrides(root, task: str) -> list[str]:
     if task in OF_CORPORA:
         _, *flags = runs.command(root / "pretrain/corpus", root / "run")[5:]
-        return [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
+        settings = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
+        return settings if task != "distil" else [*settings, f"teacher={root / 'teacher'}", "loss.cosine=0"]
     (train,) = root.glob(f"{task}.json*")
     folds = ["data.folds=0", "data.overlap=2"] if task in ("answer", "classify", "tag") else []
+    begin = f"teacher={root / 'classifier'}" if task == "distil_classifier" else f"init={root / 'model'}"
     return [
-        f"init={root / 'model'}",
+        begin,
         f"data.train={train}",
         "data.batch=8",
         "data.max_length=12",
@@ -65,7 +80,20 @@ def overrides(root, task: str) -> list[str]:
 
 def shown(capsys, root, task: str, *more: str, workdir="run") -> dict[str, str]:
     settings = [f"--config.{override}" for override in (*overrides(root, task), *more)]
-    assert main(["train", "--config", task, "--workdir", str(root / workdir), "--dry-run", *settings]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "--config",
+                CONFIGS.get(task, task),
+                "--workdir",
+                str(root / workdir),
+                "--dry-run",
+                *settings,
+            ]
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     return {line[:12].strip(): line for line in lines}
 
@@ -79,7 +107,7 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
     assert set(material.rglob("*")) == before
     assert any(SEEN[task] in line for line in lines.values())
     # As the run itself takes them.
-    module, config = tasks.read(configs.read_file(task), overrides(material, task))
+    module, config = tasks.read(configs.read_file(CONFIGS.get(task, task)), overrides(material, task))
     _, data, config = module.open(config)
     assert f" {data.batch} rows of " in lines["step"] and lines["steps"].split()[1] == f"{config.steps:,},"
     assert re.search(r" about [\d.]+ MB: ", lines["memory"])

@@ -429,13 +429,14 @@ def test_several_labels_and_numbers_are_learnt(tmp_path, model):
         has = [name for name in ("w2", "w3") if rng.random() < 0.5]
         several.append({"text": " ".join([*has, text]), "labels": has})
         numbers.append({"text": " ".join([*has, text]), "label": len(has) / 2})
-    for name, rows, kind, metric in (
-        ("several", several, "labels", "f1_micro"),
-        ("numbers", numbers, "number", "spearman"),
+    # Both words are a matter of luck for a head of initial values with so few texts, and none for a probe.
+    for name, rows, kind, metric, head in (
+        ("several", several, "labels", "f1_micro", "probe"),
+        ("numbers", numbers, "number", "spearman", "kept"),
     ):
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        given = {"data.train": path, "data.heldout_share": 0.2, "kind": kind, "epochs": 16}
+        given = {"data.train": path, "data.heldout_share": 0.2, "kind": kind, "epochs": 12, "head": head}
         lines = finetune("classify", model, tmp_path / name, **given)
         assert max(line[metric] for line in lines) > 0.85
     config = json.loads((tmp_path / "numbers" / "model" / "config.json").read_text())

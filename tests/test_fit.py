@@ -112,7 +112,7 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, model, t
     begun = bert_jax.load(model)
     first = bert_jax.fit(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
     again = bert_jax.fit(task="classify", workdir=tmp_path / "run", init=begun, **keys)
-    assert "resuming at step 0" in capsys.readouterr().out
+    assert "this run has already finished, at step 0" in capsys.readouterr().out
     assert first.scores == again.scores != {} and first.metrics == again.metrics != []
     gc.collect()
     assert first.workdir.exists(), "it is the user's"

@@ -56,6 +56,7 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
     write(tmp_path, heads=("classify",), labels=("good", "bad"))
     model = bert_jax.load(tmp_path)
     program = programs.head_logits(model.config, "classify", 2)
+    program.clear_cache()  # other tests may have used it
     model.warm_up([5], texts=2)
     assert program._cache_size() == 2, "of one row and of two"
     model.classify("the cat sat")

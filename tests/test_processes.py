@@ -78,7 +78,8 @@ def pod(place, corpus):
 def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lost(place, corpus, whole, pod):
     one, two = whole, pod.workdir
     pod.send(signal.SIGTERM, 1, step=12)
-    said = pod.wait_for("run the same command to resume")
+    said = pod.wait_for("run the same command to resume") + pod.wait_for("run the same command to resume")
+    # Process 0 says so, and once both have ended, the script.
     # A checkpoint is put together from what both have of a step, so both stopped at that one.
     step = max(int(path.name) for path in (two / "checkpoints").iterdir())
     assert f"stopped at step {step};" in said

@@ -12,6 +12,7 @@ from bert_jax.data.examples.cells import CLASSES, LabelCells
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.texts import read_texts
+from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import PROBLEM, Layout
 from bert_jax.predictions.kind import Kind, Windows
 
@@ -65,6 +66,13 @@ class WholeTexts(Kind):
     @abstractmethod
     def value(self, example: Example) -> Any:
         """The label as the target of a window."""
+
+
+def learnable(kind: Kind, model) -> WholeTexts:
+    """The kind, if it gives a text logits that another model can learn."""
+    if not isinstance(kind, WholeTexts) or kind.link is None:
+        raise BertJaxError(f"{model} predicts {kind.name}; a classifier of texts is needed")
+    return kind
 
 
 def problem_of(layout: Layout) -> str:

@@ -24,7 +24,7 @@ from bert_jax.losses import Loss, squared_error, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind
-from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.predictions.whole_texts import WholeTexts, learnable
 from bert_jax.tasks.classify import Config as ClassifyConfig
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import HeadConfig
@@ -116,12 +116,9 @@ def soft_loss(kind: Kind, logits, taught, weight, temperature: float) -> Loss:
 
 def open(config: Config) -> tuple[DistillingClassifier, Epochs, Config]:
     teacher = load(config.teacher)
-    kind = teacher.kind
-    if not isinstance(kind, WholeTexts) or kind.link is None:
-        raise BertJaxError(f"{config.teacher} predicts {kind.name}; a classifier of texts is needed")
-    reading = TaughtReader(teacher, kind, config.data.long)
+    reading = TaughtReader(teacher, learnable(teacher.kind, config.teacher), config.data.long)
     config = completed(config, teacher, reading)
-    plain, data, config = open_data(config, kind.labels, read_examples=reading.read)
+    plain, data, config = open_data(config, reading.kind.labels, read_examples=reading.read)
     settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     task = DistillingClassifier(
         **settings,
