@@ -137,7 +137,9 @@ def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
     assert main(["train", "--config", spec, "--workdir", str(tmp_path / "run"), *settings]) == 0
     model, held = load(tmp_path / "run/model"), random.Random(1)
     right, disagreeing, unordered = zip(*(sentence(held) for _ in range(200)), strict=True)
-    scores = [np.array([s.score for s in model.score(list(texts))]) for texts in (right, disagreeing, unordered)]
+    scores = [
+        np.array([s.score for s in model.score(list(texts))]) for texts in (right, disagreeing, unordered)
+    ]
     agreement, order = (float((scores[0] > wrong).mean()) for wrong in scores[1:])
     print(f"minimal pairs: agreement {agreement:.3f}, word order {order:.3f}")
     assert order > 0.95 and agreement > 0.9
