@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.subwords import longest_first
-from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
+from bert_jax.text.tokenizer import Encoding, Text, Tokenizer, longest_first
 
 
 def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:

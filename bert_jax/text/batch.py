@@ -10,6 +10,7 @@ from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.text.series import as_list, plain
 from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.truncation import Truncated
 
 Batch = dict[str, np.ndarray]
 
@@ -37,8 +38,6 @@ def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: 
 
     Texts of more than `max_length` tokens are truncated, with a warning. `length` is L, by default that of the longest.
     """
-    from bert_jax.text.truncation import Truncated  # which stands above all tokenizers
-
     single = isinstance(texts, str | tuple)
     encodings = tokenizer.encode([texts] if single else as_list(texts), max_length=max_length)
     if max_length is not None:

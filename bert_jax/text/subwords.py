@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.text import batch
-from bert_jax.text.tokenizer import Encoding, Special, Text
+from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
@@ -50,18 +50,6 @@ class Template:
         else:
             segments += [0] * after
         return Encoding([*ids, *self.suffix], segments, offsets + [(0, 0)] * after, dropped, spans)
-
-
-def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How much of each side of a pair stays when the longer one is cut until both fit; of one text, `second` is 0.
-
-    >>> longest_first(10, 3, 8), longest_first(10, 9, 7), longest_first(10, 0, 7)
-    ((5, 3), (4, 3), (7, 0))
-    """
-    if first + second <= room:
-        return first, second
-    short = min(first, second, room // 2)
-    return (short, room - short) if first <= second else (room - short, short)
 
 
 class Subwords(ABC):

@@ -83,3 +83,15 @@ class Tokenizer(Protocol):
     def save(self, directory) -> None:
         """Writes the files from which this package and `transformers` open the same tokenizer."""
         ...
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much of each side of a pair stays when the longer one is cut until both fit; of one text, `second` is 0.
+
+    >>> longest_first(10, 3, 8), longest_first(10, 9, 7), longest_first(10, 0, 7)
+    ((5, 3), (4, 3), (7, 0))
+    """
+    if first + second <= room:
+        return first, second
+    short = min(first, second, room // 2)
+    return (short, room - short) if first <= second else (room - short, short)
