@@ -155,6 +155,12 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         "no vectors, for it was built without --model"
         in run("search", "index", "a", "--legs", "vectors", code=1)[1]
     )
+    long = f"{'Birds fly. ' * 60}Fish swim."
+    (tmp_path / "long.txt").write_text(long)
+    run("index", "long.txt", "--output", "long")
+    excerpt = run("search", "long", "fish")[0].splitlines()[1].strip()
+    assert excerpt.startswith("… ") and excerpt.endswith("Fish swim.") and 200 < len(excerpt) <= 240
+    assert run("search", "long", "fish", "--full")[0].splitlines()[1].strip() == long
     assert 'no document "a"' in run("index", "--output", "index", "--remove", "@ids.txt", code=1)[1]
     assert "0 new, 0 changed, 5 unchanged" in run("index", "docs", "--output", "index")[1]
     (tmp_path / "docs/0\n.txt").write_text("Dogs.")

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Set
 from dataclasses import asdict
 from itertools import islice
 
@@ -10,10 +11,12 @@ from bert_jax.errors import BertJaxError, one_line
 from bert_jax.files import to_json
 from bert_jax.search.index import Hit, Index
 from bert_jax.search.keywords import query_words
+from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured
 
 QUERIES = 64  # that are searched together
-COLOUR, PLAIN = "\033[1;33m", "\033[0m"
-WORD = re.compile(r"\w+")
+EXCERPT = 240  # characters of a passage, about three lines of a terminal
+INDENT = 5
+TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
 
 
 def show(args) -> None:
@@ -31,7 +34,7 @@ def show(args) -> None:
                 if args.queries:
                     print(f"# {one_line(query)}")
                 for rank, hit in enumerate(hits, 1):
-                    print("\n".join(lines_of(rank, hit, query, args.explain)))
+                    print("\n".join(lines_of(rank, hit, query, args.explain, args.full)))
                 if not hits:
                     print("nothing found")
 
@@ -54,22 +57,50 @@ def as_json(hit: Hit, explain: bool) -> dict:
     return shown
 
 
-def lines_of(rank: int, hit: Hit, query: str, explain: bool) -> list[str]:
+def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list[str]:
     title = f"  {one_line(hit.title)}" if hit.title else ""
     lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)} {hit.start}-{hit.end}{title}"]
     if explain:
         for leg, part in hit.parts.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
             lines.append(f"     {leg}: rank {part.rank}, score {part.score:.4f}{words}")
+    wanted = frozenset(query_words(query))
     text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
-    return [*lines, f"     {coloured(text, query)}", ""]
+    shown = in_width(" " * INDENT + (text if full else excerpt(text, wanted)), sys.stdout, INDENT)
+    return [*lines, coloured(shown, wanted), ""]
 
 
-def coloured(text: str, query: str) -> str:
-    """With the words of the query in colour, on a terminal."""
-    if not sys.stdout.isatty():
+def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
+    """The part of a text with the most of the wanted words; of equal parts the first.
+
+    >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", {"cats", "feet"}, 32)
+    '… cats land on their feet, and …'
+    >>> excerpt("Dogs bark. Most cats land on their feet.", {"fish"}, 20)
+    'Dogs bark. Most …'
+    """
+    if len(text) <= longest:
         return text
-    words = set(query_words(query))
+    room = longest - 4  # for the dots on both sides
+    tokens = list(TOKEN.finditer(text))
+    found = [
+        (token.start(), words)
+        for token in tokens
+        if (words := wanted & {word.lower() for word in WORD.findall(token[0])})
+    ]
+
+    def count(start: int) -> int:
+        return len({word for place, words in found if start <= place < start + room for word in words})
+
+    best = min(max([0, *(place for place, _ in found)], key=count), len(text) - room)
+    begin = min((token.start() for token in tokens if token.start() >= best), default=best)
+    end = max((token.end() for token in tokens if begin < token.end() <= begin + room), default=begin + room)
+    return "… " * (begin > 0) + text[begin:end] + " …" * (end < len(text))
+
+
+def coloured(text: str, wanted: Set[str]) -> str:
+    """With the wanted words in colour, on a terminal."""
+    if not is_coloured():
+        return text
     return WORD.sub(
-        lambda match: f"{COLOUR}{match[0]}{PLAIN}" if match[0].lower() in words else match[0], text
+        lambda match: f"{BOLD}{YELLOW}{match[0]}{PLAIN}" if match[0].lower() in wanted else match[0], text
     )

@@ -61,6 +61,7 @@ def index(args):
     flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag("--explain", action="store_true", help="show the rank and score of each leg, and what each word adds"),
+    flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),
 )  # fmt: skip
 def search(args):
