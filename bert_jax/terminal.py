@@ -28,9 +28,18 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(in_width(text, file), file=file, flush=True)
 
 
+def is_notebook() -> bool:
+    return "ipykernel" in sys.modules
+
+
 def hides_bars() -> bool | None:
     """tqdm's `disable`: progress bars are for a terminal, and for a notebook, whose output is none."""
-    return False if "ipykernel" in sys.modules else None
+    return False if is_notebook() else None
+
+
+def log_file() -> TextIO:
+    """Where the lines of a run go: a notebook shows standard error as if it were errors."""
+    return sys.stdout if is_notebook() else sys.stderr
 
 
 def in_width(text: str, file: TextIO, indent: int = INDENT) -> str:

@@ -60,8 +60,9 @@ def stream(texts: Iterable, of_chunk, total: int | None, at_once: int = 0) -> It
     texts = iter(texts)
     # Enough at a time for batches of even length; no more than that is held of a stream.
     size = at_once or tokens_in_batch() // 2
-    # Only where it takes long enough to wonder.
-    with tqdm(total=total, unit=" texts", disable=hides_bars(), delay=2) as bar:
+    # Only where it takes long enough to wonder, and in more than one part, for a bar moves between them.
+    hidden = True if total is not None and total <= size else hides_bars()
+    with tqdm(total=total, unit=" texts", disable=hidden, delay=2) as bar:
         while chunk := list(islice(texts, size)):
             yield from of_chunk(chunk)
             bar.update(len(chunk))
