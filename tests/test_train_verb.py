@@ -124,12 +124,8 @@ def test_recipes_of_the_config_file():
     assert (roberta.data.batch, roberta.optimizer.beta2) == (8192, 0.98)
     assert configs.load(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
     laptop = configs.load(f"{spec}:tiny,laptop", [], pretrain.Config)
-    assert (laptop.steps, laptop.data.batch, laptop.data.lengths, laptop.optimizer.warmup) == (
-        2000,
-        32,
-        (128,),
-        100,
-    )
+    assert (laptop.steps, laptop.data.batch, laptop.data.lengths, laptop.data.rate) == (2000, 64, (64,), 0.4)
+    assert configs.load(f"{spec}:albert-base,laptop", [], pretrain.Config).data.examples == "sentence_order"
 
 
 @pytest.mark.parametrize("name", ["best", "features", "losses"])
