@@ -1,4 +1,7 @@
-"""Adapting an embedder and a reranker to documents without labels: pairs of their structure, stages, the verdict."""
+"""Adapting an embedder and a reranker to documents without labels: pairs of their structure, stages, the verdict.
+
+That a kill in any stage changes nothing is in tests/hostile/test_adapt_kills.py.
+"""
 
 import json
 import random
@@ -9,8 +12,10 @@ import corpora
 from bert_jax.command.adaptation import verdict
 from bert_jax.command.main import main
 from bert_jax.inference.model import load
+from bert_jax.output import remove
 from bert_jax.report.intervals import Interval
 from bert_jax.search.structure import Passage, pairs_of
+from hostile.outcomes import kill_when, started
 from test_embed_task import table
 from test_finetune import model  # noqa: F401
 
@@ -56,6 +61,14 @@ def documents(path, count: int) -> str:
     return table(path, rows)
 
 
+def results(out) -> dict[str, bytes]:
+    """All but what holds times: reports and what runs have measured."""
+    files = [
+        *out.glob("*.json*"), *out.glob("heldout/*"), *out.glob("*/model/**/*"), *out.glob("index/**/*"),
+    ]  # fmt: skip
+    return {str(path.relative_to(out)): path.read_bytes() for path in files if path.is_file()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more", [[], pytest.param(["--masked-lm", "4", "--distil"], marks=pytest.mark.long)], ids=["usual", "all"]
@@ -77,11 +90,14 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     held = {json.loads(line)["_id"] for line in (out / "heldout/queries.jsonl").read_text().splitlines()}
     assert held and (out / "report/report.md").is_file()
 
-    files = [*out.glob("*.jsonl"), *(path for stage in stages.values() for path in stage.rglob("*"))]
-    before = {path: path.read_bytes() for path in files if path.is_file()}
-    (out / "candidates.jsonl").unlink()  # as if the command had been killed there
+    before = results(out)
+    assert {f"{stage}/model/model.safetensors" for stage in stages} < before.keys()
+    for name in ("candidates.jsonl", "reranker", "index", "report", "result.json"):
+        remove(out / name)
+    as_here = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": ""}  # the same programs, so the same bits
+    kill_when(started(given, env=as_here), out, "reranker/metrics.jsonl")
     assert main(given) == 0
-    assert {path: path.read_bytes() for path in before} == before
+    assert results(out) == before
     capsys.readouterr()
     assert main([*given, "--epochs", "2"]) == 1
     assert "holds an adaptation with other epochs; name a new --output" in capsys.readouterr().err

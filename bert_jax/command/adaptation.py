@@ -10,8 +10,9 @@ OUTPUT/candidates.jsonl pairs with the negatives that the adapted embedder finds
 OUTPUT/reranker/        the training of the reranker: a run
 OUTPUT/scored.jsonl     the candidates with the reranker's scores, where asked for
 OUTPUT/distilled/       the training of the embedder on them: a run
-OUTPUT/index/           of the documents, by the better embedder
+OUTPUT/index/           what they are measured on, by the better embedder: of the documents, or of heldout/
 OUTPUT/report/          how all of them do
+OUTPUT/result.json      what is better than before
 """
 
 import shlex
@@ -40,9 +41,11 @@ from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.retrieval import BEST
 from bert_jax.runs.run import run
+from bert_jax.search import manifest as manifests
 from bert_jax.search.documents import Columns, Source
 from bert_jax.search.encoder import Encoder
 from bert_jax.search.indexing import writing
+from bert_jax.search.manifest import FILE as INDEX
 from bert_jax.search.mining import Limits
 from bert_jax.search.passages import Cutter
 from bert_jax.search.scores import Scores
@@ -60,6 +63,7 @@ SHARE = 0.1  # of the documents, held out
 FEWEST = 100  # pairs
 QUERIES = 500  # of held-out documents at most
 NEGATIVES = 4
+MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
 
 
@@ -217,20 +221,21 @@ class Adaptation:
         return [f"model.pooling={before.pooling}", f"model.normalize={'yes' if before.normalize else 'no'}"]
 
     def mine(self, name: str, model: str, reranker: str = "") -> None:
-        path = self.path / name
-        if path.exists():
-            return
-        say(f"negatives by {model}")
-        cache = self.path / f"{name}.cache"
-        groups = read_groups(str(self.path / PAIRS), GroupColumns())
-        margin = 0.0 if reranker else 0.05
-        counts = mine.write(
-            path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
-            Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
-        )  # fmt: skip
-        remove(cache)
-        if not counts.groups:
-            path.unlink()
+        path, cache = self.path / name, self.path / f"{name}.cache"
+        if not path.exists():
+            say(f"mining negatives with {model}")
+            groups = read_groups(str(self.path / PAIRS), GroupColumns())
+            margin = 0.0 if reranker else MARGIN
+            counts = mine.write(
+                path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
+                Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
+            )  # fmt: skip
+            say(
+                f"{counts.groups:,} pairs have {NEGATIVES} negatives; {counts.too_few:,} are left out, for their two "
+                "texts are no more alike than others"
+            )
+        remove(cache)  # that a killed command left, too
+        if not path.stat().st_size:
             raise BertJaxError(
                 f"no pair has {NEGATIVES} passages that are less alike than its own two; give more documents"
             )
@@ -254,11 +259,7 @@ class Adaptation:
         )
         say(verdict(f"the adapted embedder, {embedder}", f"keep {self.asked.model}", gap))
         index = self.path / "index"
-        remove(index)
-        plan = Plan(index, IndexAsked(chosen))
-        with writing(index, plan.manifest) as writer:
-            documents = Source([folder] if not self.asked.data else self.asked.documents, self.asked.columns)
-            writer.add(documents.documents(), plan.cutter, plan.encoder.documents if plan.encoder else None)
+        self.index(index, chosen)
         trial = legs.Trial(str(index), folder, self.asked.split, reranker=reranker)
         report = str(self.path / "report")
         compared = legs.measured_and_written(trial, report, self.command)
@@ -269,6 +270,18 @@ class Adaptation:
             self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}
         )
         say(f"the report is {report}/report.md")
+
+    def index(self, path: Path, embedder: str) -> None:
+        """What is there from before a kill is used, unless it is of another embedder."""
+        if (path / INDEX).exists():
+            before = manifests.read(path).model
+            if before is None or before.fingerprint != fingerprint(embedder):
+                remove(path)
+        plan = Plan(path, IndexAsked(embedder))
+        with writing(path, plan.manifest) as writer:
+            inputs = self.asked.documents if self.asked.data else [str(self.path / HELDOUT)]
+            documents = Source(inputs, self.asked.columns).documents()
+            writer.add(documents, plan.cutter, plan.encoder.documents if plan.encoder else None)
 
 
 def verdict(what: str, otherwise: str, gap: Interval) -> str:
