@@ -80,6 +80,8 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     ]  # fmt: skip
     assert main(given) == 0
     said, out = capsys.readouterr().out, tmp_path / "out"
+    assert "pairs have 4 negatives" in said and "real queries may gain less" in said
+    assert f"to search the documents: bert-jax index {given[1]} --model " in said
     assert "passages give" in said and "the report is" in said and "reranked" in said
     names = ("language", "embedder", "reranker", "distilled") if more else ("embedder", "reranker")
     stages = {name: out / name / "model" for name in names}

@@ -65,6 +65,7 @@ QUERIES = 500  # of held-out documents at most
 NEGATIVES = 4
 MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
+PARTS = 4  # of a batch of groups or lists, so that a laptop's memory holds one
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,9 @@ class Adaptation:
 
     @property
     def learning(self) -> list[str]:
-        return [f"optimizer.rate={self.asked.rate}", f"epochs={self.asked.epochs}"]
+        return [
+            f"optimizer.rate={self.asked.rate}", f"epochs={self.asked.epochs}", f"mesh.accumulate={PARTS}",
+        ]  # fmt: skip
 
     @property
     def as_before(self) -> list[str]:
@@ -251,6 +254,11 @@ class Adaptation:
 
     def conclude(self, embedder: str, reranker: str) -> None:
         folder = self.asked.data or str(self.path / HELDOUT)
+        if not self.asked.data:
+            say(
+                "no --data, so queries are sentences and titles of held-out documents, as they were learnt; real "
+                "queries may gain less"
+            )
         _, (before, after) = evaluate.measure([self.asked.model, embedder], Trial(folder, self.asked.split))
         gap = differences(before.sums, after.sums)[BEST]
         chosen = embedder if gap.low > 0 else self.asked.model
@@ -270,6 +278,13 @@ class Adaptation:
             self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}
         )
         say(f"the report is {report}/report.md")
+        if self.asked.data:
+            say(
+                f"{index} is the index of the documents: {shlex.join(['bert-jax', 'search', str(index)])} QUERY"
+            )
+        else:
+            documents = shlex.join([*self.asked.documents, "--model", chosen])
+            say(f"to search the documents: bert-jax index {documents} --output INDEX")
 
     def index(self, path: Path, embedder: str) -> None:
         """What is there from before a kill is used, unless it is of another embedder."""
