@@ -76,7 +76,7 @@ def results(out) -> dict[str, bytes]:
 def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_path, capsys):  # noqa: F811
     given = [
         "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(model), "--output", str(tmp_path / "out"),
-        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", *more,
+        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "1", *more,
     ]  # fmt: skip
     assert main(given) == 0
     said, out = capsys.readouterr().out, tmp_path / "out"

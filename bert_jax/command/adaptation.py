@@ -65,6 +65,7 @@ QUERIES = 500  # of held-out documents at most
 NEGATIVES = 4
 MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
+GENTLE_RATE = 2e-5
 PARTS = 4  # of a batch of groups or lists, so that a laptop's memory holds one
 
 
@@ -189,19 +190,19 @@ class Adaptation:
     def embedder(self, begin: str) -> str:
         self.mine(MINED, begin)
         return self.train("embedder", {"task": "embed"}, begin, f"data.train={self.path / MINED}", "data.batch=64",
-                          f"data.max_length={self.longest}", *self.as_before, *self.learning)  # fmt: skip
+                          f"data.max_length={self.longest}", *self.as_before, *self.gently)  # fmt: skip
 
     def reranker(self, embedder: str) -> str:
         self.mine(CANDIDATES, embedder)
         longest = min(2 * self.longest, self.config.max_positions)
         return self.train("reranker", {"task": "rerank"}, self.asked.model, f"data.train={self.path / CANDIDATES}",
-                          f"data.max_length={longest}", "report=False", *self.learning)  # fmt: skip
+                          f"data.max_length={longest}", "report=False", *self.learning())  # fmt: skip
 
     def distilled(self, embedder: str, reranker: str) -> str:
         self.mine(SCORED, embedder, reranker)
         return self.train("distilled", {"task": "embed"}, embedder, f"data.train={self.path / SCORED}",
                           "data.batch=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
-                          *self.as_before, *self.learning)  # fmt: skip
+                          *self.as_before, *self.gently)  # fmt: skip
 
     @cached_property
     def config(self) -> EncoderConfig:
@@ -211,11 +212,17 @@ class Adaptation:
     def longest(self) -> int:
         return min(self.asked.passage_tokens, self.config.max_positions)
 
-    @property
-    def learning(self) -> list[str]:
+    def learning(self, epochs: float = 0.0, rate: float = 0.0) -> list[str]:
+        """As it was asked for, or else by these; 0 is the task's own default."""
         return [
-            f"optimizer.rate={self.asked.rate}", f"epochs={self.asked.epochs}", f"mesh.accumulate={PARTS}",
+            f"epochs={self.asked.epochs or epochs}", f"optimizer.rate={self.asked.rate or rate}",
+            f"mesh.accumulate={PARTS}",
         ]  # fmt: skip
+
+    @property
+    def gently(self) -> list[str]:
+        """For an embedder, which is good before: long or fast training on noisy pairs may make it worse."""
+        return self.learning(epochs=1.0, rate=GENTLE_RATE)
 
     @property
     def as_before(self) -> list[str]:
