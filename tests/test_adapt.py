@@ -14,7 +14,7 @@ from bert_jax.command.main import main
 from bert_jax.inference.model import load
 from bert_jax.output import remove
 from bert_jax.report.intervals import Interval
-from bert_jax.search.structure import Passage, pairs_of
+from bert_jax.search.structure import SOURCES, Pair, Passage, in_equal_shares, pairs_of
 from hostile.outcomes import kill_when, started
 from test_embed_task import table
 from test_finetune import model  # noqa: F401
@@ -36,6 +36,30 @@ def test_pairs_of_titles_neighbours_and_sentences():
     ]  # fmt: skip
     alike = [Passage(f"d{n}", f"d{n}", "Cats", B) for n in range(4)]
     assert not [pair for pair in pairs_of(alike) if pair.source == "title"], "which of them is meant?"
+
+
+@pytest.mark.parametrize(
+    ("most", "counts"),
+    [
+        (9, (3, 3, 3)),
+        (15, (4, 5, 6)),
+        (16, (4, 6, 6)),
+        (31, (4, 7, 20)),
+        (32, (4, 7, 20)),
+        (2, (0, 1, 1)),
+        (0, (0, 0, 0)),
+    ],
+)
+def test_pairs_are_drawn_of_each_source_alike(most, counts):
+    sources = ["title"] * 4 + ["sentence"] * 7 + ["neighbour"] * 20
+    pairs = [
+        Pair(f"a{n}", f"b{n}", "d", "p", source)
+        for n, source in enumerate(random.Random(0).sample(sources, 31))
+    ]
+    drawn = in_equal_shares(pairs, most)
+    assert tuple(sum(pair.source == source for pair in drawn) for source in SOURCES) == counts
+    assert drawn == [pair for pair in pairs if pair in drawn], "in their order, and none twice"
+    assert not drawn or most > 20 or drawn != pairs[: len(drawn)], "or they are the first"
 
 
 @pytest.mark.parametrize(

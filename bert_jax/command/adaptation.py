@@ -17,6 +17,7 @@ OUTPUT/result.json      what is better than before
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -51,7 +52,15 @@ from bert_jax.search.passages import Cutter
 from bert_jax.search.scores import Scores
 from bert_jax.search.settings import Asked as IndexAsked
 from bert_jax.search.settings import Plan
-from bert_jax.search.structure import Pair, Passage, is_first, pairs_of, passages_of, without_a_sentence
+from bert_jax.search.structure import (
+    SOURCES,
+    Passage,
+    in_equal_shares,
+    is_first,
+    pairs_of,
+    passages_of,
+    without_a_sentence,
+)
 from bert_jax.search.vectors import Vectors, fingerprint
 from bert_jax.terminal import say
 from bert_jax.text.readers import Source as TextSource
@@ -135,13 +144,13 @@ class Adaptation:
             raise BertJaxError(
                 f"the documents give {len(learnt)} pairs to learn from, fewer than {FEWEST}; give more documents"
             )
-        rows = sample(as_examples(learnt), self.asked.pairs)
-        with streaming(self.path / PAIRS) as file:
-            for row in rows:
-                file.write(to_json(dict(zip(("anchor", "positive"), row.text, strict=True))) + "\n")
+        drawn = in_equal_shares(learnt, self.asked.pairs)
+        write_rows(self.path / PAIRS, ({"anchor": p.anchor, "positive": p.positive} for p in drawn))
         self.write_heldout([passage for passage in self.passages if passage.document in names])
+        counts = Counter(pair.source for pair in drawn)
+        kinds = ", ".join(f"{counts[source]:,} of {what}" for source, what in SOURCES.items())
         say(
-            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(rows):,} of them to learn from"
+            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(drawn):,} of them to learn from: {kinds}"
         )
 
     def write_heldout(self, held: Sequence[Passage]) -> None:
@@ -312,10 +321,6 @@ def verdict(what: str, otherwise: str, gap: Interval) -> str:
         return f"{what}, is better: {BEST} {interval}"
     word = "worse" if gap.high < 0 else "not better by more than chance"
     return f"{what}, is {word}: {BEST} {interval}; {otherwise}"
-
-
-def as_examples(pairs: Sequence[Pair]) -> list[Example]:
-    return [Example((pair.anchor, pair.positive), None, "", document=pair.document) for pair in pairs]
 
 
 def write_rows(path: Path, rows) -> None:
