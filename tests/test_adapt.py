@@ -1,4 +1,7 @@
-"""Adapting an embedder and a reranker to documents without labels: pairs of their structure, stages, the verdict."""
+"""Adapting an embedder and a reranker to documents without labels: pairs of their structure, stages, the verdict.
+
+That a kill in any stage changes nothing is in tests/hostile/test_adapt_kills.py.
+"""
 
 import json
 import random
@@ -9,8 +12,10 @@ import corpora
 from bert_jax.command.adaptation import verdict
 from bert_jax.command.main import main
 from bert_jax.inference.model import load
+from bert_jax.output import remove
 from bert_jax.report.intervals import Interval
-from bert_jax.search.structure import Passage, pairs_of
+from bert_jax.search.structure import SOURCES, Pair, Passage, in_equal_shares, pairs_of
+from hostile.outcomes import kill_when, started
 from test_embed_task import table
 from test_finetune import model  # noqa: F401
 
@@ -31,6 +36,32 @@ def test_pairs_of_titles_neighbours_and_sentences():
     ]  # fmt: skip
     alike = [Passage(f"d{n}", f"d{n}", "Cats", B) for n in range(4)]
     assert not [pair for pair in pairs_of(alike) if pair.source == "title"], "which of them is meant?"
+
+
+@pytest.mark.parametrize(
+    ("most", "counts"),
+    [
+        (9, (3, 3, 3)),
+        (15, (4, 5, 6)),
+        (16, (4, 6, 6)),
+        (31, (4, 7, 20)),
+        (32, (4, 7, 20)),
+        (2, (0, 1, 1)),
+        (0, (0, 0, 0)),
+    ],
+)
+def test_pairs_are_drawn_of_each_source_alike(most, counts):
+    sources = ["title"] * 4 + ["sentence"] * 7 + ["neighbour"] * 20
+    pairs = [
+        Pair(f"a{n}", f"b{n}", "d", "p", source)
+        for n, source in enumerate(random.Random(0).sample(sources, 31))
+    ]
+    drawn = in_equal_shares(pairs, most)
+    assert tuple(sum(pair.source == source for pair in drawn) for source in SOURCES) == counts
+    assert drawn == [pair for pair in pairs if pair in drawn], "in their order, and none twice"
+    by_source = [[pair for pair in pairs if pair.source == source] for source in SOURCES]
+    first = {pair for some, count in zip(by_source, counts, strict=True) for pair in some[:count]}
+    assert most not in (9, 15, 16) or {*drawn} != first, "drawn at random"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +87,14 @@ def documents(path, count: int) -> str:
     return table(path, rows)
 
 
+def results(out) -> dict[str, bytes]:
+    """All but what holds times: reports and what runs have measured."""
+    files = [
+        *out.glob("*.json*"), *out.glob("heldout/*"), *out.glob("*/model/**/*"), *out.glob("index/**/*"),
+    ]  # fmt: skip
+    return {str(path.relative_to(out)): path.read_bytes() for path in files if path.is_file()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more", [[], pytest.param(["--masked-lm", "4", "--distil"], marks=pytest.mark.long)], ids=["usual", "all"]
@@ -63,10 +102,12 @@ def documents(path, count: int) -> str:
 def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_path, capsys):  # noqa: F811
     given = [
         "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(model), "--output", str(tmp_path / "out"),
-        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", *more,
+        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "1", *more,
     ]  # fmt: skip
     assert main(given) == 0
     said, out = capsys.readouterr().out, tmp_path / "out"
+    assert "pairs have 4 negatives" in said and "real queries may gain less" in said
+    assert f"to search the documents: bert-jax index {given[1]} --model " in said
     assert "passages give" in said and "the report is" in said and "reranked" in said
     names = ("language", "embedder", "reranker", "distilled") if more else ("embedder", "reranker")
     stages = {name: out / name / "model" for name in names}
@@ -77,11 +118,14 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     held = {json.loads(line)["_id"] for line in (out / "heldout/queries.jsonl").read_text().splitlines()}
     assert held and (out / "report/report.md").is_file()
 
-    files = [*out.glob("*.jsonl"), *(path for stage in stages.values() for path in stage.rglob("*"))]
-    before = {path: path.read_bytes() for path in files if path.is_file()}
-    (out / "candidates.jsonl").unlink()  # as if the command had been killed there
+    before = results(out)
+    assert {f"{stage}/model/model.safetensors" for stage in stages} < before.keys()
+    for name in ("candidates.jsonl", "reranker", "index", "report", "result.json"):
+        remove(out / name)
+    as_here = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": ""}  # the same programs, so the same bits
+    kill_when(started(given, env=as_here), out, "reranker/metrics.jsonl")
     assert main(given) == 0
-    assert {path: path.read_bytes() for path in before} == before
+    assert results(out) == before
     capsys.readouterr()
     assert main([*given, "--epochs", "2"]) == 1
     assert "holds an adaptation with other epochs; name a new --output" in capsys.readouterr().err

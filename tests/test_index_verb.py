@@ -1,6 +1,7 @@
 """The verbs index and search: documents of every kind, good and hostile, passages, and models that fit."""
 
 import json
+import os
 import random
 import shutil
 
@@ -49,13 +50,14 @@ def test_documents_of_every_kind(tmp_path):
         "deep/new\nline.txt": ("", "x"),
         "c.html": ("A & B", "One\ntwo"),
         "7": ("", "seven"),
+        "8": ("", "Eight"),
         "9": ("", "half \ufffd of one"),
         "rows.csv:2": ("", "one, two"),
         "rows.csv:3": ("", "three"),
         "broken.txt": ("", "caf\ufffd \ufffd"),
     }
     assert notes == [
-        "3 documents without text are left out",
+        "2 documents without text are left out",
         "files of other kinds are left out: no ending (1), .pdf (1)",
         f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
         f"2 files ({folder}/broken.txt and others) not UTF-8 throughout; what is broken is read as U+FFFD",
@@ -185,6 +187,38 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     ):
         assert message in run(*words, code=1)[1]
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_documents_that_are_broken_or_huge_are_found_by_what_can_be_read(run, tmp_path):
+    script = b"<script>hidden('</p>')</script><style>hidden {}</style><noscript>hidden</noscript>"
+    contents = {
+        b"caf\xe9.txt": b"alpha",
+        b"latin.html": "<meta charset=latin-1><title>beta</title><p>caf\xe9".encode("latin-1"),
+        b"script.html": b"<p>gamma " + script + b" delta<script>hidden, and never closed",
+        b"line\nand\ttab.md": b"# Epsilon\n",
+        b"huge.txt": b"zeta " * 100_000 + b"x" * 1_000_000 + b" kappa",
+        b"control.txt": b"eta\x1b[2J\x07 bell\n",
+        b"empty.html": b"<script>hidden</script>",
+        b"nothing.txt": b"",
+        b"nul.txt": b"theta\0",
+    }
+    (tmp_path / "docs").mkdir()
+    for name, content in contents.items():
+        (tmp_path / "docs" / os.fsdecode(name)).write_bytes(content)
+    said = run("index", "docs", "--output", "index")[1]
+    assert "2 documents without text are left out" in said and "latin.html) not UTF-8 throughout" in said
+    assert "nul.txt) with NUL bytes left out" in said and "6 documents in" in said
+    for word, name in {
+        "alpha": "caf\ufffd.txt", "beta": "latin.html", "gamma": "script.html", "delta": "script.html",
+        "epsilon": "line\nand\ttab.md", "zeta": "huge.txt", "kappa": "huge.txt", "bell": "control.txt",
+    }.items():  # fmt: skip
+        hits = json.loads(run("search", "index", word, "--json")[0])["hits"]
+        assert {hit["id"] for hit in hits} == {name}
+    assert not json.loads(run("search", "index", "hidden", "--json")[0])["hits"]
+    assert "\x1b" not in run("search", "index", "bell epsilon")[0]
+    assert "files of an index of 6 documents are what was written" in run("check", "index")[0]
+    assert "6 unchanged" in run("index", "docs", "--output", "index")[1]
 
 
 @pytest.mark.slow

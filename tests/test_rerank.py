@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import re
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
 from bert_jax.tasks import load as load_task
+from bert_jax.tasks.cards import relevance
 from bert_jax.train.gradient import make_gradient
 from bert_jax.train.log import read
 from bert_jax.train.sharding import make_mesh
@@ -178,6 +180,35 @@ def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
 
 
 @pytest.mark.slow
+def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
+    directory = trained / "run/model"
+    card = (directory / "README.md").read_text()
+    for part in (
+        "pipeline_tag: text-ranking\ntags: [sentence-transformers, cross-encoder, reranker, bert_jax]",
+        "reads 64 tokens of both at most, and learnt from 32", 'bert_jax.load("DIR").rank(', 'CrossEncoder("DIR")',
+        f"204 queries with up to 4 documents each, of `{trained / '1.jsonl'}`; 40 held out, "
+        f"`{trained / '2.jsonl'}`, and 36 for calibration",
+        "| loss | binary |", "| queries of a step | 16 |", "| learning rate | 0.003, ",
+    ):  # fmt: skip
+        assert part in card
+    lines = [line for line in read(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
+    assert f"| ndcg@10 | {max(line['ndcg@10'] for line in lines):.4f} |" in card
+    slope, sign, offset = re.search(r"sigmoid\((\S+) \* logit ([+-]) (\S+)\)", card).groups()
+    ours, documents = bert_jax.load(directory), texts(5, (2, 20), 9)
+    calibrated = {one.index: one.score for one in ours.rank("w30 w31", documents)}
+    ours.calibration = calibrations.NONE
+    for one in ours.rank("w30 w31", documents):
+        logit = np.log(one.score / (1 - one.score))
+        score = 1 / (1 + np.exp(-(float(slope) * logit + float(sign + offset))))
+        assert calibrated[one.index] == pytest.approx(score, abs=2e-3) != one.score
+    assert main(["check", str(directory)]) == 0
+    capsys.readouterr()
+    (directory / "README.md").write_text(card + "more")
+    assert main(["check", str(directory)]) == 1 and "README.md" in capsys.readouterr().err
+    (directory / "README.md").write_text(card)
+
+
+@pytest.mark.slow
 def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
     library = pytest.importorskip("sentence_transformers")
     ours = bert_jax.load(trained / "run/model")
@@ -195,6 +226,8 @@ def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
 
 
 def test_probabilities_are_those_of_the_calibration():
+    assert "not calibrated" in relevance(calibrations.NONE)
+    assert "need no other calibration" in relevance(Calibration("relevance", ("LABEL_0",), (1.0,)))
     fitted = Calibration("relevance", ("LABEL_0",), (2.0,), offset=-1.0)
     assert Relevance().predicted(4.0, fitted) == pytest.approx(1 / (1 + np.exp(-1.0)))
     assert Relevance().as_json(4.0, fitted, 0.9) == {"relevance": 0.731059, "relevant": False}

@@ -16,11 +16,15 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     ),
     flag("--split", default="", metavar="NAME", help="of --data: the judgements of qrels/NAME.tsv"),
     flag("--pairs", type=count, default=20_000, metavar="N", help="pairs to learn from at most (default 20,000)"),
-    flag("--epochs", type=number(0, 100, above=True), default=1.0, metavar="N", help="of each training (default 1)"),
+    flag(
+        "--epochs", type=number(0, 100, above=True), default=0.0, metavar="N",
+        help="of each training (default 1, but 60 steps of the reranker at least)",
+    ),
     flag("--passage-tokens", type=count, default=128, metavar="N", help="tokens of a passage (default 128)"),
     flag(
-        "--rate", type=number(0, 1, above=True), default=2e-5, metavar="R",
-        help="learning rate of each training, at its peak (default 2e-5)",
+        "--rate", type=number(0, 1, above=True), default=0.0, metavar="R",
+        help="learning rate of each training, at its peak (default: 2e-5 of the embedder, and of the reranker that of "
+        "configs/rerank.py)",
     ),
     flag(
         "--masked-lm", type=whole(0), default=0, metavar="STEPS",

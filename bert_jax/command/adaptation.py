@@ -10,12 +10,14 @@ OUTPUT/candidates.jsonl pairs with the negatives that the adapted embedder finds
 OUTPUT/reranker/        the training of the reranker: a run
 OUTPUT/scored.jsonl     the candidates with the reranker's scores, where asked for
 OUTPUT/distilled/       the training of the embedder on them: a run
-OUTPUT/index/           of the documents, by the better embedder
+OUTPUT/index/           what they are measured on, by the better embedder: of the documents, or of heldout/
 OUTPUT/report/          how all of them do
+OUTPUT/result.json      what is better than before
 """
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -40,15 +42,25 @@ from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.retrieval import BEST
 from bert_jax.runs.run import run
+from bert_jax.search import manifest as manifests
 from bert_jax.search.documents import Columns, Source
 from bert_jax.search.encoder import Encoder
 from bert_jax.search.indexing import writing
+from bert_jax.search.manifest import FILE as INDEX
 from bert_jax.search.mining import Limits
 from bert_jax.search.passages import Cutter
 from bert_jax.search.scores import Scores
 from bert_jax.search.settings import Asked as IndexAsked
 from bert_jax.search.settings import Plan
-from bert_jax.search.structure import Pair, Passage, is_first, pairs_of, passages_of, without_a_sentence
+from bert_jax.search.structure import (
+    SOURCES,
+    Passage,
+    in_equal_shares,
+    is_first,
+    pairs_of,
+    passages_of,
+    without_a_sentence,
+)
 from bert_jax.search.vectors import Vectors, fingerprint
 from bert_jax.terminal import say
 from bert_jax.text.readers import Source as TextSource
@@ -60,7 +72,10 @@ SHARE = 0.1  # of the documents, held out
 FEWEST = 100  # pairs
 QUERIES = 500  # of held-out documents at most
 NEGATIVES = 4
+MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
+GENTLE_RATE = 2e-5
+PARTS = 4  # of a batch of groups or lists, so that a laptop's memory holds one
 
 
 @dataclass(frozen=True)
@@ -129,13 +144,13 @@ class Adaptation:
             raise BertJaxError(
                 f"the documents give {len(learnt)} pairs to learn from, fewer than {FEWEST}; give more documents"
             )
-        rows = sample(as_examples(learnt), self.asked.pairs)
-        with streaming(self.path / PAIRS) as file:
-            for row in rows:
-                file.write(to_json(dict(zip(("anchor", "positive"), row.text, strict=True))) + "\n")
+        drawn = in_equal_shares(learnt, self.asked.pairs)
+        write_rows(self.path / PAIRS, ({"anchor": p.anchor, "positive": p.positive} for p in drawn))
         self.write_heldout([passage for passage in self.passages if passage.document in names])
+        counts = Counter(pair.source for pair in drawn)
+        kinds = ", ".join(f"{counts[source]:,} of {what}" for source, what in SOURCES.items())
         say(
-            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(rows):,} of them to learn from"
+            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(drawn):,} of them to learn from: {kinds}"
         )
 
     def write_heldout(self, held: Sequence[Passage]) -> None:
@@ -184,19 +199,19 @@ class Adaptation:
     def embedder(self, begin: str) -> str:
         self.mine(MINED, begin)
         return self.train("embedder", {"task": "embed"}, begin, f"data.train={self.path / MINED}", "data.batch=64",
-                          f"data.max_length={self.longest}", *self.as_before, *self.learning)  # fmt: skip
+                          f"data.max_length={self.longest}", *self.as_before, *self.gently)  # fmt: skip
 
     def reranker(self, embedder: str) -> str:
         self.mine(CANDIDATES, embedder)
         longest = min(2 * self.longest, self.config.max_positions)
         return self.train("reranker", {"task": "rerank"}, self.asked.model, f"data.train={self.path / CANDIDATES}",
-                          f"data.max_length={longest}", "report=False", *self.learning)  # fmt: skip
+                          f"data.max_length={longest}", "report=False", *self.learning())  # fmt: skip
 
     def distilled(self, embedder: str, reranker: str) -> str:
         self.mine(SCORED, embedder, reranker)
         return self.train("distilled", {"task": "embed"}, embedder, f"data.train={self.path / SCORED}",
                           "data.batch=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
-                          *self.as_before, *self.learning)  # fmt: skip
+                          *self.as_before, *self.gently)  # fmt: skip
 
     @cached_property
     def config(self) -> EncoderConfig:
@@ -206,9 +221,17 @@ class Adaptation:
     def longest(self) -> int:
         return min(self.asked.passage_tokens, self.config.max_positions)
 
+    def learning(self, epochs: float = 0.0, rate: float = 0.0) -> list[str]:
+        """As it was asked for, or else by these; 0 is the task's own default."""
+        return [
+            f"epochs={self.asked.epochs or epochs}", f"optimizer.rate={self.asked.rate or rate}",
+            f"mesh.accumulate={PARTS}",
+        ]  # fmt: skip
+
     @property
-    def learning(self) -> list[str]:
-        return [f"optimizer.rate={self.asked.rate}", f"epochs={self.asked.epochs}"]
+    def gently(self) -> list[str]:
+        """For an embedder, which is good before: long or fast training on noisy pairs may make it worse."""
+        return self.learning(epochs=1.0, rate=GENTLE_RATE)
 
     @property
     def as_before(self) -> list[str]:
@@ -217,20 +240,21 @@ class Adaptation:
         return [f"model.pooling={before.pooling}", f"model.normalize={'yes' if before.normalize else 'no'}"]
 
     def mine(self, name: str, model: str, reranker: str = "") -> None:
-        path = self.path / name
-        if path.exists():
-            return
-        say(f"negatives by {model}")
-        cache = self.path / f"{name}.cache"
-        groups = read_groups(str(self.path / PAIRS), GroupColumns())
-        margin = 0.0 if reranker else 0.05
-        counts = mine.write(
-            path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
-            Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
-        )  # fmt: skip
-        remove(cache)
-        if not counts.groups:
-            path.unlink()
+        path, cache = self.path / name, self.path / f"{name}.cache"
+        if not path.exists():
+            say(f"mining negatives with {model}")
+            groups = read_groups(str(self.path / PAIRS), GroupColumns())
+            margin = 0.0 if reranker else MARGIN
+            counts = mine.write(
+                path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
+                Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
+            )  # fmt: skip
+            say(
+                f"{counts.groups:,} pairs have {NEGATIVES} negatives; {counts.too_few:,} are left out, for their two "
+                "texts are no more alike than others"
+            )
+        remove(cache)  # that a killed command left, too
+        if not path.stat().st_size:
             raise BertJaxError(
                 f"no pair has {NEGATIVES} passages that are less alike than its own two; give more documents"
             )
@@ -246,6 +270,11 @@ class Adaptation:
 
     def conclude(self, embedder: str, reranker: str) -> None:
         folder = self.asked.data or str(self.path / HELDOUT)
+        if not self.asked.data:
+            say(
+                "no --data, so queries are sentences and titles of held-out documents, as they were learnt; real "
+                "queries may gain less"
+            )
         _, (before, after) = evaluate.measure([self.asked.model, embedder], Trial(folder, self.asked.split))
         gap = differences(before.sums, after.sums)[BEST]
         chosen = embedder if gap.low > 0 else self.asked.model
@@ -254,11 +283,7 @@ class Adaptation:
         )
         say(verdict(f"the adapted embedder, {embedder}", f"keep {self.asked.model}", gap))
         index = self.path / "index"
-        remove(index)
-        plan = Plan(index, IndexAsked(chosen))
-        with writing(index, plan.manifest) as writer:
-            documents = Source([folder] if not self.asked.data else self.asked.documents, self.asked.columns)
-            writer.add(documents.documents(), plan.cutter, plan.encoder.documents if plan.encoder else None)
+        self.index(index, chosen)
         trial = legs.Trial(str(index), folder, self.asked.split, reranker=reranker)
         report = str(self.path / "report")
         compared = legs.measured_and_written(trial, report, self.command)
@@ -269,6 +294,25 @@ class Adaptation:
             self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}
         )
         say(f"the report is {report}/report.md")
+        if self.asked.data:
+            say(
+                f"{index} is the index of the documents: {shlex.join(['bert-jax', 'search', str(index)])} QUERY"
+            )
+        else:
+            documents = shlex.join([*self.asked.documents, "--model", chosen])
+            say(f"to search the documents: bert-jax index {documents} --output INDEX")
+
+    def index(self, path: Path, embedder: str) -> None:
+        """What is there from before a kill is used, unless it is of another embedder."""
+        if (path / INDEX).exists():
+            before = manifests.read(path).model
+            if before is None or before.fingerprint != fingerprint(embedder):
+                remove(path)
+        plan = Plan(path, IndexAsked(embedder))
+        with writing(path, plan.manifest) as writer:
+            inputs = self.asked.documents if self.asked.data else [str(self.path / HELDOUT)]
+            documents = Source(inputs, self.asked.columns).documents()
+            writer.add(documents, plan.cutter, plan.encoder.documents if plan.encoder else None)
 
 
 def verdict(what: str, otherwise: str, gap: Interval) -> str:
@@ -277,10 +321,6 @@ def verdict(what: str, otherwise: str, gap: Interval) -> str:
         return f"{what}, is better: {BEST} {interval}"
     word = "worse" if gap.high < 0 else "not better by more than chance"
     return f"{what}, is {word}: {BEST} {interval}; {otherwise}"
-
-
-def as_examples(pairs: Sequence[Pair]) -> list[Example]:
-    return [Example((pair.anchor, pair.positive), None, "", document=pair.document) for pair in pairs]
 
 
 def write_rows(path: Path, rows) -> None:

@@ -21,8 +21,6 @@ from bert_jax.runs import sweep
 from bert_jax.runs.folds import Folds, choose
 from bert_jax.runs.sweep import measured, of_kept_model
 from bert_jax.tasks import warm_start
-from bert_jax.tasks.embed_config import EmbedConfig
-from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.rerank_config import RerankConfig
@@ -127,9 +125,9 @@ def conclude(
 
 
 def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, command: str) -> None:
-    """Write the card of an embedder."""
-    if isinstance(task, Embedding) and isinstance(config, EmbedConfig):
-        card.write(workdir.model, metrics, task, config, command)
+    """Write the model's card, of a task that has one."""
+    if task.card:
+        card.write(workdir.model, task, card.Run(config, metrics, command))
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:

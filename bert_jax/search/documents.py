@@ -5,7 +5,7 @@ or else FILE:NUMBER."""
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bert_jax.data.examples.cells import name_in
@@ -58,7 +58,7 @@ class Source:
         self.files = [file for given in self.inputs for file in self.files_in(given)]
 
     def documents(self) -> Iterator[Document]:
-        """Those with a text; none has the id of another."""
+        """Those with a text, or a title, which is their text where they have no other; none has the id of another."""
         places: dict[str, str] = {}
         for where, document in self.all():
             if (before := places.setdefault(document.id, where)) != where:
@@ -66,8 +66,10 @@ class Source:
                     f'{where} has the id "{document.id}" of {before}; give each document an id of its own'
                 )
             if not document.text.strip():
-                self.empty += 1
-                continue
+                if not document.title.strip():
+                    self.empty += 1
+                    continue
+                document = replace(document, title="", text=document.title)
             yield document
 
     def all(self) -> Iterator[tuple[str, Document]]:

@@ -10,6 +10,11 @@ from bert_jax.search.passages import Cut, sentence_spans
 
 MOST_ALIKE = 3  # documents with the same title; a title of more tells little of each
 WORDS = (4, 40)  # of a sentence that is asked for
+SOURCES = {
+    "title": "titles",
+    "sentence": "sentences",
+    "neighbour": "neighbours",
+}  # of pairs, and their plurals
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Pair:
     positive: str
     document: str
     passage: str  # the id of the one that should be found
-    source: str  # title, sentence or neighbour
+    source: str  # of SOURCES
 
 
 def passages_of(cuts: Iterable[Cut]) -> Iterator[Passage]:
@@ -48,6 +53,20 @@ def pairs_of(passages: Sequence[Passage]) -> Iterator[Pair]:
             yield Pair(passages[n - 1].text, passage.text, passage.document, passage.id, "neighbour")
         if cloze := without_a_sentence(passage):
             yield Pair(*cloze, passage.document, passage.id, "sentence")
+
+
+def in_equal_shares(pairs: Sequence[Pair], most: int) -> list[Pair]:
+    """So many of the pairs, drawn at random, of each source as many as of the others if it has them: neighbours
+    outnumber titles, and teach less."""
+    by_source: dict[str, list[tuple[int, Pair]]] = {}
+    for n, pair in enumerate(pairs):
+        by_source.setdefault(pair.source, []).append((n, pair))
+    kept: list[tuple[int, Pair]] = []
+    rarest_first = sorted(by_source.values(), key=len)
+    for place, some in enumerate(rarest_first):
+        share = (most - len(kept)) // (len(rarest_first) - place)
+        kept += sorted(some, key=lambda numbered: key_of("pair", numbered[0]))[:share]
+    return [pair for _, pair in sorted(kept, key=lambda numbered: numbered[0])]
 
 
 def is_first(passages: Sequence[Passage], n: int) -> bool:

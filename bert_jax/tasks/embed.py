@@ -17,8 +17,9 @@ from bert_jax.hub.sentence_transformers import Embedder, Projection
 from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
+from bert_jax.tasks.cards import of_embedder
 from bert_jax.tasks.embed_config import EmbedConfig as Config
-from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, About, Embedding, Judge
+from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
@@ -54,9 +55,9 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     truncated = reading.truncated
     if notice := truncated.notice("--config.data.max_length may be more"):
         say(notice)
-    about = About(len(train), len(heldout), truncated.texts, truncated.truncated)
-    task = dataclasses.replace(task, about=about)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
+    card = of_embedder(task, config, (len(train), len(heldout)), truncated)
+    task = dataclasses.replace(task, card=card)
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
     batches = batch_config(
         config, config.data.rows, config.data.max_length * texts, task.layout.config,

@@ -1,7 +1,7 @@
 """The task of an embedder: texts that belong together get vectors of the same direction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
@@ -25,16 +25,6 @@ SCALE_SPEED = 25.0
 
 
 @dataclass(frozen=True)
-class About:
-    """What it learns from, counted."""
-
-    groups: int
-    heldout: int
-    texts: int  # of all groups
-    truncated: int
-
-
-@dataclass(frozen=True)
 class Embedding(Task):
     loss: EmbeddingLoss = LOSSES["multiple_negatives"]
     settings: Settings = Settings(20.0, 0.0, False)
@@ -43,7 +33,6 @@ class Embedding(Task):
     scores_of_group: int = 0  # that the loss learns from
     teacher_shape: tuple[int, ...] = ()  # of a teacher's vectors for a group, that the loss learns from
     learns_scale: bool = False
-    about: About | None = field(default=None, kw_only=True, compare=False)
     whole_batch: ClassVar[bool] = True
     rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", Parameter(decays=False))]
 

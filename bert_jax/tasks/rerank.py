@@ -14,6 +14,7 @@ from bert_jax.predictions.kind import Windows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.ranking_losses import LOSSES, Settings
 from bert_jax.tasks.batches import batch_config
+from bert_jax.tasks.cards import of_cross_encoder
 from bert_jax.tasks.finetune import Judge
 from bert_jax.tasks.inspect import show
 from bert_jax.tasks.outline import Outline, outlined
@@ -47,6 +48,8 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     if notice := reading.truncated.notice("--config.data.max_length may be more", "pairs"):
         say(notice)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
+    card = of_cross_encoder(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
+    task = dataclasses.replace(task, card=card)
     batches = batch_config(
         config, config.data.rows, config.data.max_length, task.layout.config, together=task.documents
     )

@@ -5,7 +5,7 @@ its scores what people look at. Losses and scores are (sum, weight) pairs; whoev
 held-out batches divides once, at the end.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -16,6 +16,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss
 from bert_jax.models.cost import layer_flops
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.rules import Rules
 
@@ -35,11 +36,26 @@ class Results:
 
 
 @dataclass(frozen=True)
+class Card:
+    """What the README.md of a finished model tells people, in Markdown, beside what is known of any run."""
+
+    library: str  # that opens the directory, too
+    pipeline: str  # what Hugging Face calls its use
+    tags: Sequence[str]
+    about: Sequence[str]  # what it does, how much it reads
+    usage: str  # in Python; DIR is its directory
+    data: Sequence[str]  # what it learnt from
+    recipe: Mapping[str, str]  # settings of this task alone: name -> value, "" where there is none
+    calibrated: Callable[[Calibration], str] | None = None  # what its scores are
+
+
+@dataclass(frozen=True)
 class Task:
     """Tasks that are equal share a compiled step: what differs without changing it is left out of the comparison."""
 
     layout: Layout  # of the model that a finished run leaves
     results: Results | None = field(default=None, kw_only=True, compare=False)
+    card: Card | None = field(default=None, kw_only=True, compare=False)
 
     rules: ClassVar[Rules] = ()  # of parameters that train/rules.py does not know: (pattern, Parameter(...))
     frozen: ClassVar[Rules] = ()  # (pattern, whether it keeps its value) for every parameter; (): none does
