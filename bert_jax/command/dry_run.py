@@ -21,6 +21,7 @@ from bert_jax.runs.folds import IN_WORDS, methods
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.label_notices import label_notices
 from bert_jax.tasks.pretrain import Corpora
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.terminal import in_width
@@ -58,6 +59,7 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     needed = footprint(task, data, config, mesh, abstract)
     tell(of_data(data))
     tell(of_labels(task))
+    tell(("", notice) for notice in label_notices(task, config))
     tell(of_steps(data, config))
     tell(of_folds(task, config))
     tell(of_model(abstract, config, mesh))

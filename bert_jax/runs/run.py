@@ -25,6 +25,7 @@ from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.terminal import say
 from bert_jax.train.config import RunConfig
@@ -50,6 +51,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     if config.seeds > 1 or config.sweep:
         return run_sweep(sweep.plan(values, overrides, config, directory.path), directory, command)
     task, data, config = module.open(config)
+    tell_of_labels(task, config)
     cache, out_of_fold = None, None
     if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
         cache, parts = StepCache(), Folds(task, data, config)

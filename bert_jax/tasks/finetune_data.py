@@ -40,8 +40,6 @@ def open_data(
     parts = split_parts(config, read_examples)
     everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
     kind = config.predicts.learn(everything, labels or known_labels(data.train, data.columns))
-    if advice := kind.advice(data.columns):
-        say(advice)
     kind.check([*parts.heldout, *parts.calibration])
     tokenizer = open_tokenizer(hub.existing(config.init))
     weights = class_weights(kind, parts.train) if balanced else ()
