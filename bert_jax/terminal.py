@@ -4,10 +4,14 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TextIO
 
 INDENT = 4  # of what goes on in the next line
 LEAST, MOST = 60, 100  # columns of a table
+PART: ContextVar[str] = ContextVar("part", default="")  # of a run, before each of its lines
 PLAIN, BOLD = "\x1b[0m", "\x1b[1m"
 CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
 
@@ -22,10 +26,20 @@ def width() -> int:
     return min(max(columns, LEAST), MOST)
 
 
+@contextmanager
+def part_of_run(name: str) -> Iterator[None]:
+    """While open, each line that is said of a run begins with the name of its part, such as "fold 2 of 5"."""
+    token = PART.set(f"{name}: ")
+    try:
+        yield
+    finally:
+        PART.reset(token)
+
+
 def say(text: str, file: TextIO | None = None) -> None:
     """Print to standard output, or to `file`, at once."""
     file = file or sys.stdout
-    print(in_width(text, file), file=file, flush=True)
+    print(in_width(PART.get() + text, file), file=file, flush=True)
 
 
 def hides_bars() -> bool | None:

@@ -100,7 +100,7 @@ class Finished:
             return scopes.NONE
         scope = Scope.of(self.vectors(results.train))
         known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
-        say(f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones")
+        say(f"`predict --foreign` is available (measured on {count:,} known texts)")
         return Scope.of(scope.vectors, known)
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:

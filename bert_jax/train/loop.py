@@ -46,11 +46,13 @@ def train(
     params: Callable[[], dict] | None = None,
     peak: float | None = None,
     cache: StepCache | None = None,
+    temporary: bool = False,
 ) -> bool:
     """Train in the directory `path`; return whether the run came to its end, or was told to stop before.
 
     `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
-    `cache` holds the compiled steps of other runs, which it may share.
+    `cache` holds the compiled steps of other runs, which it may share. A `temporary` model is read and removed by the
+    caller, so nobody is told where it is.
     """
     # The last to close is the directory, so that no other run begins to write while this one still does.
     workdir = Workdir(path)
@@ -60,7 +62,7 @@ def train(
             workdir.begin(config, data, task)
         run.resume(params)
         finished = run.go(stop)
-        run.finish(finished)
+        run.finish(finished, temporary)
     return finished
 
 
@@ -310,7 +312,7 @@ class Run:
             jax.profiler.stop_trace()
             self.tracing = False
 
-    def finish(self, finished: bool) -> None:
+    def finish(self, finished: bool, temporary: bool = False) -> None:
         self.checkpoints.finish()
         if finished and self.history and self.best_step() != self.step:
             best = self.best_step()
@@ -324,7 +326,8 @@ class Run:
             params = self.task.ended(params, self.data)
             with hub.saving(self.workdir.model) as new:
                 save_models(new, self.task, params, self.data.tokenizer)
-            self.say(f"the model is in {self.workdir.model}")
+            if not temporary:
+                self.say(f"the model is in {self.workdir.model}")
         else:
             self.say(f"stopped at step {self.step:,}; run the same command to resume")
 
