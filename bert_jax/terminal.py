@@ -42,6 +42,15 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(in_width(PART.get() + text, file), file=file, flush=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "text"), counted(1200, "batch")
+    ('1 text', '1,200 batches')
+    """
+    plural = noun + ("es" if noun.endswith("h") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def hides_bars() -> bool | None:
     """tqdm's `disable`: progress bars are for a terminal, and for a notebook, whose output is none."""
     return False if "ipykernel" in sys.modules else None

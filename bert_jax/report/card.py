@@ -72,9 +72,10 @@ def learnt_from(task: Embedding, config: EmbedConfig) -> list[str]:
         f"{about.groups:,} groups of {task.texts} texts, of {files}; {about.heldout:,} held out, {held}.",
     ]
     if about.truncated:
+        verbs = ("is", "was") if about.truncated == 1 else ("are", "were")
         lines.append(
-            f"{about.truncated:,} of {about.texts:,} texts are longer than {config.data.max_length} tokens and were "
-            "truncated."
+            f"{about.truncated:,} of {about.texts:,} texts {verbs[0]} longer than {config.data.max_length} tokens and "
+            f"{verbs[1]} truncated."
         )
     return [*lines, ""]
 

@@ -14,7 +14,7 @@ import jax
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
-from bert_jax.terminal import say
+from bert_jax.terminal import counted, say
 from bert_jax.train import footprint
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
@@ -334,8 +334,3 @@ class Run:
     def close(self) -> None:
         if self.resumed:
             self.log.close()
-
-
-def counted(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("h") else "s")
-    return f"{number:,} {noun if number == 1 else plural}"
