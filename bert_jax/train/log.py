@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from bert_jax.files import write_atomically
 from bert_jax.output import errors_of
-from bert_jax.terminal import PART, in_width
+from bert_jax.terminal import PART, in_width, of_run
 
 SECONDS = 60  # after which events are put on the disk for the viewer
 NARROWEST = 10  # columns of the progress bar itself, beside what is said of the run
@@ -80,7 +80,7 @@ class Log:
         if self.quiet or (only_without_bar and not self._bar.disable):
             return
         try:
-            tqdm.write(in_width(PART.get() + text, sys.stderr), file=sys.stderr)
+            tqdm.write(in_width(of_run(text), sys.stderr), file=sys.stderr)
         except OSError as error:
             if error.errno != errno.EIO:  # of a terminal that is gone; the signal that says so follows
                 raise
