@@ -29,7 +29,7 @@ from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.terminal import say
 from bert_jax.train.config import RunConfig
-from bert_jax.train.log import heldout
+from bert_jax.train.log import heldout, read
 from bert_jax.train.loop import train
 from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data, Task
@@ -64,7 +64,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
             task, data, config = module.open(config)
     finished = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
-        draw(directory.metrics, directory.curves)
+        draw_training(directory)
     if not finished:
         return None
     if jax.process_index() > 0:
@@ -78,6 +78,12 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     if out_of_fold and not heldout(directory.metrics):
         return out_of_fold.outcomes.sums.scores
     return measured(of_kept_model(directory.metrics, config.checkpoints.best))
+
+
+def draw_training(directory: Workdir) -> None:
+    """Of a run of no step there is nothing to draw."""
+    if any(line["step"] > 0 for line in read(directory.metrics)):
+        draw(directory.metrics, directory.curves)
 
 
 def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> dict[str, float] | None:
