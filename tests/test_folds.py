@@ -46,6 +46,10 @@ def test_documents_stay_whole_and_labels_are_spread():
     assert [sum(of[n] == fold for n in range(0, 80, 8)) for fold in range(5)] == [2] * 5
     with pytest.raises(BertJaxError, match="40 documents are too few for data.folds=41"):
         folds(examples, 41)
+    same = [Example("abc"[n % 3], "x", f"row {n}") for n in range(24)]
+    found = r"3 different texts in 24 examples \(identical texts stay together\) are too few for data.folds=5"
+    with pytest.raises(BertJaxError, match=found):
+        folds(same, 5)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
 FEW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
 IN_WORDS: dict[Method, str] = {
     "probe": "a probe of the frozen encoder",
-    "contrast": "contrast and a probe",
+    "contrast": "contrast followed by a probe",
     "finetune": "fine-tuning",
 }
 SHORT: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}

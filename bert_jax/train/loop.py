@@ -21,7 +21,7 @@ from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
-from bert_jax.train.sharding import check_batch, make_mesh
+from bert_jax.train.sharding import check_batch, devices_of, make_mesh
 from bert_jax.train.state import (
     Constants,
     State,
@@ -138,9 +138,9 @@ class Run:
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
-            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {self.mesh.size} "
-            f"{self.mesh.devices.flat[0].device_kind}{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes "
-            f"{rows} in {' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
+            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {devices_of(self.mesh)}"
+            f"{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes {rows} in "
+            f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )
 
     def check_memory(self) -> None:
