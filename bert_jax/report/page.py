@@ -28,9 +28,12 @@ from bert_jax.report.foreign import picture as draw_scope
 from bert_jax.report.intervals import RESAMPLES, intervals, wilson
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.learning_curve import picture as draw_learning_curve
+from bert_jax.terminal import counted
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
 ERRORS = 12  # shown of each sort
+# Where a few classes had 1 to 3, simulated 95 % intervals of f1_macro held the true score in 44 to 88 %.
+FEWEST_OF_CLASS = 4
 FILES = {"report.md"} | {
     f"{name}.png"
     for name in ("scores", "numbers", "confusion", "reliability", "precision_recall", "coverage", "balance", "lengths",
@@ -68,7 +71,9 @@ def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
     scored, view, longest = score(given), given.view, model.config.max_positions
     lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
-    lines += ["", "## Scores", "", *interval_lines(directory, given.sums, baseline=given.baseline), ""]
+    few = sum(0 < true < FEWEST_OF_CLASS for _, _, true in view.counts.values())
+    scores = interval_lines(directory, given.sums, baseline=given.baseline, few=few)
+    lines += ["", "## Scores", "", *scores, ""]
     if view.numbers:
         drawn = pictures.numbers(directory / "numbers.png", *view.numbers)
         lines += [picture("predicted and true numbers", drawn), ""]
@@ -130,20 +135,29 @@ def cut(text: str) -> str:
 
 
 def interval_lines(
-    directory: Path, sums: Sums, units: str = "examples", baseline: Baseline | None = None
+    directory: Path, sums: Sums, units: str = "examples", baseline: Baseline | None = None, few: int = 0
 ) -> list[str]:
-    """Scores with their intervals, beside those of a baseline."""
+    """Scores with their intervals, beside those of a baseline; `few` is how many classes have too few examples."""
     scores = intervals(sums)
     header: tuple[str, ...] = ("score", "value", "95 % interval")
     rows: list[tuple] = [(name, x.value, f"{x.low:.4f} to {x.high:.4f}") for name, x in scores.items()]
     if baseline:
         header = (*header, baseline.name)
         rows = [(*row, baseline.scores.get(row[0], "")) for row in rows]
-    note = f"Intervals are of {RESAMPLES:,} bootstrap resamples of the {units}; they do not cover other data or seeds."
+    note = (
+        f"Intervals are percentiles of {RESAMPLES:,} bootstrap resamples of the {units}, corrected for bias and scaled "
+        "to the standard error by the jackknife; they do not cover other data or seeds."
+    )
     if biased := [name for name, x in scores.items() if not x.low <= x.value <= x.high]:
         note += (
             f" Many classes with few examples bias {' and '.join(biased)}; the interval is corrected for that and lies "
             "beside the value."
+        )
+    if few and (of_classes := [name for name in scores if name.endswith("_macro")]):
+        classes = f"{counted(few, 'class')} {'has' if few == 1 else 'have'}"
+        note += (
+            f" {classes} fewer than {FEWEST_OF_CLASS} examples, so the interval of {' and '.join(of_classes)} may be "
+            "too narrow."
         )
     drawn = pictures.scores(directory / "scores.png", scores)
     return [
