@@ -136,13 +136,14 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
     lines = [json.dumps({"text": f"{text} w{n}", "label": label}) for n, (text, label) in enumerate(rows)]
     train.write_text("\n".join(lines))
     settings = [f"--config.{override}" for override in overrides(material, "classify")]
-    settings += [f"--config.data.train={train}", "--config.data.folds=3"]
+    settings += [f"--config.data.train={train}", "--config.data.folds=3", "--config.data.max_length=4"]
     assert (
         main(["train", "--config", "classify", "--workdir", str(material / "run"), "--dry-run", *settings])
         == 0
     )
     printed = capsys.readouterr().out
     assert printed.count('differ only in case stay separate: "BUG REPORT" (2), "Bug Report" (6); ') == 1
+    assert re.search(r"6 of 14 training .* may be more; predict and evaluate read up to \d+ tokens", printed)
     assert printed.count('fewer examples than the 3 folds: "BUG REPORT" (2); ') == 1
 
 
