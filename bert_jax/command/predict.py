@@ -85,7 +85,9 @@ def abstentions(row: dict[str, Any]) -> int:
     >>> abstentions({"predicted_abstained": True}), abstentions({"spans": [{"abstained": True}, {"abstained": False}]})
     (1, 1)
     """
-    spans = next((row[name] for name in ("spans", f"{PREFIX}spans") if isinstance(row.get(name), list)), [])
+    spans: list[dict] = next(
+        (row[name] for name in ("spans", f"{PREFIX}spans") if isinstance(row.get(name), list)), []
+    )
     return sum(
         part.get(name) is True for part in (row, *spans) for name in ("abstained", f"{PREFIX}abstained")
     )
