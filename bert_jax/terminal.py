@@ -48,8 +48,8 @@ def called_from_python() -> Iterator[None]:
     try:
         yield
     except BertJaxError as error:
-        if (said := as_arguments(str(error))) != str(error):
-            raise type(error)(said) from error
+        if (in_python := as_arguments(str(error))) != str(error):
+            raise type(error)(in_python) from error
         raise
     finally:
         IN_PYTHON.reset(token)
@@ -65,7 +65,7 @@ def as_arguments(text: str) -> str:
     text = re.sub(r"--[\w-]+ \(in training (--config[^)]*)\)", r"\1", text)
     text = re.sub(r"--\w+(?:, --\w+)*(?: or --\w+)?, in training with (?=--config)", "", text)
     text = re.sub(
-        r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda found: argument(*found.groups()), text
+        r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
     )
     return text.replace("--workdir", "workdir")
 

@@ -55,7 +55,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     cache, out_of_fold = None, None
     if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
         cache, parts = StepCache(), Folds(task, data, config)
-        train_fold = partial(run_single, cache=cache, temporary=True)
+        train_fold = partial(run_single, cache=cache)
         out_of_fold = choose(parts, values, overrides, directory.path, train_fold)
         if out_of_fold is None:
             return None
@@ -99,12 +99,7 @@ def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> di
 
 
 def run_single(
-    task: Task,
-    data: Data,
-    config: RunConfig,
-    workdir: Path,
-    cache: StepCache | None = None,
-    temporary: bool = False,
+    task: Task, data: Data, config: RunConfig, workdir: Path, cache: StepCache | None = None
 ) -> bool:
     def params() -> dict:
         params, missing = warm_start.read(config.init, task, config.seed)
@@ -115,7 +110,7 @@ def run_single(
 
     begin = params if config.init and not config.scratch else None
     peak = peak_of(jax.devices()[0].device_kind)
-    return train(task, data, config, workdir, begin, peak, cache, temporary)
+    return train(task, data, config, workdir, begin, peak, cache)
 
 
 def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:

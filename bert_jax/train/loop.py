@@ -14,7 +14,7 @@ import jax
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
-from bert_jax.terminal import counted, say
+from bert_jax.terminal import PART, counted, say
 from bert_jax.train import footprint
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
@@ -46,13 +46,11 @@ def train(
     params: Callable[[], dict] | None = None,
     peak: float | None = None,
     cache: StepCache | None = None,
-    temporary: bool = False,
 ) -> bool:
     """Train in the directory `path`; return whether the run came to its end, or was told to stop before.
 
     `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
-    `cache` holds the compiled steps of other runs, which it may share. A `temporary` model is read and removed by the
-    caller, so nobody is told where it is.
+    `cache` holds the compiled steps of other runs, which it may share.
     """
     # The last to close is the directory, so that no other run begins to write while this one still does.
     workdir = Workdir(path)
@@ -62,7 +60,7 @@ def train(
             workdir.begin(config, data, task)
         run.resume(params)
         finished = run.go(stop)
-        run.finish(finished, temporary)
+        run.finish(finished)
     return finished
 
 
@@ -312,7 +310,7 @@ class Run:
             jax.profiler.stop_trace()
             self.tracing = False
 
-    def finish(self, finished: bool, temporary: bool = False) -> None:
+    def finish(self, finished: bool) -> None:
         self.checkpoints.finish()
         if finished and self.history and self.best_step() != self.step:
             best = self.best_step()
@@ -326,7 +324,7 @@ class Run:
             params = self.task.ended(params, self.data)
             with hub.saving(self.workdir.model) as new:
                 save_models(new, self.task, params, self.data.tokenizer)
-            if not temporary:
+            if not PART.get():  # whose model is removed when it has been read
                 self.say(f"the model is in {self.workdir.model}")
         else:
             self.say(f"stopped at step {self.step:,}; run the same command to resume")
