@@ -26,6 +26,7 @@ class Key:
     default: Any
     meaning: str  # "" where nobody wrote one down
     allowed: str
+    has_choices: bool  # whether `allowed` lists them
 
     @property
     def section(self) -> str:
@@ -35,8 +36,9 @@ class Key:
 def keys_of(reader: type) -> list[Key]:
     """Of a dataclass and those in it."""
     return [
-        Key(name, default_of(field), meanings(kind).get(field.name, ""), allowed(hints_of(kind)[field.name]))
+        Key(name, default_of(field), meanings(kind).get(field.name, ""), allowed(hint), has_choices(hint))
         for name, (kind, field) in kinds_of(reader).items()
+        for hint in [hints_of(kind)[field.name]]
     ]
 
 
@@ -93,6 +95,17 @@ def allowed(hint: Any) -> str:
         return ", ".join(shown(choice) for choice in typing.get_args(kind))
     noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[kind] + "s" * is_list
     return ", ".join([noun, *(limit.wanted for limit in limits)])
+
+
+def has_choices(hint: Any) -> bool:
+    """
+    >>> has_choices(Literal["cut", "windows"]), has_choices(bool)
+    (True, False)
+    """
+    limits = getattr(hint, "__metadata__", ())
+    plain = typing.get_args(hint)[0] if limits else hint
+    of_texts = any(isinstance(limit, OneOf | Registered) for limit in limits)
+    return of_texts or typing.get_origin(plain) is Literal
 
 
 @cache

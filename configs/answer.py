@@ -13,6 +13,5 @@ from ml_collections import ConfigDict
 def get_config() -> ConfigDict:
     config = ConfigDict()
     config.task = "answer"
-    config.epochs = 2
     config.optimizer = ConfigDict({"rate": 5e-5})
     return config

@@ -46,7 +46,6 @@ def classifier(config: ConfigDict) -> None:
     """What a fine-tuned classifier gives for texts, with labels or without."""
     config.task = "distil_classifier"
     config.head = "kept"  # the student begins with its teacher's
-    config.epochs = 5
 
 
 def of_corpora(config: ConfigDict, objective: str) -> None:

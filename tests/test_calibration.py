@@ -116,6 +116,11 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     logits, truth = texts_of(4000, heat=4)
     found = fitted(logits, truth)
     assert found.error_before > 0.2 and found.error_after < 0.04
+    assert found.loss_after < found.loss_before
+    line = (
+        f"log loss {found.loss_before:.4f} before, {found.loss_after:.4f} after (expected calibration error"
+    )
+    assert line in summary(classes.Classes(("a", "b", "c")), found)
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.likely(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
@@ -253,19 +258,19 @@ def test_spans_of_a_text_that_are_wrong_together_count_as_fewer():
 def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     found = fitted(*texts_of(400, heat=4))
     with pytest.raises(
-        BertJaxError, match=r"0.9 cannot be promised: 400 predictions for 400 examples"
+        BertJaxError, match="0.9 cannot be promised from 400 calibration examples; at most"
     ) as refusal:
         found.floor(0.9)
-    best = float(re.search(r"; ([\d.]+) can be; ask for that", str(refusal.value))[1])
+    best = float(re.search(r"; at most ([\d.]+) can: ask for that", str(refusal.value))[1])
     assert 0.5 < best < 0.9 and 0 < found.floor(best) < 1 and len(str(refusal.value)) < 400
     for precision in (best + 0.001, best + 0.05):
         with pytest.raises(BertJaxError, match="cannot be promised"):
             found.floor(precision)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(Level(0.9, 298, 298),), examples=298)
-    with pytest.raises(BertJaxError, match="even if all were right it would take 299; 0.989 can be"):
+    with pytest.raises(BertJaxError, match=r"\(298 predictions; it takes 299 at least\); at most 0.989 can"):
         right.floor(0.99)
     assert replace(right, levels=(Level(0.9, 299, 299),)).floor(0.99) == 0.9
-    with pytest.raises(BertJaxError, match="nor can a lower one, or calibrate with more examples"):
+    with pytest.raises(BertJaxError, match="no lower one can either: calibrate with more examples"):
         replace(right, levels=()).floor(0.9)
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
         Calibration().floor(0.9)
@@ -332,7 +337,8 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
     assert model.calibration.floor(0.9) == 0.6
     read = (classifier / calibration.FILE).read_text()
     model.save(classifier)
-    assert json.loads((classifier / calibration.FILE).read_text()) == json.loads(read)
+    new = {"loss_before": 0.0, "loss_after": 0.0}
+    assert json.loads((classifier / calibration.FILE).read_text()) == json.loads(read) | new
 
 
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
@@ -372,9 +378,13 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
     assert not bert_jax.load(classifier).calibration.learnt
     scaled = Calibration("classes", ("no", "yes"), (2.0,), levels=(Level(0.5, 100, 90),), examples=100)
+    scaled = replace(scaled, loss_before=0.6, loss_after=0.5)
     line = summary(classes.Classes(("no", "yes")), scaled)
     best = float(line.split("can promise ")[1].split(" ")[0])
-    assert "temperature 2, expected calibration error" in line and scaled.floor(best) == 0.5
+    assert (
+        "temperature 2, log loss 0.6000 before, 0.5000 after (expected calibration" in line
+        and scaled.floor(best) == 0.5
+    )
     with pytest.raises(BertJaxError):
         scaled.floor(best + 0.001)
     unscaled = summary(classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=()))

@@ -154,6 +154,20 @@ def test_every_variant_of_every_config_file_is_read(variant):
     assert isinstance(config, module.Config)
 
 
+@pytest.mark.parametrize(("recipe", "epochs"), [("classify", 3), ("answer", 2), ("distil", 5), ("embed", 1)])
+def test_small_data_get_60_steps_unless_epochs_are_given(recipe, epochs):
+    def steps(examples, *overrides):
+        _, config = load_task(
+            recipe, ["init=model", "data.train=t.csv", *teacher, "data.batch=32", *overrides]
+        )
+        return config.steps_of(examples)
+
+    teacher = ["teacher=model"] if recipe == "distil" else []
+    assert steps(56) == 60
+    assert steps(3200) == 100 * epochs
+    assert steps(56, "epochs=2") == 4
+
+
 def test_a_task_of_glue_brings_its_splits_its_kind_and_its_metric():
     def read(name):
         _, config = load_task(str(ROOT / f"configs/classify.py:{name}"), ["init=model"])

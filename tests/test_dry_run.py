@@ -130,9 +130,29 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     assert "was begun with other settings: seed was 0 and is 5" in capsys.readouterr().err
 
 
+def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
+    rows = [("w1 w2", "Bug Report")] * 6 + [("w3", "BUG REPORT")] * 2 + [("w4", "Question")] * 6
+    train = material / "alike.jsonl"
+    lines = [json.dumps({"text": f"{text} w{n}", "label": label}) for n, (text, label) in enumerate(rows)]
+    train.write_text("\n".join(lines))
+    settings = [f"--config.{override}" for override in overrides(material, "classify")]
+    settings += [f"--config.data.train={train}", "--config.data.folds=3", "--config.data.max_length=4"]
+    assert (
+        main(["train", "--config", "classify", "--workdir", str(material / "run"), "--dry-run", *settings])
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert printed.count('differ only in case stay separate: "BUG REPORT" (2), "Bug Report" (6); ') == 1
+    assert re.search(r"6 of 14 training .* may be more; predict and evaluate read up to \d+ tokens", printed)
+    assert printed.count('fewer examples than the 3 folds: "BUG REPORT" (2); ') == 1
+
+
 @pytest.mark.slow
 def test_folds_seeds_and_no_steps(material, capsys):
-    assert "2, predicted by a probe" in shown(capsys, material, "classify", "data.folds=2")["folds"]
+    assert (
+        "2, which compare 2 methods: a probe of the frozen encoder and contrast followed by a probe, which trains 2 "
+        "models; the better method then trains the final model"
+    ) in shown(capsys, material, "classify", "data.folds=2")["folds"]
     assert (
         "6, 2 of each setting: lr=1e-05; lr=2e-05;"
         in (shown(capsys, material, "classify", "seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")["runs"])

@@ -85,6 +85,7 @@ def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, model, tmp_
     words = ["--compare", "bm25", model, "--data", folder, "--report", report]
     lines = evaluated(capsys, *words)
     assert f"A bm25, B {model}, on 10 queries" in lines
+    assert lines.endswith(f"the report is {report / 'report.md'}\n")
     page = (report / "report.md").read_text(encoding="utf-8")
     assert {path.name for path in report.iterdir()} == {"report.md", "recall.png", "cosines_b.png"}
     out = json.loads(evaluated(capsys, *words[:-2], "--json"))
@@ -100,7 +101,7 @@ def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, model, 
         file.write(json.dumps({"_id": "long", "text": "w30 " * 999}) + "\n")
     report = tmp_path / "report"
     out = json.loads(evaluated(capsys, "--model", model, "--data", folder, "--report", report, "--json"))
-    assert any(note.startswith("1 of 32 documents are longer than") for note in out["notes"])
+    assert any(note.startswith("1 of 32 documents (number 31) is longer than") for note in out["notes"])
     values = [row["ndcg@10"] for row in out["worst"]]
     assert values == sorted(values) and len(values) == 10
     page = (report / "report.md").read_text(encoding="utf-8")

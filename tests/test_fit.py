@@ -18,7 +18,9 @@ from bert_jax.hub import directory as hub
 from bert_jax.runs import finetuning
 from bert_jax.runs.finetuning import are_tagged, series_of
 from bert_jax.runs.fit import values_of
+from bert_jax.terminal import called_from_python, say
 from bert_jax.text.rust import BERT_NAMES
+from bert_jax.text.tables import read_rows
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
@@ -83,8 +85,16 @@ def test_what_labels_ask_for():
     ("texts", "labels", "keys", "message"),
     [
         (["a"], ["x", "y"], {}, "1 texts and 2 labels; give one label for each text"),
-        (["a", " "], ["x", "y"], {}, r'texts\[1\]: column "text" is empty'),
-        (["a", "b"], ["x", None], {}, r'texts\[1\]: no label in column "label"'),
+        (
+            pd.Series(["a", np.nan, " ", "b"]),
+            ["x", "y", "x", None],
+            {},
+            r'texts\[1\] is empty \(nan\); bad examples: 3 of 4, which data={"columns": {"skip_bad": True}} skips',
+        ),
+        (["a", "b"], ["x", None], {}, r"labels\[1\] is empty \(None\); bad examples: 1 of 2"),
+        (["a", "b"], ["x", "y"], {"heldout": (["c"], [""])}, r"heldout\[1\]\[0\] is empty \(''\)"),
+        (["a"], ["x"], {"workdri": "runs"}, 'finetune has no argument workdri; did you mean "workdir"'),
+        (["a"], ["x"], {"data": {"folds": 1}}, "data.folds is 1; at least 2"),
         (["a"], ["x"], {"epocs": 3}, 'nothing reads config key epocs; did you mean "epochs"'),
         (["a"], ["x"], {"data": {"batch_size": 3}}, 'nothing reads config key data.batch_size; did you mean'),
         (["a"], ["x"], {"task": "tags"}, 'finetune has no task \'tags\'; did you mean "tag"'),
@@ -98,6 +108,30 @@ def test_what_labels_ask_for():
 def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message, model):  # noqa: F811
     with pytest.raises(BertJaxError, match=message):
         bert_jax.finetune(model, texts, labels, **keys)
+
+
+def test_errors_and_lines_name_arguments_in_python(model, capsys):  # noqa: F811
+    with pytest.raises(BertJaxError, match=r'give a file, data={"train": "train.csv"}, or tfds'):
+        bert_jax.fit("classify", init=model)
+    with pytest.raises(BertJaxError, match='fit has no argument work_dir; did you mean "workdir"'):
+        bert_jax.fit("classify", init=model, work_dir="runs")
+    with called_from_python():
+        say("label more, or set --config.data.folds=0 and --config.seed")
+    say("--config.data.folds=0")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ['label more, or set data={"folds": 0} and seed', "--config.data.folds=0"]
+
+
+def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        finetuning, "begin", lambda values, *_: read.extend(read_rows(values["data"]["train"]))
+    )
+    with pytest.warns(match=r"skipped 2 of 4 examples, the first: texts\[1\] is empty \(None\)"):
+        bert_jax.finetune(
+            "m", ["a", None, "c", "d"], ["x", "y", "", "x"], data={"columns": {"skip_bad": True}}
+        )
+    assert [where for where, _ in read] == ["texts[0]", "texts[3]"]
 
 
 @pytest.mark.slow

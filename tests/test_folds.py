@@ -17,6 +17,7 @@ from bert_jax.inference.model import load
 from bert_jax.runs.folds import SIMILARITIES, Folds, choose
 from bert_jax.runs.run import run_single
 from bert_jax.tasks import load as load_task
+from bert_jax.terminal import say
 from test_finetune import finetune, marked, model, table, texts  # noqa: F401
 
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
@@ -45,6 +46,10 @@ def test_documents_stay_whole_and_labels_are_spread():
     assert [sum(of[n] == fold for n in range(0, 80, 8)) for fold in range(5)] == [2] * 5
     with pytest.raises(BertJaxError, match="40 documents are too few for data.folds=41"):
         folds(examples, 41)
+    same = [Example("abc"[n % 3], "x", f"row {n}") for n in range(24)]
+    found = r"3 different texts in 24 examples \(identical texts stay together\) are too few for data.folds=5"
+    with pytest.raises(BertJaxError, match=found):
+        folds(same, 5)
 
 
 @pytest.mark.slow
@@ -135,6 +140,20 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
         parts.by_runs("finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path, until_the_second)
 
 
+def test_lines_of_a_fold_name_it(opened, tmp_path, capsys):
+    task, data, config, overrides = opened
+
+    def stopped(task, data, config, path):
+        say("stopped at step 5")
+        return False
+
+    assert Folds(task, data, config).by_runs("finetune", values(), overrides, tmp_path, stopped) is None
+    say("end")
+    *of_fold, last = capsys.readouterr().out.splitlines()
+    assert len(of_fold) > 1 and all(line.startswith("fold 1 of 3, fine-tuning: ") for line in of_fold)
+    assert of_fold[-1].endswith(": stopped at step 5") and last == "end"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["logits.npz", SIMILARITIES])
 def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, name):
@@ -168,8 +187,10 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
         str(tmp_path / "run"),
     )
     assert run.start(*given)
-    printed = capsys.readouterr().out
-    assert "by 60 known ones" in printed
+    printed, lines = capsys.readouterr()
+    assert "fold 2 of 3, contrast: step 12 train: " in lines
+    assert lines.count("the model is in ") == 1, "those of folds are removed"
+    assert "measured on 60 known texts" in printed
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
     assert "60 examples or windows to train on, 3 folds" in printed

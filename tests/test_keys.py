@@ -117,6 +117,9 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
     assert max(map(len, lines)) <= 80 and not any("\x1b" in line for line in lines)
     (rate,) = [n for n, line in enumerate(lines) if line.startswith("  rate ")]
     assert lines[rate].split()[1] == "*2e-05" and "(default: 0)" in " ".join(lines[rate : rate + 4])
+    meanings = " ".join(" ".join(lines).split())
+    assert "what is fast here; one of: float32, bfloat16, auto" in meanings
+    assert "one of: classes, labels, number, or one of your own" in meanings
     assert lines[-2].startswith("Not a run yet: config key init is missing")
     assert main([*asked, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -9,8 +9,10 @@ from matplotlib.image import imread
 from tqdm import tqdm
 
 from bert_jax.report.curves import draw
+from bert_jax.runs.run import draw_training
 from bert_jax.train.config import FEWEST_LINES, LogConfig, RunConfig
 from bert_jax.train.log import BAR, NARROWEST, fitting, room_beside, shown
+from bert_jax.train.workdir import Workdir
 
 
 @pytest.mark.parametrize(("first", "steps"), [(0, 1), (0, 9), (0, 40), (7, 46), (0, 990), (0, 100_000)])
@@ -37,6 +39,15 @@ def test_a_progress_bar_of_80_columns_shows_the_loss_and_how_far_the_run_is(step
     assert len(line) <= 80 and "loss 7.603" in line
     between = line.split("|")[1]
     assert len(between) >= NARROWEST and set(between) > {" "}
+
+
+def test_nothing_is_drawn_of_a_run_without_steps(tmp_path):
+    directory = Workdir(tmp_path)
+    for step in (0, 3):
+        line = {"step": step, "kind": "heldout", "accuracy": 0.5}
+        directory.metrics.write_text(json.dumps(line) + "\n")
+        draw_training(directory)
+        assert directory.curves.exists() == (step > 0)
 
 
 def test_a_single_point_is_seen_in_the_curves(tmp_path):

@@ -169,6 +169,18 @@ def test_a_file_of_predictions_is_whole_or_not_there(directory, tmp_path, capsys
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
 
+def test_abstentions_are_counted_where_a_precision_is_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bert_jax.command.predict.load", lambda directory: None)
+
+    def told(asked: Asked, *rows: dict) -> str:
+        write("model", "in.jsonl", str(tmp_path / "out.jsonl"), asked=asked, rows_of=lambda *_: iter(rows))
+        return capsys.readouterr().err.replace(str(tmp_path), "").strip()
+
+    rows = [{"label": "no", "abstained": n > 0} for n in range(3)]
+    assert told(Asked(precision=0.9), *rows) == "3 predictions in /out.jsonl; the model abstains from 2"
+    assert told(Asked(), {"label": "no"}) == "1 prediction in /out.jsonl"
+
+
 # tables
 
 
@@ -324,7 +336,9 @@ def test_long_texts_of_a_pipe_are_told_of_once(classifier, pipe):
     for _ in range(3):
         pipe.write("the cat sat on the mat . " * 5 + "\n")
     pipe.close()
-    with pytest.warns(match="longer than 16 tokens and were truncated") as told:
+    with pytest.warns(
+        match="longer than 16 tokens and were truncated, .*; --long windows reads all of them"
+    ) as told:
         assert len(list(predictions(classifier, "-"))) == 3
     assert len(told) == 1
 

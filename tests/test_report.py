@@ -265,21 +265,49 @@ def model(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "number"])
 def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path):
     given = made(kind)
+    if kind == "labels":  # a rare one
+        given.examples[:] = [
+            replace(e, label=tuple(x for x in e.label if n < 3 or x != "O"))
+            for n, e in enumerate(given.examples)
+        ]
+        given.examples[0] = replace(given.examples[0], label=("O",))
     if kind == "classes":
         labels = given.kind.labels
         given.examples[3] = Example("a | b\n" + "c " * 400, labels[0], "row 3")
         given.raws[3] = 9 * np.eye(3)[1]
         levels = (Level(0.5, 900, 890),)
         given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
-    write(tmp_path, given, model, About("T", "bert-jax again", {"scored": given.examples}))
+    longest = model.config.max_positions
+    write(
+        tmp_path,
+        given,
+        model,
+        About("T", "bert-jax again", {"scored": given.examples}, unseen="Unseen.", trained_length=9),
+    )
     text = (tmp_path / "report.md").read_text()
     named = re.findall(r"!\[.+\]\((.+)\)", text)
     assert sorted(named) == sorted(path.name for path in tmp_path.glob("*.png"))
     assert len(named) == {"number": 3, "classes": 7, "labels": 7, "tags": 7, "answers": 7}[kind]
     assert "    bert-jax again\n" in text
     assert ("## Probable label errors" in text) is (kind != "answers")
+    assert ("model is wrong. Unseen." in text) is (kind != "answers")
+    assert (
+        f"at most 9 tokens of a text were read (data.max_length); these predictions read up to {longest}."
+        in text
+    )
     for name, value in given.sums.scores.items():
         assert f"| {name} | {value:.4f} |" in text
+    lines = {line.split(" | ")[0]: line for line in text.splitlines()}
+    if kind == "classes":
+        most = max(map(given.truth.count, given.kind.labels))
+        assert lines["| accuracy"].endswith(f"| {most / len(given.truth):.4f} |")
+    elif kind == "number":
+        assert lines["| mean_squared_error"].endswith(f"| {np.var(given.truth):.4f} |")
+    assert "scaled to the standard error by the jackknife" in text
+    assert ("1 class has fewer than 4 examples, so the interval of f1_macro may be too narrow" in text) is (
+        kind == "labels"
+    )
+    assert ("| always the" in text) is (kind in ("classes", "number"))
     if kind == "classes":
         assert "| a \\| b c c" in text and max(map(len, text.splitlines())) < 500
         assert "Temperature 2, learnt from 1,800 examples" in text

@@ -348,7 +348,7 @@ def bare(tmp_path):
 def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
     train, heldout, calibration = examples(60), examples(20, 1), examples(12, 2)
     Finished(bare, Results(train, heldout, calibration)).learn_scope()
-    assert "by 32 known ones" in capsys.readouterr().out
+    assert "measured on 32 known texts" in capsys.readouterr().out
     found = bert_jax.load(bare)
     vectors = found.pooled([example.text for example in train])
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)

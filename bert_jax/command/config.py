@@ -58,6 +58,8 @@ def differs(key: dict) -> bool:
 
 def described(key: dict, name: str) -> Iterator[str]:
     value, meaning = shown(key["value"]), key["meaning"]
+    if key["has_choices"]:
+        meaning += f"; one of: {key['allowed']}"
     if differs(key):
         meaning += f" (default: {shown(key['default'])})"
     colour, sign = (terminal.YELLOW, "*") if differs(key) else ("", " ")

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from bert_jax import memory, tasks
 from bert_jax.config_files import read_file
 from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_of
 from bert_jax.output import refuse_foreign
 from bert_jax.report.page import FILES as REPORTED
@@ -20,7 +21,8 @@ from bert_jax.runs import sweep
 from bert_jax.runs.folds import IN_WORDS, methods
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.finetune_config import FinetuneConfig, Method
+from bert_jax.tasks.label_notices import label_notices
 from bert_jax.tasks.pretrain import Corpora
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.terminal import in_width
@@ -28,7 +30,7 @@ from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import RunConfig
 from bert_jax.train.footprint import Footprint, footprint
 from bert_jax.train.log import read
-from bert_jax.train.sharding import check_batch, make_mesh
+from bert_jax.train.sharding import check_batch, devices_of, make_mesh
 from bert_jax.train.state import State, abstract_state
 from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir
@@ -58,6 +60,7 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     needed = footprint(task, data, config, mesh, abstract)
     tell(of_data(data))
     tell(of_labels(task))
+    tell(("", notice) for notice in label_notices(task, config))
     tell(of_steps(data, config))
     tell(of_folds(task, config))
     tell(of_model(abstract, config, mesh))
@@ -98,14 +101,25 @@ def of_data(data: Data) -> Facts:
 def of_labels(task: Task) -> Facts:
     if isinstance(task, Finetuning) and task.results:
         examples = task.results.train
-        yield (
-            "documents",
-            f"{len({document_of(example) for example in examples}):,}, of {len(examples):,} examples",
-        )
+        yield "documents", of_documents(examples)
         counts = Counter(label for example in examples for label in task.kind.counted(example))
         shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
         if counts:
             yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"
+
+
+def of_documents(examples: Sequence[Example]) -> str:
+    """
+    >>> of_documents([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
+    '2, of 3 examples: identical texts stay together as one document, and 1 text is a duplicate'
+    """
+    documents = len({document_of(example) for example in examples})
+    words = f"{documents:,}, of {len(examples):,} examples"
+    duplicates = len(examples) - len({example.text for example in examples})
+    if not duplicates or any(example.document for example in examples):
+        return words
+    many = "1 text is a duplicate" if duplicates == 1 else f"{duplicates:,} texts are duplicates"
+    return f"{words}: identical texts stay together as one document, and {many}"
 
 
 def of_steps(data: Data, config: RunConfig) -> Facts:
@@ -137,10 +151,27 @@ def of_folds(task: Task, config: RunConfig) -> Facts:
     if isinstance(config, FinetuneConfig) and isinstance(task, Finetuning) and task.results:
         count = config.data.folds
         if count and config.data.fold < 0:
-            compared = methods(config, task, len(task.results.train))
-            ways = ", ".join(IN_WORDS[method] for method in compared)
-            more = f"; {count} models are trained for each but the probe" if compared != ["probe"] else ""
-            yield "folds", f"{count}, predicted by {ways}{more}; the better way then trains the final model"
+            yield "folds", plan_of_folds(count, methods(config, task, len(task.results.train)))
+
+
+def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
+    """
+    >>> plan_of_folds(5, ["probe"])
+    '5, predicted by a probe of the frozen encoder'
+    >>> plan_of_folds(5, ["finetune"])
+    '5, predicted by fine-tuning, which trains 5 models'
+    """
+    *others, last = (IN_WORDS[method] for method in compared)
+    trained = sum(method != "probe" for method in compared)
+    cost = ("", f", which trains {count} models", f"; the last two train {count} models each")[trained]
+    if not others:
+        return f"{count}, predicted by {last}{cost}"
+    compared_ones = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}"
+    best = "better" if len(others) == 1 else "best"
+    return (
+        f"{count}, which compare {len(compared)} methods: {compared_ones}{cost}; the {best} method then trains the "
+        "final model"
+    )
 
 
 def of_model(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
@@ -148,7 +179,7 @@ def of_model(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
     begins = (
         f"begins from {config.init}" if config.init and not config.scratch else "begins from initial values"
     )
-    yield "model", f"{count:,} parameters, {begins}, on {mesh.size} {mesh.devices.flat[0].device_kind}"
+    yield "model", f"{count:,} parameters, {begins}, on {devices_of(mesh)}"
 
 
 def of_memory(needed: Footprint) -> Facts:

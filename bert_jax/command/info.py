@@ -20,7 +20,7 @@ from bert_jax.terminal import in_width
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
-ERRORS = ("examples", "error_before", "error_after")  # of a calibration
+ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after")  # of a calibration
 
 
 def collect(directory) -> dict:
@@ -111,9 +111,10 @@ def describe(directory, as_json: bool = False) -> str:
         case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
     if known := facts["calibration"]:
+        loss = f"log loss {known['loss_before']:.3f} before, {known['loss_after']:.3f} after; "
         lines["calibration"] = (
-            f"of {known['examples']:,} examples; expected error {known['error_before']:.3f} before, "
-            f"{known['error_after']:.3f} after"
+            f"of {known['examples']:,} examples; {loss * (known['loss_before'] > 0)}expected calibration error "
+            f"{known['error_before']:.3f} before, {known['error_after']:.3f} after"
         )
     elif facts["labels"]:
         lines["calibration"] = "none, so probabilities are as the head gives them"

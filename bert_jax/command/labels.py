@@ -2,9 +2,11 @@
 
 import shlex
 import sys
+from pathlib import Path
 
 from bert_jax.command.flags import JSON, LONG, count, flag, number, one_of, verb
 from bert_jax.errors import BertJaxError
+from bert_jax.terminal import say
 
 MODEL = "model directory of a classifier, a tagger or a question-answering model"
 TEXT = flag(
@@ -72,6 +74,7 @@ def evaluate(args):
             args.index, args.data, args.split, reranker=args.rerank or "", rerank_top=args.rerank_top
         )
         print(legs.describe(of_index, args.json, args.report, command))
+        tell_of_report(args)
         return
     if args.rerank:
         raise BertJaxError("--rerank is for an index; leave it out, or give --index")
@@ -85,6 +88,7 @@ def evaluate(args):
         groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
         trial = EmbedderTrial(args.data, args.split, groups, args.dimensions, args.long)
         print(embedders.describe(names, trial, args.json, args.report, command))
+        tell_of_report(args)
         return
     if args.split or args.dimensions:
         raise BertJaxError(
@@ -111,6 +115,12 @@ def evaluate(args):
         print(describe_with_report(args.report, args.model, trial, args.json, command))
     else:
         print(describe(args.model, trial, args.json))
+    tell_of_report(args)
+
+
+def tell_of_report(args) -> None:
+    if args.report:
+        say(f"the report is {Path(args.report) / 'report.md'}", sys.stderr if args.json else sys.stdout)
 
 
 @verb(
@@ -141,8 +151,8 @@ def evaluate(args):
     ),
     flag(
         "--foreign", type=number(0, 1, above=True, below=True), metavar="SHARE",
-        help="call texts foreign that are less like the training texts than all but this share of known ones (0.01: "
-        "about one known text in a hundred is called foreign too)",
+        help="mark a text as foreign if it is less similar to the training texts than all but this share of known "
+        "texts are: 0.01 marks about 1%% of known texts by mistake",
     ),
     flag(
         "--rank-for-labelling", action="store_true",

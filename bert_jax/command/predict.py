@@ -23,6 +23,7 @@ from bert_jax.output import refuse_input, streaming
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.scope import Scope
 from bert_jax.predictions.unlabelled import Input
+from bert_jax.terminal import counted
 from bert_jax.text import tables
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.truncation import Truncated, warn
@@ -53,11 +54,18 @@ def write(
     """A JSON object for each row, on standard output or in a file, which then is whole or not there; in a .csv file
     the input's columns, and those of the predictions."""
     refuse_input(output, source)
+    abstained = 0
 
     def lines() -> Iterator[str]:
         in_table = output is not None and Path(output).suffix.lower() == ".csv"
-        given = (rows_of or predictions)(load(directory), source, columns, asked, in_table)
+        given = noted((rows_of or predictions)(load(directory), source, columns, asked, in_table))
         return csv_lines(given) if in_table else map(to_json, given)
+
+    def noted(rows: Iterator[dict]) -> Iterator[dict]:
+        nonlocal abstained
+        for row in rows:
+            abstained += abstentions(row)
+            yield row
 
     if output is None:
         for line in lines():
@@ -67,7 +75,22 @@ def write(
     with streaming(Path(output)) as file:
         for count, line in enumerate(lines(), 1):  # noqa: B007
             print(line, file=file, flush=True)
-    print(f"{count:,} predictions in {output}", file=sys.stderr)
+    abstains = "" if asked.precision is None else f"; the model abstains from {abstained:,}"
+    print(f"{counted(count, 'prediction')} in {output}{abstains}", file=sys.stderr)
+
+
+def abstentions(row: dict[str, Any]) -> int:
+    """How many predictions of a row the model abstains from: its own, or those of its spans.
+
+    >>> abstentions({"predicted_abstained": True}), abstentions({"spans": [{"abstained": True}, {"abstained": False}]})
+    (1, 1)
+    """
+    spans: list[dict] = next(
+        (row[name] for name in ("spans", f"{PREFIX}spans") if isinstance(row.get(name), list)), []
+    )
+    return sum(
+        part.get(name) is True for part in (row, *spans) for name in ("abstained", f"{PREFIX}abstained")
+    )
 
 
 def predictions(
@@ -128,18 +151,30 @@ def answered(
     model: Model, kind: Kind, source: str, columns: Columns, long: str, read: Callable, scoped: bool = False
 ) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
     """Each example with its row of the input and with what `read` makes of the outcome, `scoped` as in `outcomes`."""
-    given = Input(source, live_input() if source == "-" else None)
+    given, truncated = (
+        Input(source, live_input() if source == "-" else None),
+        Truncated(model.config.max_positions),
+    )
     first, examples = peeked(given.examples(model.origin.remembered(columns), kind))
     if first is None:
         raise empty(source)
     if given.live:
-        pairs = answered_at_once(model, kind, examples, long, read, scoped)
+        pairs = answered_at_once(model, kind, examples, long, read, truncated, scoped)
     else:
         examples, read_ahead = tee(examples)
         texts = (example.text for example in read_ahead)
-        pairs = zip(examples, model.outcomes(kind, texts, read, long, None, scoped), strict=True)
+        pairs = zip(examples, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
+    told = False
     for example, prediction in pairs:
+        if truncated.truncated and not told:
+            tell_of_truncated(truncated)
+            told = True
         yield example, given.row_of(example), prediction
+
+
+def tell_of_truncated(truncated: Truncated) -> None:
+    if notice := truncated.notice("--long windows reads all of them"):
+        warn(notice)
 
 
 def empty(source: str) -> BertJaxError:
@@ -148,12 +183,14 @@ def empty(source: str) -> BertJaxError:
 
 
 def answered_at_once(
-    model: Model, kind: Kind, examples: Iterator[Example], long: str, read: Callable, scoped: bool = False
+    model: Model,
+    kind: Kind,
+    examples: Iterator[Example],
+    long: str,
+    read: Callable,
+    truncated: Truncated,
+    scoped: bool = False,
 ) -> Iterator[tuple[Example, dict[str, Any]]]:
-    truncated = Truncated(model.config.max_positions)
     for arrived in arriving(examples, most=tokens_in_batch() // 2):
-        before = truncated.truncated
         texts = [example.text for example in arrived]
         yield from zip(arrived, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
-        if truncated.truncated and not before:
-            warn(truncated.notice('long="windows" reads all of them'))

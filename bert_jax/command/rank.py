@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from bert_jax.command.arrivals import live_input
-from bert_jax.command.predict import Asked, beside, empty, reader_of, with_text
+from bert_jax.command.predict import Asked, beside, empty, reader_of, tell_of_truncated, with_text
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.batching import tokens_in_batch
@@ -17,6 +17,7 @@ from bert_jax.inference.in_scope import vectors_of
 from bert_jax.inference.model import Model
 from bert_jax.predictions.labelling import by_usefulness
 from bert_jax.predictions.unlabelled import Input
+from bert_jax.text.truncation import Truncated
 
 MOST = 100_000  # texts: with their vectors some hundred MB
 RANK = "rank"
@@ -40,7 +41,9 @@ def ranked(model: Model, source: str, columns: Columns, asked: Asked, in_table: 
         )
     rows = [given.row_of(example) for example in examples]
     texts = [example.text for example in examples]
-    outcomes = model.outcomes(kind, texts, judged, asked.long, None, asked.foreign is not None)
+    truncated = Truncated(model.config.max_positions)
+    outcomes = model.outcomes(kind, texts, judged, asked.long, truncated, asked.foreign is not None)
+    tell_of_truncated(truncated)
     predictions, doubts = zip(*outcomes, strict=True)
     size = tokens_in_batch()
     vectors = [vectors_of(model, texts[first : first + size]) for first in range(0, len(texts), size)]

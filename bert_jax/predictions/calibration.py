@@ -37,6 +37,9 @@ class Calibration:
     examples: NotNegative = 0
     error_before: Share = 0.0  # the expected calibration error, of examples that nothing was fitted to
     error_after: Share = 0.0
+    # The mean log loss of the same examples, which decides; 0 where an earlier version measured none.
+    loss_before: Annotated[float, Range(0)] = 0.0
+    loss_after: Annotated[float, Range(0)] = 0.0
 
     def __post_init__(self):
         check_ranges(self)
@@ -75,21 +78,21 @@ class Calibration:
         threshold = lowest_threshold(self.levels, precision)
         if threshold is None:
             raise BertJaxError(
-                f"a precision of {precision:g} cannot be promised: {self.shortfall(precision)}"
+                f"a precision of {precision:g} cannot be promised from {self.shortfall(precision)}"
             )
         return threshold
 
     def shortfall(self, precision: float) -> str:
         """Why there is no threshold for that precision, and what can be done."""
         answers = max((level.answers for level in self.levels), default=0)
-        reason = f"{answers:,} predictions for {self.examples:,} examples measured it"
+        reason = f"{self.examples:,} calibration examples"
         if answers < (fewest := fewest_answers(precision)):
-            reason += f", and even if all were right it would take {fewest:,}"
+            reason += f" ({answers:,} predictions; it takes {fewest:,} at least)"
         best = highest_precision(self.levels, precision)
-        promised = f"{best:g} can be; ask for that" if best else "nor can a lower one"
+        promised = f"at most {best:g} can: ask for that, or" if best else "no lower one can either:"
         return (
-            f"{reason}; {promised}, or calibrate with more examples: label more or, where no folds are trained, keep "
-            "more, --config.data.calibration_share"
+            f"{reason}; {promised} calibrate with more examples (label more or, where no folds are trained, raise "
+            "--config.data.calibration_share)"
         )
 
 

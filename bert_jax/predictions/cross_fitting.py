@@ -33,8 +33,13 @@ class Judged:
     @property
     def loss(self) -> float:
         """The negative log-likelihood of what was right."""
-        likely = np.where(self.right, self.after, 1 - np.asarray(self.after, np.float64))
-        return float(-np.log(np.maximum(likely, SMALLEST)).sum())
+        return float(log_losses(self.after, self.right).sum())
+
+
+def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Of each unit, the negative logarithm of the probability of what happened."""
+    likely = np.where(right, probability, 1 - np.asarray(probability, np.float64))
+    return -np.log(np.maximum(likely, SMALLEST))
 
 
 Rows = np.ndarray  # numbers of examples
@@ -64,7 +69,13 @@ def cross_fitted(fits: Sequence[Fit], judge: Judge, documents: Sequence[str]) ->
         levels=count_levels(ordered.confidence, ordered.correct, alike),
         error_before=error(judged[best].before, judged[best].right),
         error_after=error(judged[best].after, judged[best].right),
+        loss_before=mean_log_loss(judged[best].before, judged[best].right),
+        loss_after=mean_log_loss(judged[best].after, judged[best].right),
     )
+
+
+def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
+    return float(log_losses(probability, right).mean()) if len(right) else 0.0
 
 
 def joined(parts: Iterable[Judged]) -> Judged:

@@ -178,6 +178,10 @@ class Kind(ABC):
     def sums(self, predicted: Sequence, truth: Sequence) -> Sums:
         """The metrics."""
 
+    def baseline(self, truth: Sequence) -> "Baseline | None":
+        """Of the same prediction for every text; None where a kind has none that means something."""
+        return None
+
     def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
         """Scores of parts, by name, that `evaluate` shows."""
         return {}
@@ -251,6 +255,14 @@ class Kind(ABC):
         return f"temperatures from {min(values):.3g} to {max(values):.3g} by label"
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """What a prediction that does not look at the text scores."""
+
+    name: str  # such as "always the mean"
+    scores: Mapping[str, float]
+
+
 @dataclass
 class Outcomes:
     """What a model gives for labelled examples, one by one: scores, calibrations and reports are made from it."""
@@ -274,6 +286,10 @@ class Outcomes:
     @property
     def sums(self) -> Sums:
         return self.kind.sums(self.predicted, self.truth)
+
+    @property
+    def baseline(self) -> "Baseline | None":
+        return self.kind.baseline(self.truth)
 
     @property
     def view(self) -> View:

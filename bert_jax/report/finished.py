@@ -100,7 +100,7 @@ class Finished:
             return scopes.NONE
         scope = Scope.of(self.vectors(results.train))
         known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
-        say(f"`predict --foreign` tells texts unlike the training texts, by {count:,} known ones")
+        say(f"`predict --foreign` is available (measured on {count:,} known texts)")
         return Scope.of(scope.vectors, known)
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:
@@ -119,7 +119,9 @@ class Finished:
     def write_report(self, workdir: Workdir, command: str) -> None:
         results, out_of_fold = self.results, self.out_of_fold
         scored = "results on the validation set"
+        unseen = "The model was not trained on these examples."
         if out_of_fold and not results.heldout:
+            unseen = "The predictions are out of fold: no model was trained on what it predicted."
             scored = (
                 "results on the training set, each example predicted by a model that did not learn from it"
             )
@@ -134,6 +136,8 @@ class Finished:
             workdir.curves,
             out_of_fold.curve if out_of_fold else None,
             foreign,
+            unseen,
+            results.max_length if results.long == "cut" else 0,
         )
         with building(workdir.report, FILES) as new:
             write(new, self.given, self.model, about)
@@ -154,12 +158,14 @@ def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
 
 def summary(kind: Kind, calibration: Calibration) -> str:
     """What a calibration is, in a line."""
-    error = f"expected calibration error {calibration.error_before:.4f}"
     if calibration.keeps_probabilities:
+        error = f"expected calibration error {calibration.error_before:.4f}"
         fit = f"probabilities stay as they are, for rescaling did not improve them; {error}"
     else:
         temperature = kind.temperature(calibration)
-        fit = f"{temperature}{', ' * bool(temperature)}{error} before, {calibration.error_after:.4f} after"
+        loss = f"log loss {calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after"
+        error = f"expected calibration error {calibration.error_before:.4f}, {calibration.error_after:.4f}"
+        fit = f"{temperature}{', ' * bool(temperature)}{loss} ({error})"
     best = highest_precision(calibration.levels)
     promise = f"--precision can promise {best:g} at most" if best else "--precision can promise nothing"
     return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"

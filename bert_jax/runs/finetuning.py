@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.inference.model import Model
-from bert_jax.runs.fit import Run, begin, call, merged
+from bert_jax.runs.fit import Run, begin, call, check_arguments, merged
 from bert_jax.text.in_memory import PREFIX, tables_in_memory
 from bert_jax.text.series import as_list
+from bert_jax.text.tables import type_of
+from bert_jax.text.truncation import warn
 
+SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"
 
 
@@ -25,6 +29,7 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
     fewer than 2,000 examples are cross-validated. `keys` are those of configs/classify.py and configs/tag.py, and
     `workdir` is that of `fit`.
     """
+    check_arguments("finetune", ("texts", "labels", "heldout", "workdir"), keys)
     parts = {"texts": series_of(texts, labels)}
     data = {"train": f"{PREFIX}texts"}
     if heldout is not None:
@@ -36,14 +41,59 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
     if task not in ROWS:
         raise BertJaxError(f"finetune has no task {task!r:.60}; {nearest(task, ROWS)}; fit has the others")
     kind = {"kind": kind_of(parts["texts"][1])} if task == CLASSIFY else {}
+    values = merged({"task": task, "data": data} | kind, {"init": model} | keys)
+    columns = values["data"].get("columns", {})
+    skips = isinstance(columns, Mapping) and columns.get("skip_bad") is True
     tables = {
-        name: [ROWS[task](f"{name}[{n}]", *pair) for n, pair in enumerate(zip(*both, strict=True))]
+        name: [
+            (f"{name}[{n}]", ROWS[task](f"{name}[{n}]", text, label))
+            for n, text, label in complete(name, *both, skips, values.get("kind") == "labels")
+        ]
         for name, both in parts.items()
     }
     given = ["model" if isinstance(model, Model) else repr(str(model)), "texts", "labels"]
     with tables_in_memory(tables):
-        values = merged({"task": task, "data": data} | kind, {"init": model} | keys)
         return begin(values, workdir, call("finetune", given, keys))
+
+
+def complete(
+    name: str, texts: list, labels: list, skips: bool, may_be_blank: bool = False
+) -> list[tuple[int, Any, Any]]:
+    """(number, text, label) of those that have both; others are refused, or skipped and counted. A label that
+    `may_be_blank` is that of a text without any."""
+    of_texts, of_labels = (name, "labels") if name == "texts" else (f"{name}[0]", f"{name}[1]")
+    whole, bad = [], []
+    for n, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        fault = fault_of_text(f"{of_texts}[{n}]", text)
+        blank = isinstance(label, str) and not label.strip() and not may_be_blank
+        if not fault and (blank or is_missing(label)):
+            fault = f"{of_labels}[{n}] is empty ({label!r})"
+        if fault:
+            bad.append(fault)
+        else:
+            whole.append((n, text, label))
+    if bad and (not skips or not whole):
+        counted = f"bad examples: {len(bad):,} of {len(texts):,}"
+        raise BertJaxError(f"{bad[0]}; {counted}" + ("" if skips else f", which {SKIPPING} skips"))
+    if bad:
+        warn(f"skipped {len(bad):,} of {len(texts):,} examples, the first: {bad[0]}")
+    return whole
+
+
+def fault_of_text(place: str, text) -> str:
+    """Why it is no text, a pair or words; "" where it is."""
+    if is_missing(text) or (isinstance(text, str) and not text.strip()):
+        return f"{place} is empty ({text!r})"
+    if isinstance(text, tuple):
+        return next(filter(None, (fault_of_text(f"{place}[{n}]", part) for n, part in enumerate(text))), "")
+    return "" if isinstance(text, str | list) else f"{place} holds {type_of(text)}, not text"
+
+
+def is_missing(value) -> bool:
+    """Whether it is no value, in the words of Python, numpy or pandas."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
 
 
 def series_of(texts, labels) -> tuple[list, list]:

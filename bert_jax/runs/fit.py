@@ -4,6 +4,8 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,8 +18,12 @@ from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import Model, load
 from bert_jax.runs.run import run
+from bert_jax.tasks import TASKS
+from bert_jax.terminal import called_from_python
 from bert_jax.train.log import read, shown
 from bert_jax.train.workdir import Workdir
+
+ALIKE = 0.8  # of a misspelt argument and the one that is meant
 
 
 class Run:
@@ -79,7 +85,18 @@ def fit(config=None, *, workdir=None, **keys) -> Run:
     `workdir` is resumed. Ctrl-C ends the run after its step, with a checkpoint.
     """
     given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
+    check_arguments("fit", ("config", "workdir"), keys)
     return begin(merged(values_of(config), keys), workdir, call("fit", given, keys))
+
+
+def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> None:
+    """Refuse a key that is a misspelt argument of the function; other keys are those of a config, which checks them."""
+    for name in keys:
+        close = get_close_matches(str(name)[:80], arguments, n=1, cutoff=ALIKE)
+        if close and not any(
+            name in {field.name for field in fields(TASKS[task].Config)} for task in TASKS.names()
+        ):
+            raise BertJaxError(f'{function} has no argument {name}; did you mean "{close[0]}"?')
 
 
 def begin(values: dict, workdir, command: str) -> Run:
@@ -92,7 +109,8 @@ def begin(values: dict, workdir, command: str) -> Run:
         if isinstance(model := values.get("init"), Model):
             model.save(path / "init")
             values = values | {"init": str(path / "init")}
-        done = Run(path, run(values, [], str(path), command))
+        with called_from_python():
+            done = Run(path, run(values, [], str(path), command))
     except BaseException:
         if workdir is None:
             shutil.rmtree(path, ignore_errors=True)

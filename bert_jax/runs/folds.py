@@ -34,6 +34,7 @@ from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.finetune_data import pieces_of
 from bert_jax.tasks.parts import say
 from bert_jax.tasks.probe import Features
+from bert_jax.terminal import part_of_run
 from bert_jax.text.truncation import Reading
 from bert_jax.train.checkpoint import standing
 from bert_jax.train.task import Data
@@ -44,9 +45,10 @@ FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
 FEW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
 IN_WORDS: dict[Method, str] = {
     "probe": "a probe of the frozen encoder",
-    "contrast": "contrast and a probe",
+    "contrast": "contrast followed by a probe",
     "finetune": "fine-tuning",
 }
+SHORT: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}
 OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")  # of the run of a fold
 
 
@@ -129,15 +131,16 @@ class Folds:
         for fold in range(count):
             own = [f"steps={self.config.steps}", f"method={method}", "report=False", f"data.folds={count}"]
             module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
-            task, data, config = module.open(config)
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
-            if path.exists():
-                directory.begin(config, data, task)  # or it is of another config
-            elif not run(task, data, config, directory.path):
-                return None
-            else:
-                self.predict(directory, fold, path)
+            with part_of_run(f"fold {fold + 1} of {count}, {SHORT[method]}"):
+                task, data, config = module.open(config)
+                if path.exists():
+                    directory.begin(config, data, task)  # or it is of another config
+                elif not run(task, data, config, directory.path):
+                    return None
+                else:
+                    self.predict(directory, fold, path)
             for done in (directory.checkpoints, directory.model):
                 shutil.rmtree(done, ignore_errors=True)
             for i, saved in zip(np.flatnonzero(self.of_piece == fold), read_logits(path), strict=True):

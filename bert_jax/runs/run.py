@@ -23,10 +23,11 @@ from bert_jax.runs.sweep import measured, of_kept_model
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.terminal import say
 from bert_jax.train.config import RunConfig
-from bert_jax.train.log import heldout
+from bert_jax.train.log import heldout, read
 from bert_jax.train.loop import train
 from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data, Task
@@ -48,6 +49,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     if config.seeds > 1 or config.sweep:
         return run_sweep(sweep.plan(values, overrides, config, directory.path), directory, command)
     task, data, config = module.open(config)
+    tell_of_labels(task, config)
     cache, out_of_fold = None, None
     if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
         cache, parts = StepCache(), Folds(task, data, config)
@@ -60,7 +62,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
             task, data, config = module.open(config)
     finished = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
-        draw(directory.metrics, directory.curves)
+        draw_training(directory)
     if not finished:
         return None
     if jax.process_index() > 0:
@@ -74,6 +76,12 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     if out_of_fold and not heldout(directory.metrics):
         return out_of_fold.outcomes.sums.scores
     return measured(of_kept_model(directory.metrics, config.checkpoints.best))
+
+
+def draw_training(directory: Workdir) -> None:
+    """Of a run of no step there is nothing to draw."""
+    if any(line["step"] > 0 for line in read(directory.metrics)):
+        draw(directory.metrics, directory.curves)
 
 
 def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> dict[str, float] | None:
@@ -99,7 +107,8 @@ def run_single(
         return task.begun(params, data, config.steps)
 
     begin = params if config.init and not config.scratch else None
-    return train(task, data, config, workdir, begin, peak_of(jax.devices()[0].device_kind), cache)
+    peak = peak_of(jax.devices()[0].device_kind)
+    return train(task, data, config, workdir, begin, peak, cache)
 
 
 def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:

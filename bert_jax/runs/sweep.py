@@ -25,6 +25,7 @@ from bert_jax.report.curves import draw
 from bert_jax.report.pictures import ACCENT, INK, drawn
 from bert_jax.tasks import read
 from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.terminal import say
 from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
@@ -99,6 +100,8 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
         if jax.process_index() == 0:
             say(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}")
         task, data, config = run.module.open(run.config)
+        if number == 1:
+            tell_of_labels(task, config)
         run.metric = config.checkpoints.best or task.best
         try:
             if not train(task, data, config, run.path):

@@ -32,6 +32,7 @@ TASKS = Registry(
         "finetune_config",
         "finetune_data",
         "inspect",
+        "label_notices",
         "outline",
         "parts",
         "probe",

@@ -5,7 +5,7 @@ answer is [CLS], as in BERT's SQuAD runs.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from bert_jax.config import NotNegative, Range
 from bert_jax.data.examples.epochs import Epochs
@@ -27,6 +27,8 @@ class PassagesConfig(ExamplesConfig):
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
+    usual_epochs: ClassVar[float] = 2.0
+
     data: PassagesConfig = field(default_factory=PassagesConfig)
 
     @property

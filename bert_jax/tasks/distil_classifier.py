@@ -6,7 +6,7 @@ The teacher reads each text once, before the first step, so it may be of another
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class StudentConfig(HeadConfig):
 
 @dataclass(frozen=True)
 class Config(ClassifyConfig):
+    usual_epochs: ClassVar[float] = 5.0
+
     teacher: str = ""  # directory of the fine-tuned classifier
     init: str = ""  # model directory that the student begins as; "": the teacher, with fewer layers
     temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0  # of both models' probabilities

@@ -68,7 +68,7 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     say(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} held "
         f"out; {config.batch} groups a step, in {data.batch} rows of {lengths} tokens, "
-        f"{data.padding():.1%} of them padding"
+        f"{data.padding():.1%} of the tokens are padding"
     )
     return task, data, config
 

@@ -81,7 +81,8 @@ class EpochsConfig(RunConfig, ABC):
 
     # updates of the parameters; 0: none, the run measures what it begins with; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
-    # passes over the training data; 0: the task's usual ones (3, of embed and rerank 1), but 60 steps at least
+    # passes over the training data; N: N of them, however few steps that is; 0: the usual number of the task (3; answer
+    # 2, distil_classifier 5, embed and rerank 1), but at least 60 steps
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     first_step: Annotated[int, Range(-1)] = 0
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)

@@ -40,13 +40,13 @@ def open_data(
     parts = split_parts(config, read_examples)
     everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
     kind = config.predicts.learn(everything, labels or known_labels(data.train, data.columns))
-    if advice := kind.advice(data.columns):
-        say(advice)
     kind.check([*parts.heldout, *parts.calibration])
     tokenizer = open_tokenizer(hub.existing(config.init))
     weights = class_weights(kind, parts.train) if balanced else ()
     foreign = read_foreign(data.foreign, data.columns, kind) if data.foreign else []
-    results = Results(parts.train, parts.heldout, parts.calibration, data.long, config.report, foreign)
+    results = Results(
+        parts.train, parts.heldout, parts.calibration, data.long, config.report, foreign, data.max_length
+    )
     data = dataclasses.replace(data, folds=parts.folds)
     config = dataclasses.replace(config, data=data)
     pairs = all(isinstance(example.text, tuple) for example in parts.train)
@@ -55,7 +55,7 @@ def open_data(
     make = Contrasting if config.method == "contrast" else Finetuning
     task = make(layout, kind, smoothing, weights, config.head == "probe", results=results)
     windows = [
-        read(kind, tokenizer, data, examples, what, compares)
+        read(kind, tokenizer, data, examples, what, compares, layout.config.max_positions)
         for examples, what in ((parts.train, "training"), (parts.heldout, "validation"))
     ]
     train, heldout = (
@@ -78,7 +78,8 @@ def open_data(
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     say(
         f"{data.train}: {len(train):,} examples or windows to train on, {beside}; {data.batch} examples a step, in "
-        f"{epochs.batch} rows of {', '.join(map(str, of_rows))} tokens, {epochs.padding():.1%} of them padding"
+        f"{epochs.batch} rows of {' or '.join(map(str, of_rows))} tokens, {epochs.padding():.1%} of the tokens are "
+        "padding"
     )
     return task, epochs, config
 
@@ -134,13 +135,19 @@ def read(
     examples: Sequence[Example],
     what: str,
     compares: bool,
+    longest: int,
 ) -> list[Windows]:
-    """Each text whole, truncated or in windows."""
+    """Each text whole, truncated or in windows; what is truncated is said once, not again in each fold. `longest`: the
+    tokens that the trained model reads."""
     reading = Reading(data.max_length, data.long, data.overlap, compares)
     windows = kind.windows(tokenizer, [example.text for example in examples], reading)
+    if data.fold >= 0:
+        return windows
     truncated = Truncated(data.max_length)
     truncated.count(text.encodings[0] for text in windows)
     advice = "--config.data.long=windows reads all of them, and data.max_length may be more"
+    if longest > data.max_length and what == "training":
+        advice += f"; predict and evaluate read up to {longest:,} tokens"
     if notice := truncated.notice(advice, f"{what} examples"):
         say(notice)
     return windows

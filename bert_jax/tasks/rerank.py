@@ -59,7 +59,7 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     say(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
         f"{len(heldout):,} held out, {len(calibration):,} for calibration; {config.batch} queries a step, in "
-        f"{data.batch} rows of {lengths} tokens, {data.padding():.1%} of them padding; loss {task.loss.name}"
+        f"{data.batch} rows of {lengths} tokens, {data.padding():.1%} of the tokens are padding; loss {task.loss.name}"
     )
     return task, data, config
 

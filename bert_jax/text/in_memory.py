@@ -6,11 +6,13 @@ from contextlib import contextmanager
 from bert_jax.errors import BertJaxError
 
 PREFIX = "memory:"
-TABLES: dict[str, Sequence[dict]] = {}
+TABLES: dict[
+    str, Sequence[tuple[str, dict]]
+] = {}  # (place, row), the place as in Python: texts[0] is the first
 
 
 @contextmanager
-def tables_in_memory(tables: Mapping[str, Sequence[dict]]) -> Iterator[None]:
+def tables_in_memory(tables: Mapping[str, Sequence[tuple[str, dict]]]) -> Iterator[None]:
     """While open, each table is read as `memory:` and its name."""
     before = dict(TABLES)
     TABLES.update(tables)
@@ -22,8 +24,7 @@ def tables_in_memory(tables: Mapping[str, Sequence[dict]]) -> Iterator[None]:
 
 
 def rows_in_memory(name: str) -> Iterator[tuple[str, dict]]:
-    """(place, row), the place as in Python: texts[0] is the first."""
     table = name.removeprefix(PREFIX)
     if table not in TABLES:
         raise BertJaxError(f"{name} was held by a program that has ended; run that program again")
-    return ((f"{table}[{number}]", row) for number, row in enumerate(TABLES[table]))
+    return iter(TABLES[table])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_jax.errors import BertJaxError, nearest
+from bert_jax.terminal import counted
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
@@ -76,10 +77,16 @@ class Truncated:
         """A line for people; "" where nothing was truncated."""
         if not self.truncated:
             return ""
-        return (
-            f"{self.truncated:,} of {self.texts:,} {what} are longer than {self.max_length} tokens and were truncated, "
-            f"the longest (number {self.longest:,}) by {self.most:,} tokens{'; ' * bool(advice)}{advice}"
+        share, longer = (
+            f"{self.truncated:,} of {self.texts:,} {what}",
+            f"longer than {self.max_length} tokens",
         )
+        number, by = f"(number {self.longest:,})", f"by {counted(self.most, 'token')}"
+        if self.truncated == 1:
+            notice = f"{share} {number} is {longer} and was truncated {by}"
+        else:
+            notice = f"{share} are {longer} and were truncated, the longest {number} {by}"
+        return f"{notice}{'; ' * bool(advice)}{advice}"
 
 
 def warn(message: str) -> None:

@@ -90,7 +90,7 @@ class RunConfig:
     steps: NotNegative = 1_000_000  # updates of the parameters; 0: none, the run measures what it begins with
     init: str = ""  # model directory that the run begins from; "": initial values
     scratch: bool = False  # takes the sizes and the tokenizer of `init`, but not its parameters
-    # step that a run from `init` begins with; 0: schedule and data start anew, N: both go on at step N; -1: not said
+    # step that a run from `init` begins with; 0: schedule and data start anew, N: both go on at step N; -1: unset
     first_step: Annotated[int, Range(-1)] = -1
     # random numbers of dropout; rbg: the hardware's, faster, but other ones on another mesh
     random: Literal["threefry2x32", "rbg"] = "threefry2x32"

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from bert_jax.files import write_atomically
 from bert_jax.output import errors_of
-from bert_jax.terminal import in_width, log_file
+from bert_jax.terminal import PART, in_width, log_file, of_run
 
 SECONDS = 60  # after which events are put on the disk for the viewer
 NARROWEST = 10  # columns of the progress bar itself, beside what is said of the run
@@ -52,7 +52,8 @@ class Log:
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
             self._events = Events(directory, purge_step=step + 1)
         done = True if step >= steps else None  # None: only where there is no terminal
-        self._bar = tqdm(total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
+        part = PART.get().removesuffix(": ") or None
+        self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
@@ -80,7 +81,7 @@ class Log:
             return
         try:
             file = log_file()
-            tqdm.write(in_width(text, file), file=file)
+            tqdm.write(in_width(of_run(text), file), file=file)
         except OSError as error:
             if error.errno != errno.EIO:  # of a terminal that is gone; the signal that says so follows
                 raise

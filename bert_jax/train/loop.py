@@ -14,14 +14,14 @@ import jax
 from bert_jax.errors import BertJaxError, NotFinite, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
-from bert_jax.terminal import say
+from bert_jax.terminal import PART, counted, say
 from bert_jax.train import footprint
 from bert_jax.train.checkpoint import Checkpoints, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
-from bert_jax.train.sharding import check_batch, make_mesh
+from bert_jax.train.sharding import check_batch, devices_of, make_mesh
 from bert_jax.train.state import (
     Constants,
     State,
@@ -136,9 +136,9 @@ class Run:
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
-            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {self.mesh.size} "
-            f"{self.mesh.devices.flat[0].device_kind}{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes "
-            f"{rows} in {' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
+            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {devices_of(self.mesh)}"
+            f"{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes {rows} in "
+            f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )
 
     def check_memory(self) -> None:
@@ -324,15 +324,11 @@ class Run:
             params = self.task.ended(params, self.data)
             with hub.saving(self.workdir.model) as new:
                 save_models(new, self.task, params, self.data.tokenizer)
-            self.say(f"the model is in {self.workdir.model}")
+            if not PART.get():  # whose model is removed when it has been read
+                self.say(f"the model is in {self.workdir.model}")
         else:
             self.say(f"stopped at step {self.step:,}; run the same command to resume")
 
     def close(self) -> None:
         if self.resumed:
             self.log.close()
-
-
-def counted(number: int, noun: str) -> str:
-    plural = noun + ("es" if noun.endswith("h") else "s")
-    return f"{number:,} {noun if number == 1 else plural}"

@@ -32,6 +32,12 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
     return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
+def devices_of(mesh: Mesh) -> str:
+    """In words: "the CPU" where there is one, else how many of which kind."""
+    kind = mesh.devices.flat[0].device_kind
+    return "the CPU" if mesh.size == 1 and kind == "cpu" else f"{mesh.size} {kind}"
+
+
 def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
     """Refuse a batch whose rows cannot be divided evenly."""
     shards = mesh.shape[DATA] * mesh.shape[FSDP]

@@ -33,6 +33,7 @@ class Results:
     long: Literal["cut", "windows"] = "cut"  # how texts longer than the model are read
     report: bool = True  # whether to write a report
     foreign: Sequence[Example] = ()  # without labels: what the model should refuse
+    max_length: int = 0  # tokens of a text, or of a window of it, that training reads
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,10 @@ def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, t
         info.describe(folder).split()
     )
     subjects.with_calibration(folder)
-    assert "calibration of 200 examples; expected error 0.000 before, 0.000 after" in info.describe(folder)
+    assert (
+        "calibration of 200 examples; expected calibration error 0.000 before, 0.000 after"
+        in info.describe(folder)
+    )
     path = folder / "calibration.json"
     path.write_text(path.read_text().replace("1.5", "-1.5"))
     facts = info.collect(folder)

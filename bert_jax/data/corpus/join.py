@@ -8,6 +8,7 @@ from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.directory import ARRAYS, PARTS
 from bert_jax.data.corpus.duplicates import count_repeated, first_seen, lowest
 from bert_jax.errors import BertJaxError
+from bert_jax.terminal import counted
 
 
 def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:
@@ -24,7 +25,8 @@ def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -
     if heldout:
         if documents < 4:
             raise BertJaxError(
-                f"{documents} documents are too few to hold some out; mark where documents begin "
+                f"{counted(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; mark "
+                "where documents begin "
                 "(--layout), or give --heldout 0"
             )
         # Two at least, so that a next-sentence pair can be drawn from another document.

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
+from bert_jax.terminal import counted
 
 E = TypeVar("E", bound=Example)
 
@@ -19,7 +20,9 @@ def split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], 
     keys = in_order(examples)
     count = round(share * len(keys))
     if share and not 0 < count < len(keys):
-        raise BertJaxError(f"{len(keys)} documents cannot be split with {share} of them held out; add more")
+        raise BertJaxError(
+            f"{documents_of(examples, keys)} cannot be split with {share} of them held out; add more"
+        )
     edges = np.linspace(0, len(keys), count + 1).round().astype(int)
     held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
     parts: tuple[list[E], list[E]] = [], []
@@ -33,13 +36,27 @@ def folds(examples: Sequence[Example], count: int) -> np.ndarray:
     keys = in_order(examples)
     if len(keys) < count:
         raise BertJaxError(
-            f"{len(keys)} documents are too few for data.folds={count}; label more, or set --config.data.folds=0"
+            f"{documents_of(examples, keys)} {'is' if len(keys) == 1 else 'are'} too few for data.folds={count}; label "
+            "more, or set --config.data.folds=0"
         )
     fold: dict = {}
     for first in range(0, len(keys), count):
         neighbours = sorted(keys[first : first + count], key=lambda key: key_of("fold", key))
         fold |= {key: number for number, key in enumerate(neighbours)}
     return np.array([fold[document_of(example)] for example in examples])
+
+
+def documents_of(examples: Sequence[Example], keys: Sequence) -> str:
+    """How many there are, in words.
+
+    >>> same = [Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]
+    >>> documents_of(same, in_order(same))
+    '2 different texts in 3 examples (identical texts stay together)'
+    """
+    if any(example.document for example in examples):
+        return counted(len(keys), "document")
+    together = " (identical texts stay together)" if len(keys) < len(examples) else ""
+    return f"{counted(len(keys), 'different text')} in {counted(len(examples), 'example')}{together}"
 
 
 def document_of(example: Example):

@@ -1,5 +1,6 @@
 """One label for each text or pair."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from bert_jax.losses import Loss, cross_entropy, weigh
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import expected_right, temperature
-from bert_jax.predictions.kind import Outcomes, abstained, rounded
+from bert_jax.predictions.kind import Baseline, Outcomes, abstained, rounded
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
@@ -61,6 +62,10 @@ class Classes(WholeTexts):
 
     def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.Sums:
         return metrics.classes(predicted, truth, self.order or self.labels)
+
+    def baseline(self, truth: Sequence[str]) -> Baseline:
+        ((frequent, _),) = Counter(truth).most_common(1)
+        return Baseline("always the most frequent class", self.sums([frequent] * len(truth), truth).scores)
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)

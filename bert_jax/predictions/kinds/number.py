@@ -14,7 +14,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, squared_error
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import WholeTexts, problem_of
@@ -68,6 +68,11 @@ class Number(WholeTexts):
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> float:
         return float(raw[0])
+
+    def baseline(self, truth: Sequence[float]) -> Baseline:
+        scores = metrics.numbers([float(np.mean(truth))] * len(truth), truth).scores
+        # Correlations with a constant are none.
+        return Baseline("always the mean", {"mean_squared_error": scores["mean_squared_error"]})
 
     def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.Sums:
         return metrics.numbers(predicted, truth)

@@ -1,0 +1,59 @@
+"""What people should know of the labels before a run: those that look like one label, and those of few examples."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from bert_jax.tasks.finetune import Finetuning
+from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.parts import say
+from bert_jax.train.config import RunConfig
+from bert_jax.train.task import Task
+
+SHOWN = 5  # labels, or groups of them, that are named in a line
+
+
+def tell_of_labels(task: Task, config: RunConfig) -> None:
+    for notice in label_notices(task, config):
+        say(notice)
+
+
+def label_notices(task: Task, config: RunConfig) -> Iterator[str]:
+    if not (isinstance(task, Finetuning) and isinstance(config, FinetuneConfig) and task.results):
+        return
+    if advice := task.kind.advice(config.data.columns):
+        yield advice
+    counts = Counter(label for example in task.results.train for label in task.kind.counted(example))
+    known = {label: counts[label] for label in task.kind.labels}
+    yield from of_case(known)
+    if config.data.folds:
+        yield from of_few(known, config.data.folds)
+
+
+def of_case(counts: Mapping[str, int]) -> Iterator[str]:
+    """
+    >>> next(of_case({"Bug Report": 89, "BUG REPORT": 3, "Question": 20}))
+    'labels that differ only in case stay separate: "Bug Report" (89), "BUG REPORT" (3); write them alike to merge them'
+    """
+    groups: dict[str, list[str]] = {}
+    for label in counts:
+        groups.setdefault(" ".join(label.casefold().split()), []).append(label)
+    alike = [in_words(group, counts) for group in groups.values() if len(group) > 1]
+    if alike:
+        listed = "; ".join(alike[:SHOWN]) + f"; and {len(alike) - SHOWN} more" * (len(alike) > SHOWN)
+        yield f"labels that differ only in case stay separate: {listed}; write them alike to merge them"
+
+
+def of_few(counts: Mapping[str, int], folds: int) -> Iterator[str]:
+    """
+    >>> next(of_few({"bug": 89, "praise": 3}, 5))
+    'fewer examples than the 5 folds: "praise" (3); their scores say little, so label more of them'
+    """
+    few = sorted((label for label, count in counts.items() if 0 < count < folds), key=counts.__getitem__)
+    if few:
+        more = f" and {len(few) - SHOWN} more labels" * (len(few) > SHOWN)
+        listed = in_words(few[:SHOWN], counts) + more
+        yield f"fewer examples than the {folds} folds: {listed}; their scores say little, so label more of them"
+
+
+def in_words(labels: list[str], counts: Mapping[str, int]) -> str:
+    return ", ".join(f'"{label}" ({counts[label]:,})' for label in labels)
