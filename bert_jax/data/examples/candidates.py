@@ -5,7 +5,8 @@ query, documents, labels          lists in the cells of a row
 query, positive, negatives        one that is relevant and others that are not
 query, positive, negatives, scores    likewise, with what a teacher gives for each document
 
-Columns are taken in their order whatever they are called, but for the column of the label or score.
+Columns are taken in their order whatever they are called, but for the column of the label or score, and for those
+that hold nothing but numbers, which are left out unless they are named.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,8 @@ class CandidateColumns(GroupColumns):
     score: str = ""  # column of the label or score of a document; "": found by its usual name
     document: str = ""  # column of what queries are kept together by, when the data are split; "": the query
     documents: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[tuple[str, ...]] = ("query", "document", "not relevant")
+    repeating: ClassVar[int] = 1
 
     def document_of(self, texts: Sequence[str]) -> str:
         return texts[0]
