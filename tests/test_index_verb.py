@@ -55,7 +55,7 @@ def test_documents_of_every_kind(tmp_path):
         "broken.txt": ("", "caf\ufffd \ufffd"),
     }
     assert notes == [
-        "3 documents without text are left out",
+        f"3 documents without text left out ({folder}/blank.md and others)",
         "files of other kinds are left out: no ending (1), .pdf (1)",
         f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
         f"2 files ({folder}/broken.txt and others) not UTF-8 throughout; what is broken is read as U+FFFD",
@@ -185,6 +185,36 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     ):
         assert message in run(*words, code=1)[1]
     assert not (tmp_path / "other").exists()
+
+
+def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/prices.csv").write_text("item,price\ncup,3\n")
+    (tmp_path / "docs/rows.csv").write_text("text\nThe cat sat.\n")
+    said = run("index", "docs", "--output", "index")[1]
+    assert "1 table (docs/prices.csv) left out, for no column of texts is known; name it" in said
+    assert "1 document in 1 passage in index" in said
+    for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
+        with pytest.raises(BertJaxError, match="which column holds the text. known: item"):
+            documents(*given)
+    said = run("index", "docs", "--text", "item", "--output", "items")[1]
+    assert "1 table (docs/rows.csv) left out" in said and "1 document in" in said
+
+
+def test_an_index_without_documents_is_none(run, tmp_path):
+    """A first build that fails leaves nothing, and what has lost all its documents is not searched."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 5}\n')
+    (tmp_path / "blank.txt").write_text(" ")
+    said = run("index", "docs", "--output", "index", code=1)[1]
+    assert said == "bert-jax index: the folder docs holds no documents that can be read; name another\n"
+    assert main(["index", "blank.txt", "--output", "index"]) == 1
+    assert main(["index", "bad.jsonl", "--output", "index"]) == 1
+    assert not (tmp_path / "index").exists()
+    (tmp_path / "a.txt").write_text("The cat sat.")
+    run("index", "a.txt", "--output", "index")
+    run("index", "--output", "index", "--remove", "a.txt")
+    assert "index holds no documents" in run("search", "index", "cat", code=1)[1]
 
 
 @pytest.mark.slow

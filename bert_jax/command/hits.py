@@ -21,6 +21,10 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
 
 def show(args) -> None:
     index = Index.open(args.index, args.model, args.verify)
+    if not len(index):
+        raise BertJaxError(
+            f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"
+        )
     legs = None if args.legs is None else args.legs.split(",")
     weights = weights_of(args.weights)
     queries = iter([args.query]) if args.query is not None else read_unlabelled(args.queries)

@@ -36,15 +36,25 @@ def change(args) -> None:
             writer.add(shown(source.documents()), plan.cutter, encoder.documents if encoder else None)
             if encoder and encoder.truncated.truncated:
                 warn(encoder.truncated.notice(what="passages"))
+            for line in source.notes():
+                say(line, sys.stderr)
+            if not writer.manifest.changes:
+                raise BertJaxError(f"{' '.join(args.documents)}: no documents that can be read; name others")
         if args.compact:
             writer.compact(plan.manifest)
-    for line in source.notes():
-        say(line, sys.stderr)
     say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
 
 
 def shown(documents: Iterable[Document]) -> Iterable[Document]:
     return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
+
+
+def number_of(count: int, noun: str) -> str:
+    """
+    >>> number_of(1, "document"), number_of(1200, "passage")
+    ('1 document', '1,200 passages')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def ids_of(names: list[str]) -> list[str]:
@@ -59,9 +69,10 @@ def ids_of(names: list[str]) -> list[str]:
 
 def summary(path: Path, manifest: Manifest, counts: Counts, seconds: float) -> str:
     line = (
-        f"{manifest.documents:,} documents in {manifest.passages:,} passages in {path}: {counts.new:,} new, "
+        f"{number_of(manifest.documents, 'document')} in {number_of(manifest.passages, 'passage')} in {path}: "
+        f"{counts.new:,} new, "
         f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
-        f"{counts.encoded:,} passages encoded; {seconds:.1f} s"
+        f"{number_of(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
     )
     if recall := manifest.recall:
         line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"

@@ -3,7 +3,7 @@ index.json, or not at all, and one process at a time makes them."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -61,9 +61,25 @@ def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
             manifests.write(directory, new)
         writer = Writer(directory)
         writer.sweep()
-        yield writer
+        try:
+            yield writer
+        except Exception:
+            if not writer.manifest.changes:
+                clear(directory)
+            raise
         writer.sweep()
         remove(directory / BUILDING)
+
+
+def clear(directory: Path) -> None:
+    """Remove an index that holds nothing yet, unless vectors were computed, which the next attempt takes up."""
+    remove(directory / BUILDING / STAGE)
+    building = directory / BUILDING
+    if not any(path.is_file() for path in building.rglob("*")):
+        remove(building)
+        (directory / FILE).unlink(missing_ok=True)
+        with suppress(OSError):  # it holds something else
+            directory.rmdir()
 
 
 class Writer:
