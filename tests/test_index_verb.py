@@ -201,6 +201,30 @@ def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run
     assert "1 table (docs/rows.csv) left out" in said and "1 document in" in said
 
 
+def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    for name in "abc":
+        (tmp_path / f"docs/{name}.txt").write_text(f"The cat {name}.")
+    (tmp_path / "d.txt").write_text("The dog.")
+    run("index", "docs", "--output", "index")
+    (tmp_path / "docs/a.txt").unlink()
+    again = ["index", f"{tmp_path}/docs", "--output", "index"]
+    assert "1 document of the index is not among these files: a.txt; --remove-missing" in run(*again)[1]
+    assert "not among" not in run("index", "d.txt", "--output", "index")[1], "it adds to the folder"
+    assert "not among" not in run(*again)[1], "d.txt is of another file"
+    (tmp_path / "docs/b.txt").unlink()
+    said = run("index", "docs", "d.txt", "--output", "index", "--remove-missing")[1]
+    assert "2 documents in 2 passages" in said and "2 removed" in said and "not among" not in said
+    assert run("info", "index", "--ids")[0].splitlines() == ["c.txt", "d.txt"]
+    shown = run("info", "index")[0]
+    assert "2 in 2 passages of up to 256 tokens" in shown and "keywords" in shown and "c.txt, d.txt" in shown
+    assert json.loads(run("info", "index", "--json")[0])["sources"] == [
+        f"{tmp_path}/docs",
+        f"{tmp_path}/d.txt",
+    ]
+    assert "name them" in run("index", "--output", "index", "--remove-missing", "--compact", code=1)[1]
+
+
 def test_an_index_without_documents_is_none(run, tmp_path):
     """A first build that fails leaves nothing, and what has lost all its documents is not searched."""
     (tmp_path / "docs").mkdir()

@@ -16,6 +16,7 @@ from bert_jax.errors import BertJaxError
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index; without one, keywords)"),
     flag("--remove", nargs="+", default=[], metavar="ID", help="remove documents; @FILE: a file of an id per line"),
+    flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
         "--quantize", choices=("none", "int8", "binary"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, one_line
 from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.indexing import Counts, writing
 from bert_jax.search.manifest import Manifest
@@ -17,12 +17,15 @@ from bert_jax.text.lines import read_lines
 from bert_jax.text.truncation import warn
 
 MANY = 16  # segments
+SHOWN = 5  # names of documents
 
 
 def change(args) -> None:
-    start, path = time.monotonic(), Path(args.output)
+    start, path, is_whole = time.monotonic(), Path(args.output), False
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
+    if args.remove_missing and not args.documents:
+        raise BertJaxError("--remove-missing keeps the documents of DOCS; name them")
     asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
     source = Source(args.documents, Columns(args.text, args.id, args.title))
     plan = Plan(path, asked, args.compact)
@@ -33,7 +36,11 @@ def change(args) -> None:
             writer.remove(ids_of(args.remove))
         if args.documents:
             encoder = plan.encoder
-            writer.add(shown(source.documents()), plan.cutter, encoder.documents if encoder else None)
+            is_whole = writer.manifest.covered_by(args.documents)
+            documents, encode = shown(source.documents()), encoder.documents if encoder else None
+            writer.add(documents, plan.cutter, encode, args.documents)
+            if args.remove_missing and writer.missing:
+                writer.remove(writer.missing)
             if encoder and encoder.truncated.truncated:
                 warn(encoder.truncated.notice(what="passages"))
             for line in source.notes():
@@ -43,6 +50,16 @@ def change(args) -> None:
         if args.compact:
             writer.compact(plan.manifest)
     say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
+    if is_whole and (missing := writer.missing):
+        names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
+        verb, others = ("is", "it") if len(missing) == 1 else ("are", "them")
+        say(
+            one_line(
+                f"{number_of(len(missing), 'document')} of the index {verb} not among these files: {names}; "
+                f"--remove-missing removes {others}"
+            ),
+            sys.stderr,
+        )
 
 
 def shown(documents: Iterable[Document]) -> Iterable[Document]:

@@ -127,9 +127,13 @@ class Index:
             hits.append([self.hit(place, best[place], rankings, words) for place in list(best)[:top]])
         return hits[0] if isinstance(query, str) else hits
 
+    @property
+    def legs(self) -> list[str]:
+        return [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
+
     def checked(self, legs: Sequence[str] | None, weights: Mapping[str, float] | None) -> list[str]:
         """The legs to search by."""
-        there = [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
+        there = self.legs
         if VECTORS in (legs or ()) and VECTORS not in there:
             raise BertJaxError(
                 f"{self.path} has no vectors, for it was built without --model; leave them out"
