@@ -198,7 +198,7 @@ BAD = {
         "x.jsonl",
         b'{"text": "a"}\n{"text":\n',
         [],
-        "row 2 is not JSON (Expecting value); write one object",
+        "row 2 is not JSON (Expecting value at character 9); write one object",
     ),
     "missing column": ("x.jsonl", b'{"txet": "a"}\n', [], 'no column "text"; did you mean "txet"'),
     "column of numbers": ("x.jsonl", b'{"text": 3}\n', [], "holds a number, not text"),

@@ -72,7 +72,7 @@ class Candidates(Example):
 
 def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
     """Of at most `most` queries, drawn at random, 0: of all."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns)
     of_rows = [of_row(group) for group in rows if isinstance(group, Group)]
     lists = together(of_rows)
     return [candidates for candidates in collect(spec, lists, most) if isinstance(candidates, Candidates)]

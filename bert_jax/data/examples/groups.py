@@ -21,7 +21,7 @@ from typing import ClassVar
 from bert_jax.data.examples.cells import blank, label_in, listed, name_in, number_in
 from bert_jax.data.examples.columns import Columns, Located, check_columns, usual
 from bert_jax.data.examples.example import Example, collect
-from bert_jax.data.examples.rows import examples_in_rows
+from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
@@ -108,7 +108,7 @@ def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
 
 def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
     """The same, as the rows hold them."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns)
     groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
     check_shapes(groups)
     return groups
@@ -116,7 +116,7 @@ def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group
 
 def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[str]:
     """The texts of the column `preferred`, if there is one, else of the first that holds text."""
-    some, rows = begun(tables.read_rows(spec, columns.numbered))
+    some, rows = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
     if not some:
         raise BertJaxError(f"{spec} holds no text")
     names = known(some, columns).texts
@@ -132,15 +132,15 @@ def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[st
 
 def positive_column(spec: str, columns: GroupColumns) -> str:
     """The name of the second column of texts; "" if there is none."""
-    some, _ = begun(tables.read_rows(spec, columns.numbered))
+    some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
     return "".join(known(some, columns).texts[1:2]) if some else ""
 
 
 def begun(rows: Iterable[Located]) -> tuple[list[Located], Iterator[Located]]:
-    """(the first rows, all of them)"""
-    rows = iter(rows)
-    some = list(islice(rows, FIRST))
-    return some, chain(some, rows)
+    """(the first rows that can be read, all of them)"""
+    first, rows = rows_begun(rows)
+    some = list(islice(rows, FIRST)) if first else []
+    return [(where, row) for where, row in some if not isinstance(row, tables.Broken)], chain(some, rows)
 
 
 def known(some: Sequence[Located], columns: GroupColumns) -> GroupColumns:
@@ -151,7 +151,7 @@ def known(some: Sequence[Located], columns: GroupColumns) -> GroupColumns:
 def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str:
     """Which columns of a table are taken for what, for people to see; `most` columns of texts are read, 0: all.
     `advice` is how others are named."""
-    some, _ = begun(tables.read_rows(spec, columns.numbered))
+    some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
     found, rows = known(some, columns), [row for _, row in some]
     used = found.texts[: most or None]
     roles = columns.roles if len(used) > 1 else ("text",)
