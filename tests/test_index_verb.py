@@ -149,7 +149,11 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         "no --model, so documents are found by keywords alone\n5 documents in 5 passages in index"
     )
     out = run("search", "index", "very nice", "--top", 2, "--explain")[0].splitlines()
-    assert out[0].split()[2] == "4\\n.txt" and "keywords: rank 1" in out[1] and "very 0." in out[1]
+    assert (
+        out[0].endswith("  4\\n.txt, characters 0-39")
+        and "keywords: rank 1" in out[1]
+        and "very 0." in out[1]
+    )
     assert out[2].strip() == "Cats\\x1b[31m are very very very very nice."
     assert (
         "no vectors, for it was built without --model"
@@ -223,6 +227,26 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
         f"{tmp_path}/d.txt",
     ]
     assert "name them" in run("index", "--output", "index", "--remove-missing", "--compact", code=1)[1]
+
+
+def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model, tmp_path):
+    write(tmp_path / "judge", heads=("classify",), labels=("relevant",))
+    for n in range(2):
+        (tmp_path / f"{n}.txt").write_text("The cat sat. " + "the mat " * (150 * n))
+    run("index", "0.txt", "1.txt", "--output", "index")
+    out, said = run("search", "index", "cat", "--rerank", "judge", "--explain")
+    scores = [line.split()[1] for line in out.splitlines() if ", characters " in line]
+    lines = [line.strip() for line in out.splitlines() if "reranker:" in line]
+    assert lines == [f"reranker: rank {n}, score {score}" for n, score in enumerate(scores, 1)] and lines
+    pairs = [{"query": q, "documents": ["the cat " * 200, "a mat"]} for q in ("cat", "mat")]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    said = run("rerank", "--model", "judge", "--input", "pairs.jsonl", "--output", "out.jsonl")[1]
+    assert "2 of 4 pairs of a query and a document are longer than" in said and said.count("truncated") == 1
+    assert "windows" not in said
+    refused = f"{model} is no cross-encoder; `bert-jax train --config rerank` makes one"
+    assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
+    assert refused in run("rerank", "--model", model, "--input", "pairs.jsonl", code=1)[1]
+    assert "not both" in run("search", "index", "cat", "--queries", "0.txt", code=1)[1]
 
 
 def test_an_index_without_documents_is_none(run, tmp_path):

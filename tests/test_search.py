@@ -178,8 +178,8 @@ def test_fusion_is_that_of_the_ranks(tmp_path):
         assert hit.score == hit.parts["fusion"].score == pytest.approx(sums, rel=1e-12)
     assert any(len(hit.parts) == 3 for hit in hits)
     for wrong, message in (
-        ({"legs": ["words"]}, 'no leg of this index "words"'),
-        ({"weights": {"vector": 1}}, 'no leg of this index "vector"; did you mean "vectors"'),
+        ({"legs": ["words"]}, 'this index is searched by keywords and vectors, not by "words"'),
+        ({"weights": {"vector": 1}}, 'not by "vector"'),
         ({"weights": {"vectors": -1}}, "the weight of vectors must be"),
         ({"top": 0}, "top must be"),
     ):

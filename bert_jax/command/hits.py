@@ -63,7 +63,7 @@ def as_json(hit: Hit, explain: bool) -> dict:
 
 def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list[str]:
     title = f"  {one_line(hit.title)}" if hit.title else ""
-    lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)} {hit.start}-{hit.end}{title}"]
+    lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)}, characters {hit.start}-{hit.end}{title}"]
     if explain:
         for leg, part in hit.parts.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
