@@ -217,7 +217,10 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
         (["--quantize", "int8"], "--quantize needs an --output"),
         (["--output", "out.jsonl"], "should end in .npy, or be the name of a directory"),
         (["--output", "out", "--dimensions", "9"], "dimensions must be between 1 and 8, not 9"),
-        (["--output", "out", "--prompt", "query"], 'no prompt of this embedder "query"'),
+        (
+            ["--output", "out", "--prompt", "query"],
+            'this embedder has no prompts, and so none called "query"',
+        ),
         (
             ["--output", "foreign"],
             "foreign stays as it is, for it holds what this command does not write (mine)",

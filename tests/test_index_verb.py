@@ -170,10 +170,12 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     (tmp_path / "docs/0\n.txt").write_text("Dogs.")
     assert "0 new, 1 changed, 4 unchanged" in run("index", "docs", "--output", "index")[1]
     assert "4 documents" in run("index", "--output", "index", "--remove", "1\n.txt", "--compact")[1]
-    (tmp_path / "queries.txt").write_text("dogs\nfish\n")
-    lines = run("search", "index", "--queries", "queries.txt", "--json")[0].splitlines()
+    (tmp_path / "queries.txt").write_text("dogs\n \nfish\n")
+    out, said = run("search", "index", "--queries", "queries.txt", "--json")
+    lines = out.splitlines()
+    assert said == "1 blank query of queries.txt left out\n"
     assert [[hit["id"] for hit in json.loads(line)["hits"]] for line in lines] == [["0\n.txt"], []]
-    assert "files of an index of 4 documents are what was written" in run("check", "index")[0]
+    assert "files of an index of 4 documents; their hashes match" in run("check", "index")[0]
     for words, message in (
         (
             ["index", "docs", "--output", "index", "--passage-tokens", 99],

@@ -252,7 +252,7 @@ def damage(corpus: Path, kind: str) -> str:
         raw = bytearray(tokens.read_bytes())
         raw[-1] ^= 1
         tokens.write_bytes(raw)
-        return "train/tokens.npy is not what was written"
+        return "train/tokens.npy is damaged"
     if kind == "missing":
         (corpus / "heldout" / "documents.npy").unlink()
         return "lacks its file heldout/documents.npy"

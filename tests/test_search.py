@@ -272,7 +272,7 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
         (path / name).write_bytes(broken)
         is_small = Path(name).stem not in ("vectors", "postings", "frequencies", "texts", "words")
         if is_small:
-            with pytest.raises(BertJaxError, match=r"not what was written|hash differs|not valid JSON"):
+            with pytest.raises(BertJaxError, match=r"hash differs|not valid JSON"):
                 Index.open(path)
         else:
             Index.open(path)
@@ -283,7 +283,7 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
         (path / name).write_bytes(whole)
     whole = (path / "index.json").read_text()
     (path / "index.json").write_text(whole.replace('"overlap": 3', '"overlap": 4'))
-    with pytest.raises(BertJaxError, match="index.json is not what was written"):
+    with pytest.raises(BertJaxError, match="index.json is damaged: its hash differs"):
         Index.open(path)
     (path / "index.json").write_text(whole)
     (path / "segments/000001/vectors.npy").write_bytes(b"")

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import asdict
 from itertools import islice
 
@@ -11,7 +11,7 @@ from bert_jax.errors import BertJaxError, one_line
 from bert_jax.files import to_json
 from bert_jax.search.index import Hit, Index
 from bert_jax.search.keywords import query_words
-from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured
+from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
 
 QUERIES = 64  # that are searched together
 EXCERPT = 240  # characters of a passage, about three lines of a terminal
@@ -27,7 +27,7 @@ def show(args) -> None:
         )
     legs = None if args.legs is None else args.legs.split(",")
     weights = weights_of(args.weights)
-    queries = iter([args.query]) if args.query is not None else read_unlabelled(args.queries)
+    queries = iter([args.query]) if args.query is not None else given_in(args.queries)
     while some := list(islice(queries, QUERIES)):
         for query, hits in zip(
             some, index.search(some, args.top, legs, weights, args.rerank, args.rerank_top), strict=True
@@ -41,6 +41,18 @@ def show(args) -> None:
                     print("\n".join(lines_of(rank, hit, query, args.explain, args.full)))
                 if not hits:
                     print("nothing found")
+
+
+def given_in(source: str) -> Iterator[str]:
+    """The queries of a file; blank ones are left out, and counted."""
+    blank = 0
+    for query in read_unlabelled(source):
+        if query.strip():
+            yield query
+        else:
+            blank += 1
+    if blank:
+        say(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out", sys.stderr)
 
 
 def weights_of(text: str | None) -> dict[str, float] | None:

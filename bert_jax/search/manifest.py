@@ -119,7 +119,7 @@ def read(directory: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise BertJaxError(f"{directory} is no index: it has no {FILE}; `bert-jax index` makes one") from None
     if not is_sealed(content):
-        raise BertJaxError(f"{path} is not what was written (its hash differs); {AGAIN}")
+        raise BertJaxError(f"{path} is damaged: its hash differs; {AGAIN}")
     del content[SELF]
     if (version := content.get("version")) != VERSION:
         raise BertJaxError(
