@@ -98,16 +98,16 @@ def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
         return text
     room = longest - 4  # for the dots on both sides
     tokens = list(TOKEN.finditer(text))
-    found = [
+    matches = [
         (token.start(), words)
         for token in tokens
         if (words := wanted & {word.lower() for word in WORD.findall(token[0])})
     ]
 
     def count(start: int) -> int:
-        return len({word for place, words in found if start <= place < start + room for word in words})
+        return len({word for place, words in matches if start <= place < start + room for word in words})
 
-    best = min(max([0, *(place for place, _ in found)], key=count), len(text) - room)
+    best = min(max([0, *(place for place, _ in matches)], key=count), len(text) - room)
     begin = min((token.start() for token in tokens if token.start() >= best), default=best)
     end = max((token.end() for token in tokens if begin < token.end() <= begin + room), default=begin + room)
     return "… " * (begin > 0) + text[begin:end] + " …" * (end < len(text))

@@ -20,11 +20,11 @@ from bert_jax.errors import BertJaxError
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
         "--quantize", choices=("none", "int8", "binary"),
-        help="find candidates by vectors of a byte or a bit a number, and score them by the whole ones",
+        help="search quantized vectors (8 or 1 bit per number), then rescore with the full vectors",
     ),
     flag(
         "--approximate", choices=("none", "hnsw", "ivf"),
-        help="find candidates in an index of faiss, which looks at few of many vectors",
+        help="search an approximate faiss index",
     ),
     flag(
         "--export", nargs=2, metavar=("ENGINE", "DIR"),

@@ -16,30 +16,31 @@ SHOWN = 5  # ids of documents
 
 def describe(directory: str, as_json: bool = False) -> str:
     index = Index.open(directory)
-    found, first = index.manifest, list(islice(ids_of(directory), SHOWN))
+    manifest, first = index.manifest, list(islice(ids_of(directory), SHOWN))
     size = (Path(directory) / manifests.FILE).stat().st_size + sum(
-        facts["bytes"] for _, facts in found.files()
+        facts["bytes"] for _, facts in manifest.files()
     )
-    model = found.model
+    model = manifest.model
     if as_json:
         facts = {
-            "directory": directory, "documents": len(index), "passages": found.passages, "bytes": size,
+            "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
             "model": model and model.path, "dimensions": model and model.dimensions, "legs": index.legs,
-            "passage_tokens": found.passage_tokens, "overlap": found.overlap, "quantization": found.quantization,
-            "approximate": found.approximate, "recall": found.recall and found.recall.recall,
-            "segments": len(found.segments), "sources": found.sources, "first_ids": first,
+            "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
+            "quantization": manifest.quantization, "approximate": manifest.approximate,
+            "recall": manifest.recall and manifest.recall.recall,
+            "segments": len(manifest.segments), "sources": manifest.sources, "first_ids": first,
         }  # fmt: skip
         return to_json(facts, indent=2)
-    faster = found.quantization or found.approximate
-    recall = f", recall@{found.recall.at} {found.recall.recall:.3f}" if found.recall else ""
+    faster = manifest.quantization or manifest.approximate
+    recall = f", recall@{manifest.recall.at} {manifest.recall.recall:.3f}" if manifest.recall else ""
     lines = {
-        "directory": f"{directory}, {size / 1e6:,.1f} MB in {len(found.segments):,} segments",
-        "documents": f"{len(index):,} in {found.passages:,} passages of up to {found.passage_tokens} tokens, of which "
-        f"neighbours share {found.overlap}",
+        "directory": f"{directory}, {size / 1e6:,.1f} MB in {len(manifest.segments):,} segments",
+        "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
+        f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
         "legs": ", ".join(index.legs),
         "search": f"candidates by {faster}{recall}" if faster else "exact",
-        "sources": ", ".join(found.sources),
+        "sources": ", ".join(manifest.sources),
         "first ids": ", ".join(first) + ", ..." * (len(index) > len(first)),
     }
     rows = [f"{name:<12}{one_line(value)}" for name, value in lines.items() if value]

@@ -27,9 +27,9 @@ RELEVANT = 0.5  # the grade from which a document is relevant
 class CandidateColumns(GroupColumns):
     """`texts`: the query, its document or documents, and others that are not relevant."""
 
-    texts: tuple[
-        str, ...
-    ] = ()  # columns of query, document and others that are not relevant; (): all that hold text
+    # columns of query, document and others that are not relevant, as '"Asked (raw)","Answer"'; (): all that hold text,
+    # but those of numbers alone
+    texts: tuple[str, ...] = ()
     score: str = ""  # column of the label or score of a document; "": found by its usual name
     document: str = ""  # column of what queries are kept together by, when the data are split; "": the query
     documents: ClassVar[tuple[str, ...]] = ()

@@ -39,7 +39,9 @@ class GroupColumns:
     """The names of a table's columns, in any case; "" and () are the evident ones. Numbers ("0", "3") name those of a
     csv or tsv file without header."""
 
-    texts: tuple[str, ...] = ()  # columns of anchor, positive and negatives; (): all that hold text
+    # columns of anchor, positive and negatives, as '"Asked (raw)","Answer"'; (): all that hold text, but those of
+    # numbers alone
+    texts: tuple[str, ...] = ()
     score: str = ""  # column of the score, or of the label of a single text; "": found by its usual name
     # column of the document, never split between training and validation; "": found by its usual name
     document: str = ""
@@ -152,20 +154,20 @@ def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str
     """Which columns of a table are taken for what, for people to see; `most` columns of texts are read, 0: all.
     `advice` is how others are named."""
     some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
-    found, rows = known(some, columns), [row for _, row in some]
-    used = found.texts[: most or None]
+    resolved, rows = known(some, columns), [row for _, row in some]
+    used = resolved.texts[: most or None]
     roles = columns.roles if len(used) > 1 else ("text",)
     parts = [
         f"{role} {quoted(names)}"
         for n, role in enumerate(roles)
         if (names := used[n:] if n == 2 else used[n : n + 1])
     ]
-    if found.score:
-        parts.append(f"{'score' if len(used) > 1 else 'label'} {quoted([found.score])}")
-    if found.document:
-        parts.append(f"document {quoted([found.document])}")
+    if resolved.score:
+        parts.append(f"{'score' if len(used) > 1 else 'label'} {quoted([resolved.score])}")
+    if resolved.document:
+        parts.append(f"document {quoted([resolved.document])}")
     words = ", ".join(parts)
-    beside = {*used, found.score, found.document}
+    beside = {*used, resolved.score, resolved.document}
     unread = [name for name in rows[0] if name not in beside and plain(name) not in OTHERS]
     if numbers := [name for name in unread if is_of_numbers(name, rows)]:
         words += f"; left out, for all their cells are numbers: {quoted(numbers)}"
