@@ -1,9 +1,11 @@
 """Lines for people: a terminal gets them broken between words, a file or a pipe as they are."""
 
 import os
+import re
 import shutil
 import sys
 import textwrap
+from contextlib import suppress
 from typing import TextIO
 
 INDENT = 4  # of what goes on in the next line
@@ -33,9 +35,27 @@ def hides_bars() -> bool | None:
     return False if "ipykernel" in sys.modules else None
 
 
-def in_width(text: str, file: TextIO, indent: int = INDENT) -> str:
-    """The text as `file` shows it: each line of a terminal ends with a whole word."""
-    return broken(text, shutil.get_terminal_size().columns, indent) if file.isatty() else text
+def in_width(text: str, file: TextIO, indent: int = INDENT, short_paths: bool = True) -> str:
+    """The text as `file` shows it: on a terminal paths are short, and each line ends with a whole word."""
+    if not file.isatty():
+        return text
+    if short_paths:
+        with suppress(OSError):  # the working directory was removed
+            text = with_short_paths(text, os.getcwd(), os.path.expanduser("~"))
+    return broken(text, shutil.get_terminal_size().columns, indent)
+
+
+def with_short_paths(text: str, here: str, home: str) -> str:
+    """Paths below the working directory as it sees them, and others of one's own below ~, which a shell expands at the
+    start of a word alone.
+
+    >>> with_short_paths("/home/ada/runs/a and /home/ada/b, --model=/home/ada/b", "/home/ada/runs", "/home/ada")
+    'a and ~/b, --model=/home/ada/b'
+    """
+    for folder, before, short in ((here, r"[\s(\"'=]", ""), (home, r"[\s(]", "~/")):
+        if folder.strip("/"):
+            text = re.sub(rf"(^|{before}){re.escape(folder)}/(?=[^\s/])", rf"\1{short}", text)
+    return text
 
 
 def broken(text: str, width: int, indent: int = INDENT) -> str:

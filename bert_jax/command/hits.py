@@ -82,7 +82,8 @@ def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list
             lines.append(f"     {leg}: rank {part.rank}, score {part.score:.4f}{words}")
     wanted = frozenset(query_words(query))
     text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
-    shown = in_width(" " * INDENT + (text if full else excerpt(text, wanted)), sys.stdout, INDENT)
+    text = " " * INDENT + (text if full else excerpt(text, wanted))
+    shown = in_width(text, sys.stdout, INDENT, short_paths=False)
     return [*lines, coloured(shown, wanted), ""]
 
 
