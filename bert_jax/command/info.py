@@ -141,7 +141,9 @@ def describe(directory, as_json: bool = False) -> str:
 
 def embedder_facts(layout: Layout) -> dict | None:
     embedder = layout.embedder
-    return embedder and {
+    if embedder is None:
+        return None
+    return {
         "dimensions": layout.vector_size, "normalize": embedder.normalize, "prompts": embedder.prompts,
     }  # fmt: skip
 
