@@ -9,6 +9,7 @@ dataclass that reads it. A key that no dataclass reads is an error that names th
 
 import ast
 import copy
+import csv
 import dataclasses
 import math
 import typing
@@ -244,13 +245,25 @@ def _parse(text: str, kind: type, where: str):
         text = text.strip()
         if text[:1] + text[-1:] in ("()", "[]"):
             text = text[1:-1]
-        parts = [part.strip() for part in text.split(",")]
+        parts = names_in(text) if inner[0] is str else [part.strip() for part in text.split(",")]
         return tuple(_parse(part, inner[0], where) for part in parts if part)
     if kind is str or (origin is typing.Literal and isinstance(inner[0], str)):
         return _fit(text, kind, where)
     if kind is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return _fit(literal(text), kind, where)
+
+
+def names_in(text: str) -> list[str]:
+    """Texts between commas, some of them perhaps in quotes.
+
+    >>> names_in("one, two"), names_in('"Asked (raw), in full", "Answer"'), names_in("'a','b'")
+    (['one', 'two'], ['Asked (raw), in full', 'Answer'], ['a', 'b'])
+    """
+    quoted = literal(f"[{text}]")
+    if isinstance(quoted, list) and all(isinstance(name, str) for name in quoted):
+        return quoted
+    return [name.strip() for line in csv.reader([text], skipinitialspace=True) for name in line]
 
 
 def literal(text: str) -> Any:

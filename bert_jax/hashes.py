@@ -59,7 +59,7 @@ def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
     whole = [name for name in files if name not in wrong]
     for name, (_, actual) in hash_files(directory, whole).items():
         if actual != files[name]["blake2b"]:
-            yield f"{name} is not what was written (its hash differs)"
+            yield f"{name} is damaged: its hash differs"
 
 
 def misfit(directory: Path, name: str, size: int) -> str | None:
@@ -103,5 +103,5 @@ def read(directory: Path) -> dict[str, FileFacts] | None:
         return None
     content = read_json(path, Hashes, remedy)
     if not is_sealed(content):
-        raise BertJaxError(f"{path} is not what was written (its hash differs); {remedy}")
+        raise BertJaxError(f"{path} is damaged: its hash differs; {remedy}")
     return content["files"]

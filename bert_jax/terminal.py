@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TextIO
 
@@ -120,9 +120,27 @@ def log_file() -> TextIO:
     return sys.stdout if is_notebook() else sys.stderr
 
 
-def in_width(text: str, file: TextIO, indent: int = INDENT) -> str:
-    """The text as `file` shows it: each line of a terminal ends with a whole word."""
-    return broken(text, shutil.get_terminal_size().columns, indent) if file.isatty() else text
+def in_width(text: str, file: TextIO, indent: int = INDENT, short_paths: bool = True) -> str:
+    """The text as `file` shows it: on a terminal paths are short, and each line ends with a whole word."""
+    if not file.isatty():
+        return text
+    if short_paths:
+        with suppress(OSError):  # the working directory was removed
+            text = with_short_paths(text, os.getcwd(), os.path.expanduser("~"))
+    return broken(text, shutil.get_terminal_size().columns, indent)
+
+
+def with_short_paths(text: str, here: str, home: str) -> str:
+    """Paths below the working directory as it sees them, and others of one's own below ~, which a shell expands at the
+    start of a word alone.
+
+    >>> with_short_paths("/home/ada/runs/a and /home/ada/b, --model=/home/ada/b", "/home/ada/runs", "/home/ada")
+    'a and ~/b, --model=/home/ada/b'
+    """
+    for folder, before, short in ((here, r"[\s(\"'=]", ""), (home, r"[\s(]", "~/")):
+        if folder.strip("/"):
+            text = re.sub(rf"(^|{before}){re.escape(folder)}/(?=[^\s/])", rf"\1{short}", text)
+    return text
 
 
 def broken(text: str, width: int, indent: int = INDENT) -> str:

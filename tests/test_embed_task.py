@@ -12,7 +12,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
-from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.data.examples.groups import GroupColumns, mapping, read_groups
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.tasks import load as load_task
@@ -247,6 +247,22 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
     (tmp_path / "scored.csv").write_text("3.5,x,y\n1,z,w\n", encoding="utf-8")
     scored = read_groups(str(tmp_path / "scored.csv"), GroupColumns(texts=("1", "2"), score="0"))
     assert [(g.texts, g.scores) for g in scored] == [(("x", "y"), (3.5,)), (("z", "w"), (1.0,))]
+
+
+def test_columns_of_numbers_are_left_out_and_the_others_are_said(tmp_path):
+    rows = [f"{n},why w{n},because w{n},{['bob', 'eve'][n % 2]}\n" for n in range(30)]
+    path = tmp_path / "tickets.csv"
+    path.write_text("".join(["Ticket #,Asked (raw),Answer,agent\n", *rows]))
+    assert read_groups(str(path), GroupColumns())[1].texts == ("why w1", "because w1", "eve")
+    assert mapping(str(path), GroupColumns(), "--text") == (
+        f'{path}: anchor "Asked (raw)", positive "Answer", negatives "agent"; left out, for all their cells are '
+        'numbers: "Ticket #"; "agent" repeats 2 values in 30 rows; name others with --text'
+    )
+    named = GroupColumns(texts=("Ticket #", "Answer"))
+    assert read_groups(str(path), named)[1].texts == ("1", "because w1")
+    assert mapping(str(path), named, "") == (
+        f'{path}: anchor "Ticket #", positive "Answer"; not read: "Asked (raw)", "agent"'
+    )
 
 
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):

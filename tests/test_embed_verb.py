@@ -59,6 +59,16 @@ def contents(directory) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+def test_the_column_that_was_read_is_said(embed, tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").write_text("passage,question\nthe cat,a mat\nthe mat,a cat\n")
+    said = embed("--input", "rows.csv", "--output", "a.npy")
+    assert '2 vectors of column "question" in a.npy; "passage" is not read (--text)\n' in said
+    said = embed("--input", "rows.csv", "--output", "a.npy", "--text", "passage")
+    assert '2 vectors of column "passage" in a.npy\n' in said
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "name an --output" in embed("--input", "rows.csv", code=1)
+
+
 @pytest.mark.parametrize("kind", QUANTIZED)
 def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_path):
     given = ["--input", lines(tmp_path / "lines.txt", made_up(4 * SHARD + 3)), *QUANTIZED[kind]]
@@ -67,6 +77,7 @@ def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_p
     assert "35 vectors in there" in embed(*given, "--output", "there")
     before = contents(tmp_path / "there")
     assert len(before) == 5 + 1
+    assert "35 vectors in there; it was complete already" in embed(*given, "--output", "there")
     for missing in (["00000.npy"], ["00002.npy", "00004.npy"]):
         for name in missing:
             (tmp_path / "there" / name).unlink()
@@ -206,7 +217,10 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
         (["--quantize", "int8"], "--quantize needs an --output"),
         (["--output", "out.jsonl"], "should end in .npy, or be the name of a directory"),
         (["--output", "out", "--dimensions", "9"], "dimensions must be between 1 and 8, not 9"),
-        (["--output", "out", "--prompt", "query"], 'no prompt of this embedder "query"'),
+        (
+            ["--output", "out", "--prompt", "query"],
+            'this embedder has no prompts, and so none called "query"',
+        ),
         (
             ["--output", "foreign"],
             "foreign stays as it is, for it holds what this command does not write (mine)",

@@ -10,6 +10,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.search.documents import Source as Indexed
+from bert_jax.text import html
 from bert_jax.text.markdown import title_and_text
 from bert_jax.text.readers import Source
 from bert_jax.text.wikitext import text_of
@@ -220,3 +221,18 @@ def test_a_data_set_of_the_hub_is_read_from_its_copy(tmp_path, monkeypatch):
     ):
         with pytest.raises(BertJaxError, match=message):
             Source([f"hf://{name}"])
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("<header>Log in<h1>Cats</h1></header><nav>Home</nav><p>They sat.</p><footer>2024</footer>", "Cats|They sat."),
+        ("<article><header><h1>Cats</h1>By Ada</header>They sat.<aside>A note.</aside></article><aside>Ads</aside>",
+         "Cats|By Ada|They sat.|A note."),
+        ("<article><nav>Contents</nav><p>They sat.</article>", "They sat."),
+        ("<nav>Home<p>They sat.", "Home|They sat."),  # it does not end, so where the text begins is not known
+        ("<nav>All there is.</nav>", "All there is."),
+    ],
+)  # fmt: skip
+def test_what_stands_around_the_text_of_a_page_is_left_out(page, lines):
+    assert html.title_and_text(page)[1].split("\n") == lines.split("|")

@@ -57,7 +57,7 @@ def test_documents_of_every_kind(tmp_path):
         "broken.txt": ("", "caf\ufffd \ufffd"),
     }
     assert notes == [
-        "2 documents without text are left out",
+        f"2 documents without text left out ({folder}/blank.md and others)",
         "files of other kinds are left out: no ending (1), .pdf (1)",
         f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
         f"2 files ({folder}/broken.txt and others) not UTF-8 throughout; what is broken is read as U+FFFD",
@@ -151,7 +151,11 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         "no --model, so documents are found by keywords alone\n5 documents in 5 passages in index"
     )
     out = run("search", "index", "very nice", "--top", 2, "--explain")[0].splitlines()
-    assert out[0].split()[2] == "4\\n.txt" and "keywords: rank 1" in out[1] and "very 0." in out[1]
+    assert (
+        out[0].endswith("  4\\n.txt, characters 0-39")
+        and "keywords: rank 1" in out[1]
+        and "very 0." in out[1]
+    )
     assert out[2].strip() == "Cats\\x1b[31m are very very very very nice."
     assert (
         "no vectors, for it was built without --model"
@@ -168,10 +172,12 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     (tmp_path / "docs/0\n.txt").write_text("Dogs.")
     assert "0 new, 1 changed, 4 unchanged" in run("index", "docs", "--output", "index")[1]
     assert "4 documents" in run("index", "--output", "index", "--remove", "1\n.txt", "--compact")[1]
-    (tmp_path / "queries.txt").write_text("dogs\nfish\n")
-    lines = run("search", "index", "--queries", "queries.txt", "--json")[0].splitlines()
+    (tmp_path / "queries.txt").write_text("dogs\n \nfish\n")
+    out, said = run("search", "index", "--queries", "queries.txt", "--json")
+    lines = out.splitlines()
+    assert said == "1 blank query of queries.txt left out\n"
     assert [[hit["id"] for hit in json.loads(line)["hits"]] for line in lines] == [["0\n.txt"], []]
-    assert "files of an index of 4 documents are what was written" in run("check", "index")[0]
+    assert "files of an index of 4 documents; their hashes match" in run("check", "index")[0]
     for words, message in (
         (
             ["index", "docs", "--output", "index", "--passage-tokens", 99],
@@ -187,6 +193,80 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     ):
         assert message in run(*words, code=1)[1]
     assert not (tmp_path / "other").exists()
+
+
+def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/prices.csv").write_text("item,price\ncup,3\n")
+    (tmp_path / "docs/rows.csv").write_text("text\nThe cat sat.\n")
+    said = run("index", "docs", "--output", "index")[1]
+    assert "1 table (docs/prices.csv) left out, for no column of texts is known; name it" in said
+    assert "1 document in 1 passage in index" in said
+    for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
+        with pytest.raises(BertJaxError, match="which column holds the text. known: item"):
+            documents(*given)
+    said = run("index", "docs", "--text", "item", "--output", "items")[1]
+    assert "1 table (docs/rows.csv) left out" in said and "1 document in" in said
+
+
+def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    for name in "abc":
+        (tmp_path / f"docs/{name}.txt").write_text(f"The cat {name}.")
+    (tmp_path / "d.txt").write_text("The dog.")
+    run("index", "docs", "--output", "index")
+    (tmp_path / "docs/a.txt").unlink()
+    again = ["index", f"{tmp_path}/docs", "--output", "index"]
+    assert "1 document of the index is not among these files: a.txt; --remove-missing" in run(*again)[1]
+    assert "not among" not in run("index", "d.txt", "--output", "index")[1], "it adds to the folder"
+    assert "not among" not in run(*again)[1], "d.txt is of another file"
+    (tmp_path / "docs/b.txt").unlink()
+    said = run("index", "docs", "d.txt", "--output", "index", "--remove-missing")[1]
+    assert "2 documents in 2 passages" in said and "2 removed" in said and "not among" not in said
+    assert run("info", "index", "--ids")[0].splitlines() == ["c.txt", "d.txt"]
+    shown = run("info", "index")[0]
+    assert "2 in 2 passages of up to 256 tokens" in shown and "keywords" in shown and "c.txt, d.txt" in shown
+    assert json.loads(run("info", "index", "--json")[0])["sources"] == [
+        f"{tmp_path}/docs",
+        f"{tmp_path}/d.txt",
+    ]
+    assert "name them" in run("index", "--output", "index", "--remove-missing", "--compact", code=1)[1]
+
+
+def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model, tmp_path):
+    write(tmp_path / "judge", heads=("classify",), labels=("relevant",))
+    for n in range(2):
+        (tmp_path / f"{n}.txt").write_text("The cat sat. " + "the mat " * (150 * n))
+    run("index", "0.txt", "1.txt", "--output", "index")
+    out, said = run("search", "index", "cat", "--rerank", "judge", "--explain")
+    scores = [line.split()[1] for line in out.splitlines() if ", characters " in line]
+    lines = [line.strip() for line in out.splitlines() if "reranker:" in line]
+    assert lines == [f"reranker: rank {n}, score {score}" for n, score in enumerate(scores, 1)] and lines
+    pairs = [{"query": q, "documents": ["the cat " * 200, "a mat"]} for q in ("cat", "mat")]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    said = run("rerank", "--model", "judge", "--input", "pairs.jsonl", "--output", "out.jsonl")[1]
+    assert "2 of 4 pairs of a query and a document are longer than" in said and said.count("truncated") == 1
+    assert "windows" not in said
+    refused = f"{model} is no cross-encoder; `bert-jax train --config rerank` makes one"
+    assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
+    assert refused in run("rerank", "--model", model, "--input", "pairs.jsonl", code=1)[1]
+    assert "not both" in run("search", "index", "cat", "--queries", "0.txt", code=1)[1]
+
+
+def test_an_index_without_documents_is_none(run, tmp_path):
+    """A first build that fails leaves nothing, and what has lost all its documents is not searched."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 5}\n')
+    (tmp_path / "blank.txt").write_text(" ")
+    said = run("index", "docs", "--output", "index", code=1)[1]
+    assert said == "bert-jax index: the folder docs holds no documents that can be read; name another\n"
+    assert main(["index", "blank.txt", "--output", "index"]) == 1
+    assert main(["index", "bad.jsonl", "--output", "index"]) == 1
+    assert not (tmp_path / "index").exists()
+    (tmp_path / "a.txt").write_text("The cat sat.")
+    run("index", "a.txt", "--output", "index")
+    run("index", "--output", "index", "--remove", "a.txt")
+    assert "index holds no documents" in run("search", "index", "cat", code=1)[1]
 
 
 @pytest.mark.slow
@@ -207,7 +287,7 @@ def test_documents_that_are_broken_or_huge_are_found_by_what_can_be_read(run, tm
     for name, content in contents.items():
         (tmp_path / "docs" / os.fsdecode(name)).write_bytes(content)
     said = run("index", "docs", "--output", "index")[1]
-    assert "2 documents without text are left out" in said and "latin.html) not UTF-8 throughout" in said
+    assert "2 documents without text left out" in said and "latin.html) not UTF-8 throughout" in said
     assert "nul.txt) with NUL bytes left out" in said and "6 documents in" in said
     for word, name in {
         "alpha": "caf\ufffd.txt", "beta": "latin.html", "gamma": "script.html", "delta": "script.html",

@@ -15,6 +15,7 @@ from pyarrow import parquet
 from bert_jax.data.examples import glue, texts
 from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
 from bert_jax.data.examples.example import Example, check_labels, label_names
+from bert_jax.data.examples.groups import GroupColumns, read_unpaired
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.split import split
 from bert_jax.data.examples.tags import read_tags
@@ -167,11 +168,25 @@ def test_bad_rows_are_counted_where_the_first_is_refused(tmp_path):
     with pytest.raises(BertJaxError, match='no label in column "label".*; bad rows: 1 of 2'):
         read_texts(written(tmp_path, "b.jsonl", [BAD[1], GOOD]))
     # Where the rest cannot be counted, the first bad row is still what is told.
-    broken = written(tmp_path, "c.jsonl", [GOOD, BAD[0]])
-    with open(broken, "a") as file:
-        file.write("\n{")
+    broken = tmp_path / "c.csv"
+    broken.write_text('text,label\n ,1\na,1\n"a,1\n')
     with pytest.raises(BertJaxError, match='row 2: column "text" is empty.*; --skip-bad .* skips such rows'):
-        read_texts(broken)
+        read_texts(str(broken))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_lines_that_are_not_json_are_bad_rows(place, tmp_path):
+    rows = [json.dumps(GOOD | {"label": n}) for n in range(2)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*rows[:place], '{"text": "a', *rows[place:]]))
+    spec = str(tmp_path / "a.jsonl")
+    fault = f"row {place + 1} is not JSON .it ends inside the string that begins at character 10.; write one object"
+    with pytest.raises(BertJaxError, match=f"{fault}.*; bad rows: 1 of 3, which --skip-bad"):
+        read_texts(spec)
+    with pytest.warns(match=f"skipped 1 of 3 rows, the first: .* {fault}"):
+        assert len(read_texts(spec, SKIPPING)) == 2
+    with pytest.warns(match="skipped 1 of 3 rows"):
+        groups = read_unpaired(spec, GroupColumns(skip_bad=True))
+    assert [group.alike for group in groups] == ["0", "1"]
 
 
 def test_bad_rows_are_skipped_and_counted(tmp_path):

@@ -81,7 +81,7 @@ def largest(directory):
 
 
 DAMAGE = {
-    "a flipped bit": (lambda step: flip(largest(step)), "is not what was written"),
+    "a flipped bit": (lambda step: flip(largest(step)), "is damaged: its hash differs"),
     "a truncated file": (lambda step: largest(step).write_bytes(b"short"), "has 5 bytes instead of"),
     "no commit marker of orbax": (
         lambda step: (step / "_CHECKPOINT_METADATA").unlink(),

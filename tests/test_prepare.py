@@ -198,7 +198,7 @@ BAD = {
         "x.jsonl",
         b'{"text": "a"}\n{"text":\n',
         [],
-        "row 2 is not JSON (Expecting value); write one object",
+        "row 2 is not JSON (Expecting value at character 9); write one object",
     ),
     "missing column": ("x.jsonl", b'{"txet": "a"}\n', [], 'no column "text"; did you mean "txet"'),
     "column of numbers": ("x.jsonl", b'{"text": 3}\n', [], "holds a number, not text"),
@@ -252,7 +252,7 @@ def damage(corpus: Path, kind: str) -> str:
         raw = bytearray(tokens.read_bytes())
         raw[-1] ^= 1
         tokens.write_bytes(raw)
-        return "train/tokens.npy is not what was written"
+        return "train/tokens.npy is damaged"
     if kind == "missing":
         (corpus / "heldout" / "documents.npy").unlink()
         return "lacks its file heldout/documents.npy"

@@ -140,7 +140,7 @@ def test_parquet(tmp_path):
         ("a.csv", 'text,label\n"two\nlines",1\n"a" b,0\n', "row 3 has quotes that do not match"),
         ("a.csv", "text,text\ngood,1\n", "names a column twice; rename one, or name columns by number"),
         ("a.csv", b"text,label\ngood,1\nna\xefve,0\n", "line 3 is not UTF-8 .its byte 3"),
-        ("a.jsonl", '{"text": "a"}\n\n{"text": \n', "row 3 is not JSON .Expecting value.; write one object per line"),
+        ("a.jsonl", '{"text": "a"}\n\n{"text": \n', "row 3 is not JSON .Expecting value at character 10.; write one"),
         ("a.jsonl", '["a"]\n', "row 1 is not a JSON object"),
         ("a.json", '{"text": "a"}\n{"text": "b"}\n', "Extra data.* call it .jsonl"),
         ("a.json", '{"text": "a"}', "is not a list of JSON objects"),

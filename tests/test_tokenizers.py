@@ -211,7 +211,9 @@ def test_a_call_gives_the_arrays_of_a_batch():
     of_one = words(("a", "b"))
     assert all((of_one[name] == batch[name][1]).all() for name in batch)
     assert words(shown, length=8)["tokens"].shape == (3, 8)
-    with pytest.warns(UserWarning, match=r"1 of 3 texts \(number .\) is longer than 4 tokens and was truncated"):
+    with pytest.warns(
+        UserWarning, match=r"1 of 3 texts \(number .\) is longer than 4 tokens and was truncated"
+    ):
         assert words([shown[0], "a", "b"], max_length=4)["tokens"].shape == (3, 4)
     with pytest.raises(BertJaxError, match="length is 4 and a text has 5 tokens; max_length=4 truncates it"):
         words(shown, length=4)

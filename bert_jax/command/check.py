@@ -1,4 +1,4 @@
-"""`bert-jax check`: whether a corpus, the directory of a run, an index or a model directory is what was written."""
+"""`bert-jax check`: whether the files of a corpus, of a run, of an index or of a model directory are damaged."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +23,8 @@ LISTED = 6  # names of files that a line shows
 def describe(path: str) -> str:
     """A line for each thing that was checked; anything damaged is an error that names it."""
     directory = Path(path)
+    if not directory.exists():
+        raise BertJaxError(f"{path} does not exist; name a corpus, a run, an index or a model directory")
     if (directory / "run.json").is_file():
         lines = run_lines(directory)
     elif (directory / "manifest.json").is_file():
@@ -42,7 +44,7 @@ def corpus_lines(directory: Path) -> Iterator[str]:
     corpus = Corpus(directory, anew=True)
     assert corpus.tokenizer  # opened, for its ids may be others than those on disk
     files = corpus.manifest["files"]
-    yield f"{directory}: {len(files)} files of a corpus are what was prepared"
+    yield f"{directory}: {len(files)} files of a corpus; their hashes match"
 
 
 def run_lines(directory: Path) -> Iterator[str]:
@@ -50,7 +52,7 @@ def run_lines(directory: Path) -> Iterator[str]:
     workdir = Workdir(directory)
     names, sealed = workdir.layouts(), hashes.SELF in workdir.read()
     open_tokenizer(workdir.tokenizer)
-    yield f"{workdir.run} " + ("is what was written" if sealed else "can be read; it has no hash")
+    yield f"{workdir.run} " + ("can be read; its hash matches" if sealed else "can be read; it has no hash")
     steps = Checkpoints(workdir.checkpoints, CheckpointConfig()).steps()
     damaged = [(step, wrong) for step in steps if (wrong := manifest.damage(workdir.checkpoints / str(step)))]
     if damaged:
@@ -59,7 +61,7 @@ def run_lines(directory: Path) -> Iterator[str]:
             f"{workdir.checkpoints / str(step)}: {wrong}; {len(damaged)} of {len(steps)} checkpoints are damaged; "
             "delete them, and the run resumes from the newest that is whole"
         )
-    yield f"{workdir.checkpoints}: {len(steps)} checkpoints are what was written"
+    yield f"{workdir.checkpoints}: {len(steps)} checkpoints; their hashes match"
     for name in names:
         if (workdir.model / name).is_dir():
             yield from model_lines(workdir.model / name)
@@ -68,7 +70,7 @@ def run_lines(directory: Path) -> Iterator[str]:
 def index_lines(directory: Path) -> Iterator[str]:
     index = Index.open(directory, verify=True)
     files = len(list(index.manifest.files()))
-    yield f"{directory}: {files + 1} files of an index of {len(index):,} documents are what was written"
+    yield f"{directory}: {files + 1} files of an index of {len(index):,} documents; their hashes match"
 
 
 def model_lines(directory: Path) -> Iterator[str]:
@@ -85,7 +87,7 @@ def model_lines(directory: Path) -> Iterator[str]:
         raise BertJaxError(
             f"{directory}: {wrong[0]}{more}; copy the directory again, or delete {hashes.FILE} if the change is yours"
         )
-    yield f"{directory}: {len(files)} files of a model are what was saved"
+    yield f"{directory}: {len(files)} files of a model; their hashes match"
     if others := sorted(set(hashes.files_in(directory)) - set(files)):
         shown = ", ".join(others[:LISTED]) + (f" and {len(others) - LISTED} more" if others[LISTED:] else "")
         yield f"{directory}: not among those that were saved: {shown}"

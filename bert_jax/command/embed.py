@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.examples.rows import peeked
-from bert_jax.data.examples.unlabelled import read_unlabelled
+from bert_jax.data.examples.unlabelled import columns_of, read_unlabelled
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
@@ -26,6 +26,8 @@ from bert_jax.search.vectors import fingerprint
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending
 from bert_jax.text.truncation import Truncated, warn
+
+SHOWN = 5  # names of columns
 
 Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
 
@@ -43,11 +45,13 @@ def write(
     model = load(directory)
     embedding(model, **settings)  # refuses wrong settings before anything is written
     truncated = Truncated(reading_of(model).max_length)
-    given, clipped = Counted(texts), 0
+    given, clipped, is_new = Counted(texts), 0, False
     with tqdm(total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
 
         def compute(some: Iterable[str], truncated: Truncated) -> Iterator[np.ndarray]:
             """[N, D] of each window, of which none goes from one shard into the next, whatever is written."""
+            nonlocal is_new
+            is_new = True
             vectors = embedding(model, **settings, truncated=truncated)
             for part in shards.parts_of(some, shards.TEXTS):
                 for window in windows(part):
@@ -65,7 +69,7 @@ def write(
             facts = shards.write(Path(output), given, compute, made)
             truncated, clipped = facts.truncations(), facts.clipped
     if output is not None:
-        tell(output, truncated.texts, clipped)
+        tell(output, truncated.texts, clipped, column_in_words(source, column), is_new)
     if truncated.truncated:
         warn(truncated.notice("--long windows reads all of them"))
 
@@ -85,6 +89,10 @@ class Counted:
 def check_output(output: str | None, is_file: bool, quantize: str | None, directory: str) -> None:
     if output is None and quantize:
         raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
+    if output is None and sys.stdout.isatty():
+        raise BertJaxError(
+            "vectors are not for a terminal; name an --output, or direct them into a pipe or file"
+        )
     if output is None or is_file:
         return
     if ending(output) in (*tables.ENDINGS, ".npz"):
@@ -138,8 +146,22 @@ def shard_settings(directory: str, model: Model, settings: Settings, quantize: s
     )
 
 
-def tell(output: str, count: int, clipped: int) -> None:
+def column_in_words(source: str, column: str) -> tuple[str, str]:
+    """Which column of a table was read, and which were not though none was named."""
+    name, others = columns_of(source, column)
+    if not name:
+        return "", ""
+    unread = "" if column or not others else ", ".join(f'"{other:.40}"' for other in others[:SHOWN])
+    more = ", ..." * (len(others) > SHOWN)
+    verb = "is" if len(others) == 1 else "are"
+    return f' of column "{name:.40}"', f"; {unread}{more} {verb} not read (--text)" if unread else ""
+
+
+def tell(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:
     beyond = (
         f"; {clipped:,} numbers are beyond the ranges of the first {shards.TEXTS:,} vectors and were clipped"
     )
-    print(f"{count:,} vectors in {output}{beyond if clipped else ''}", file=sys.stderr)
+    read, unread = columns
+    done = "" if is_new else "; it was complete already"
+    noun = "vector" if count == 1 else "vectors"
+    print(f"{count:,} {noun}{read} in {output}{done}{unread}{beyond if clipped else ''}", file=sys.stderr)

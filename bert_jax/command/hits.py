@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import asdict
 from itertools import islice
 
@@ -11,7 +11,7 @@ from bert_jax.errors import BertJaxError, one_line
 from bert_jax.files import to_json
 from bert_jax.search.index import Hit, Index
 from bert_jax.search.keywords import query_words
-from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured
+from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
 
 QUERIES = 64  # that are searched together
 EXCERPT = 240  # characters of a passage, about three lines of a terminal
@@ -21,9 +21,13 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
 
 def show(args) -> None:
     index = Index.open(args.index, args.model, args.verify)
+    if not len(index):
+        raise BertJaxError(
+            f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"
+        )
     legs = None if args.legs is None else args.legs.split(",")
     weights = weights_of(args.weights)
-    queries = iter([args.query]) if args.query is not None else read_unlabelled(args.queries)
+    queries = iter([args.query]) if args.query is not None else given_in(args.queries)
     while some := list(islice(queries, QUERIES)):
         for query, hits in zip(
             some, index.search(some, args.top, legs, weights, args.rerank, args.rerank_top), strict=True
@@ -37,6 +41,18 @@ def show(args) -> None:
                     print("\n".join(lines_of(rank, hit, query, args.explain, args.full)))
                 if not hits:
                     print("nothing found")
+
+
+def given_in(source: str) -> Iterator[str]:
+    """The queries of a file; blank ones are left out, and counted."""
+    blank = 0
+    for query in read_unlabelled(source):
+        if query.strip():
+            yield query
+        else:
+            blank += 1
+    if blank:
+        say(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out", sys.stderr)
 
 
 def weights_of(text: str | None) -> dict[str, float] | None:
@@ -59,14 +75,15 @@ def as_json(hit: Hit, explain: bool) -> dict:
 
 def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list[str]:
     title = f"  {one_line(hit.title)}" if hit.title else ""
-    lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)} {hit.start}-{hit.end}{title}"]
+    lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)}, characters {hit.start}-{hit.end}{title}"]
     if explain:
         for leg, part in hit.parts.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
             lines.append(f"     {leg}: rank {part.rank}, score {part.score:.4f}{words}")
     wanted = frozenset(query_words(query))
     text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
-    shown = in_width(" " * INDENT + (text if full else excerpt(text, wanted)), sys.stdout, INDENT)
+    text = " " * INDENT + (text if full else excerpt(text, wanted))
+    shown = in_width(text, sys.stdout, INDENT, short_paths=False)
     return [*lines, coloured(shown, wanted), ""]
 
 
@@ -82,16 +99,16 @@ def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
         return text
     room = longest - 4  # for the dots on both sides
     tokens = list(TOKEN.finditer(text))
-    found = [
+    matches = [
         (token.start(), words)
         for token in tokens
         if (words := wanted & {word.lower() for word in WORD.findall(token[0])})
     ]
 
     def count(start: int) -> int:
-        return len({word for place, words in found if start <= place < start + room for word in words})
+        return len({word for place, words in matches if start <= place < start + room for word in words})
 
-    best = min(max([0, *(place for place, _ in found)], key=count), len(text) - room)
+    best = min(max([0, *(place for place, _ in matches)], key=count), len(text) - room)
     begin = min((token.start() for token in tokens if token.start() >= best), default=best)
     end = max((token.end() for token in tokens if begin < token.end() <= begin + room), default=begin + room)
     return "… " * (begin > 0) + text[begin:end] + " …" * (end < len(text))

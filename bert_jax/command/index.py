@@ -16,14 +16,15 @@ from bert_jax.errors import BertJaxError
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index; without one, keywords)"),
     flag("--remove", nargs="+", default=[], metavar="ID", help="remove documents; @FILE: a file of an id per line"),
+    flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
         "--quantize", choices=("none", "int8", "binary"),
-        help="find candidates by vectors of a byte or a bit a number, and score them by the whole ones",
+        help="search quantized vectors (8 or 1 bit per number), then rescore with the full vectors",
     ),
     flag(
         "--approximate", choices=("none", "hnsw", "ivf"),
-        help="find candidates in an index of faiss, which looks at few of many vectors",
+        help="search an approximate faiss index",
     ),
     flag(
         "--export", nargs=2, metavar=("ENGINE", "DIR"),
@@ -60,13 +61,19 @@ def index(args):
     flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
     flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
-    flag("--explain", action="store_true", help="show the rank and score of each leg, and what each word adds"),
+    flag(
+        "--explain", action="store_true",
+        help="show the rank and score of each leg, and what each word adds; the score of a passage is the reranker's, "
+        "or else that of the fusion (reciprocal rank fusion) of two legs, or else that of the one leg",
+    ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),
 )  # fmt: skip
 def search(args):
     from bert_jax.command.hits import show
 
-    if (args.query is None) == (args.queries is None):
+    if args.query is None and args.queries is None:
         raise BertJaxError("give a query, or --queries FILE")
+    if args.query is not None and args.queries is not None:
+        raise BertJaxError("give a query or --queries FILE, not both")
     show(args)

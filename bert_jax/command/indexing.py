@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, one_line
 from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.indexing import Counts, writing
 from bert_jax.search.manifest import Manifest
@@ -17,12 +17,15 @@ from bert_jax.text.lines import read_lines
 from bert_jax.text.truncation import warn
 
 MANY = 16  # segments
+SHOWN = 5  # names of documents
 
 
 def change(args) -> None:
-    start, path = time.monotonic(), Path(args.output)
+    start, path, is_whole = time.monotonic(), Path(args.output), False
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
+    if args.remove_missing and not args.documents:
+        raise BertJaxError("--remove-missing keeps the documents of DOCS; name them")
     asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
     source = Source(args.documents, Columns(args.text, args.id, args.title))
     plan = Plan(path, asked, args.compact)
@@ -33,18 +36,42 @@ def change(args) -> None:
             writer.remove(ids_of(args.remove))
         if args.documents:
             encoder = plan.encoder
-            writer.add(shown(source.documents()), plan.cutter, encoder.documents if encoder else None)
+            is_whole = writer.manifest.covered_by(args.documents)
+            documents, encode = shown(source.documents()), encoder.documents if encoder else None
+            writer.add(documents, plan.cutter, encode, args.documents)
+            if args.remove_missing and writer.missing:
+                writer.remove(writer.missing)
             if encoder and encoder.truncated.truncated:
                 warn(encoder.truncated.notice(what="passages"))
+            for line in source.notes():
+                say(line, sys.stderr)
+            if not writer.manifest.changes:
+                raise BertJaxError(f"{' '.join(args.documents)}: no documents that can be read; name others")
         if args.compact:
             writer.compact(plan.manifest)
-    for line in source.notes():
-        say(line, sys.stderr)
     say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
+    if is_whole and (missing := writer.missing):
+        names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
+        verb, others = ("is", "it") if len(missing) == 1 else ("are", "them")
+        say(
+            one_line(
+                f"{number_of(len(missing), 'document')} of the index {verb} not among these files: {names}; "
+                f"--remove-missing removes {others}"
+            ),
+            sys.stderr,
+        )
 
 
 def shown(documents: Iterable[Document]) -> Iterable[Document]:
     return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
+
+
+def number_of(count: int, noun: str) -> str:
+    """
+    >>> number_of(1, "document"), number_of(1200, "passage")
+    ('1 document', '1,200 passages')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def ids_of(names: list[str]) -> list[str]:
@@ -59,9 +86,10 @@ def ids_of(names: list[str]) -> list[str]:
 
 def summary(path: Path, manifest: Manifest, counts: Counts, seconds: float) -> str:
     line = (
-        f"{manifest.documents:,} documents in {manifest.passages:,} passages in {path}: {counts.new:,} new, "
+        f"{number_of(manifest.documents, 'document')} in {number_of(manifest.passages, 'passage')} in {path}: "
+        f"{counts.new:,} new, "
         f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
-        f"{counts.encoded:,} passages encoded; {seconds:.1f} s"
+        f"{number_of(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
     )
     if recall := manifest.recall:
         line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"

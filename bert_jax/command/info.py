@@ -16,6 +16,8 @@ from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
+from bert_jax.report.card import FILE as CARD
+from bert_jax.report.card import HEADER
 from bert_jax.terminal import in_width
 from bert_jax.text.directory import open_tokenizer
 
@@ -77,6 +79,7 @@ def collect(directory) -> dict:
         "parameters": {**counts, "all": sum(counts.values())},
         "sequence_length": (layout.embedder and layout.embedder.max_length) or layout.config.max_positions,
         "pooling": pooling_of(layout),
+        "embedder": embedder_facts(layout),
         "heads": list(layout.heads),
         "labels": list(layout.labels),
         "tokenizer": known,
@@ -103,6 +106,7 @@ def describe(directory, as_json: bool = False) -> str:
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
         "length": f"texts of up to {facts['sequence_length']:,} tokens",
         "pooling": facts["pooling"] or "none, a state for each token",
+        "embedder": embedder_in_words(facts["embedder"]),
         "heads": ", ".join(facts["heads"]) or "none",
         "labels": ", ".join(facts["labels"][:12]) + " ..." * (len(facts["labels"]) > 12),
         "tokenizer": "none",
@@ -124,6 +128,10 @@ def describe(directory, as_json: bool = False) -> str:
         of_file = f" of {files}" if (files := trained_on(origin["command"])) else ""
         lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
         lines["trained by"] = origin["command"]
+    elif trained_here(directory):
+        lines["trained by"] = (
+            f"bert-jax; {hub.existing(directory) / CARD} says by which command, and on which data"
+        )
     rows = [
         *((name, value) for name, value in lines.items() if value),
         *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),
@@ -132,12 +140,39 @@ def describe(directory, as_json: bool = False) -> str:
     return "\n".join(in_width(f"{name:<12}{value}", sys.stdout, indent=12) for name, value in rows)
 
 
+def embedder_facts(layout: Layout) -> dict | None:
+    embedder = layout.embedder
+    if embedder is None:
+        return None
+    return {
+        "dimensions": layout.vector_size, "normalize": embedder.normalize, "prompts": embedder.prompts,
+    }  # fmt: skip
+
+
+def embedder_in_words(facts: dict | None) -> str:
+    """
+    >>> embedder_in_words({"dimensions": 384, "normalize": True, "prompts": {"query": "query: "}})
+    'vectors of 384, normalized; prompts: query "query: "'
+    """
+    if facts is None:
+        return ""
+    named = ", ".join(f'{name} "{text}"' for name, text in facts["prompts"].items() if text)
+    normalized = "normalized" if facts["normalize"] else "not normalized"
+    return f"vectors of {facts['dimensions']:,}, {normalized}{f'; prompts: {named}' if named else ''}"
+
+
 def pooling_of(layout: Layout) -> str:
     """How one state of a text is made of those of its tokens; "" where nothing asks for one."""
     if layout.embedder:
         return layout.embedder.pooling
     reads = [HEADS[head].reads for head in layout.heads if not HEADS[head].each_token]
     return reads[-1] if reads else ""
+
+
+def trained_here(directory) -> bool:
+    """Whether an embedder's card says that it was trained here."""
+    card = hub.existing(directory) / CARD
+    return card.is_file() and card.read_text(encoding="utf-8", errors="replace").startswith(HEADER)
 
 
 def trained_on(command: str) -> str:

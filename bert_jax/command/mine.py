@@ -8,6 +8,7 @@ from bert_jax.command.labels import SKIP_BAD
 from bert_jax.config import LARGEST
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
+from bert_jax.terminal import say
 
 any_number = number(-LARGEST)
 
@@ -41,7 +42,7 @@ any_number = number(-LARGEST)
     flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative: a cosine, or of --rescore"),
 )  # fmt: skip
 def mine(args):
-    from bert_jax.data.examples.groups import GroupColumns, positive_column, read_groups, read_texts
+    from bert_jax.data.examples.groups import GroupColumns, mapping, positive_column, read_groups, read_texts
     from bert_jax.output import refuse_input
     from bert_jax.search.mining import Limits
     from bert_jax.search.scores import Scores
@@ -59,6 +60,7 @@ def mine(args):
     cache = Path(args.cache or f"{args.output}.cache")
     vectors = Vectors(args.model, cache)
     scores = Scores(args.rescore, cache) if args.rescore else None
+    say(mapping(args.data, columns, "--text and --pair", most=2), sys.stderr)
     counts = write(Path(args.output), groups, corpus, vectors, limits, scores, args.scores)
     left = ""
     if counts.too_few:

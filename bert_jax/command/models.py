@@ -9,12 +9,22 @@ from bert_jax.files import to_json
 
 
 @verb(
-    "show what a model directory holds, and what is unusual about it",
+    "show what a model directory or an index holds, and what is unusual about it",
     "bert-jax info path/to/model --json",
-    flag("directory", help="Hugging Face model directory"),
+    flag("directory", help="Hugging Face model directory, or index"),
+    flag("--ids", action="store_true", help="print the ids of all documents of an index"),
     JSON,
 )
 def info(args):
+    from bert_jax.search.manifest import FILE
+
+    if args.ids or (Path(args.directory) / FILE).is_file():
+        from bert_jax.command.index_info import describe as describe_index
+        from bert_jax.command.index_info import ids_of
+
+        for line in ids_of(args.directory) if args.ids else [describe_index(args.directory, args.json)]:
+            print(line)
+        return
     from bert_jax.command.info import describe
 
     print(describe(args.directory, as_json=args.json))

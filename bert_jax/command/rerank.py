@@ -30,16 +30,24 @@ from bert_jax.files import to_json
 def rerank(args):
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.inference.model import load
+    from bert_jax.inference.rank import check_cross_encoder
     from bert_jax.output import refuse_input, streaming
+    from bert_jax.text.truncation import Truncated, warn
 
     refuse_input(args.output, args.input)
     names = tuple(name for name in (args.text, args.pair) if name)
     lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
     model = load(args.model)
+    check_cross_encoder(model, args.model)
+    truncated = Truncated(model.config.max_positions)
     with streaming(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in lists:
             ranked = model.rank(
-                candidates.query, candidates.documents, top=args.top, precision=args.precision
+                candidates.query,
+                candidates.documents,
+                top=args.top,
+                precision=args.precision,
+                truncated=truncated,
             )
             rows = [
                 {
@@ -50,5 +58,7 @@ def rerank(args):
                 for ranked_document in ranked
             ]
             file.write(to_json({"query": candidates.query, "ranked": rows}) + "\n")
+    if truncated.truncated:
+        warn(truncated.notice(what="pairs of a query and a document"))
     if args.output:
         print(f"{len(lists):,} queries in {args.output}", file=sys.stderr)

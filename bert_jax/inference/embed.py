@@ -104,6 +104,8 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
     if prompt is None and embedder.default_prompt is None:
         return ""
     name = embedder.default_prompt if prompt is None else prompt
+    if not embedder.prompts:
+        raise BertJaxError(f'this embedder has no prompts, and so none called "{name!s:.60}"; leave it out')
     check_name(name, embedder.prompts, "prompt of this embedder")
     before = embedder.prompts[str(name)]
     if before and not embedder.pools_prompt:

@@ -9,6 +9,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import series
 from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.text.truncation import Truncated
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,13 @@ def rank(
     top: int | None = None,
     precision: float | None = None,
     long: str = "cut",
+    truncated: Truncated | None = None,
 ) -> list[Ranked]:
     """The documents as a cross-encoder of one logit ranks them, the best first; the `top` ones, if given.
 
     With a `precision`, only those so probable that this share of them is relevant, of a calibrated model. The document
-    of a pair that is too long is truncated, with a warning, or with long="windows" read in windows, of which the most
-    relevant counts.
+    of a pair that is too long is truncated, with a warning or counted in `truncated`, or with long="windows" read in
+    windows, of which the most relevant counts.
 
     >>> [document.index for document in model.rank("the cat", ["the mat", "cats"], top=1)]
     [0]
@@ -41,6 +43,7 @@ def rank(
     if isinstance(documents, str):
         raise BertJaxError("documents are a list of texts, not one text")
     documents = list(series(documents))
+    check_cross_encoder(model, "this model")
     kind, calibration = model.kind_for(WholeTexts.heads, "rank"), model.calibration
     if (count := len(model.labels)) != 1:
         raise BertJaxError(
@@ -52,8 +55,14 @@ def rank(
         result, _ = kind.result(raw, calibration)
         return float(result), float(np.ravel(raw)[0])
 
-    outcomes = model.outcomes(kind, [(query, document) for document in documents], read, long)
+    outcomes = model.outcomes(kind, [(query, document) for document in documents], read, long, truncated)
     # By what the probabilities are made of, for near 1 they are equal.
     order = sorted(range(len(outcomes)), key=lambda i: (-outcomes[i][1], i))
     ranked = [Ranked(i, outcomes[i][0], documents[i]) for i in order]
     return [document for document in ranked if least is None or document.score >= least][:top]
+
+
+def check_cross_encoder(model: Runner, name: object) -> None:
+    """Refuse a model without a head that scores pairs, such as an embedder."""
+    if not set(model.layout.heads) & set(WholeTexts.heads):
+        raise BertJaxError(f"{name} is no cross-encoder; `bert-jax train --config rerank` makes one")

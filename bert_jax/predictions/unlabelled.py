@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from bert_jax.data.examples.columns import LABELS, TAGS, Columns, Located, Remembered, usual
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.rows import peeked
+from bert_jax.data.examples.rows import peeked, rows_begun
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
@@ -33,7 +33,9 @@ class Input:
         if (examples := kind.read_file(source, columns, suffix)) is not None:
             return examples
         is_plain = source == "-" or suffix == ".txt"
-        first, rows = peeked(self.line_rows() if is_plain else tables.read_rows(source, columns.numbered))
+        first, rows = rows_begun(
+            self.line_rows() if is_plain else tables.read_rows(source, columns.numbered, keep_broken=True)
+        )
         where, row = first or ("", {})
         columns = replace(columns.of(where, row), label="")  # a remembered one
         if not columns.id:
@@ -45,13 +47,16 @@ class Input:
         reader = LineReader(self.source, file=self.live)
         first, lines = peeked(reader)
         if first and first.lstrip().startswith("{"):
-            return tables.json_rows(reader.name, lines)
+            return tables.json_rows(reader.name, lines, keep_broken=True)
         return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
 
     def without_labels(self, rows: Iterator[Located], columns: Columns) -> Iterator[Located]:
         not_asked = NOT_ASKED - set(map(plain, columns.named))
         for where, row in rows:
             self.rows.append((where, row))
+            if isinstance(row, tables.Broken):
+                yield where, row
+                continue
             yield where, {name: value for name, value in row.items() if plain(name) not in not_asked}
 
     def row_of(self, example: Example) -> tables.Row:

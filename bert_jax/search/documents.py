@@ -43,6 +43,10 @@ class Columns:
     title: str = ""
 
 
+class NoTextColumn(BertJaxError):
+    """A table none of whose columns is known to hold texts."""
+
+
 @dataclass
 class Source:
     """What to read, and counts of what was left out or mended."""
@@ -50,9 +54,11 @@ class Source:
     inputs: Sequence[str]
     columns: Columns = Columns()
     empty: int = 0
+    first_empty: str = ""  # where it is
     others: dict[str, int] = field(default_factory=dict)  # files of other endings
     binary: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)  # files that are not UTF-8 throughout
+    unknown: list[str] = field(default_factory=list)  # tables of folders and globs without a column of texts
 
     def __post_init__(self):
         self.files = [file for given in self.inputs for file in self.files_in(given)]
@@ -68,6 +74,7 @@ class Source:
             if not document.text.strip():
                 if not document.title.strip():
                     self.empty += 1
+                    self.first_empty = self.first_empty or where
                     continue
                 document = replace(document, title="", text=document.title)
             yield document
@@ -85,7 +92,7 @@ class Source:
         if folder.is_dir() and is_judged(folder):
             yield str(folder / CORPUS), CORPUS
             return
-        for path in expand([given]):
+        for path in paths_of(given):
             kind = ending(path).lower()
             if kind in ENDINGS or (not kind and begins_with(path, formats.EXTRACTED)):
                 yield path, shown(os.path.relpath(path, given) if folder.is_dir() else Path(path).name)
@@ -112,7 +119,13 @@ class Source:
     def rows(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
         columns = None
         for where, row in self.table(path):
-            columns = columns or self.columns_of(where, row)
+            try:
+                columns = columns or self.columns_of(where, row)
+            except NoTextColumn:
+                if path in self.inputs:
+                    raise
+                self.unknown.append(path)
+                return
             number = where.rpartition(" ")[2]
             yield (
                 where,
@@ -138,7 +151,8 @@ class Source:
         if missing := [
             name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
         ]:
-            raise BertJaxError(f"{where} has {no_columns(row, missing)}")
+            kind = NoTextColumn if self.columns.text in missing else BertJaxError
+            raise kind(f"{where} has {no_columns(row, missing)}")
 
         def column(given: str, usual: Sequence[str]) -> str:
             return next(filter(None, columns_like(where, row, [given] if given else usual)), "")
@@ -146,22 +160,38 @@ class Source:
         text = column(self.columns.text, BODIES)
         if not text:
             known = ", ".join(name[:40] for name in row)
-            raise BertJaxError(f"{where}: which column holds the text? known: {known}; name it with --text")
+            raise NoTextColumn(f"{where}: which column holds the text? known: {known}; name it with --text")
         return Columns(text, column(self.columns.id, IDS), column(self.columns.title, ["title"]))
 
     def notes(self) -> Iterator[str]:
         """A line for each kind of thing that was left out or mended."""
         if self.empty:
-            yield f"{self.empty:,} documents without text are left out"
+            count = "1 document" if self.empty == 1 else f"{self.empty:,} documents"
+            others = " and others" if self.empty > 1 else ""
+            yield one_line(f"{count} without text left out ({shown(self.first_empty)}{others})")
         if self.others:
             kinds = ", ".join(
                 f"{kind or 'no ending'} ({count:,})" for kind, count in sorted(self.others.items())
             )
             yield one_line(f"files of other kinds are left out: {kinds}")
+        if self.unknown:
+            yield (
+                f"{counted(self.unknown, 'table')} left out, for no column of texts is known; name it by its own path, "
+                "with --text COLUMN"
+            )
         if self.binary:
             yield f"{counted(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
         if self.broken:
             yield f"{counted(self.broken)} not UTF-8 throughout; what is broken is read as U+FFFD"
+
+
+def paths_of(given: str) -> list[str]:
+    try:
+        return expand([given])
+    except BertJaxError:
+        if not Path(given).is_dir():
+            raise
+        raise BertJaxError(f"the folder {given} holds no documents that can be read; name another") from None
 
 
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -172,10 +202,10 @@ def shown(path: str) -> str:
     return SURROGATES.sub("\ufffd", path)
 
 
-def counted(names: Sequence[str]) -> str:
+def counted(names: Sequence[str], noun: str = "file") -> str:
     """
     >>> counted(["a.txt", "b.txt", "c.txt"])
     '3 files (a.txt and others)'
     """
-    count = "1 file" if len(names) == 1 else f"{len(names):,} files"
+    count = f"1 {noun}" if len(names) == 1 else f"{len(names):,} {noun}s"
     return one_line(f"{count} ({shown(names[0])}{' and others' if len(names) > 1 else ''})")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError, check_name
+from bert_jax.errors import BertJaxError
 from bert_jax.hashes import differing, misfit
 from bert_jax.retrieval import DEPTH, highest
 from bert_jax.search import manifest as manifests
@@ -18,18 +18,19 @@ from bert_jax.search.keywords import Keywords, Weighed
 from bert_jax.search.manifest import AGAIN, REMOVED, Manifest
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
+from bert_jax.text.truncation import Truncated, warn
 
 if TYPE_CHECKING:  # imported where it is used, for it brings all that makes a model
     from bert_jax.inference.model import Model
 
-KEYWORDS, VECTORS, FUSION = "keywords", "vectors", "fusion"
+KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
 Place = tuple[int, int]  # a segment, and a passage in it
 Ranking = dict[Place, float]  # passages and their scores, the best first
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rank and the score that one leg gave a passage, and of keywords what each word added."""
+    """The rank and the score that a leg, the fusion or a reranker gave a passage; of keywords what each word added."""
 
     rank: int
     score: float
@@ -108,6 +109,8 @@ class Index:
         depth = max(top, DEPTH if len(legs) > 1 else 0, rerank_top if reranker else 0)
         vectors = self.encoder.queries(queries) if VECTORS in legs and queries else None
         near = [] if vectors is None else self.by_vectors(vectors, depth)
+        judge = self.reranker(reranker) if reranker else None
+        truncated = Truncated(judge.config.max_positions) if judge else None
         hits = []
         for number, text in enumerate(queries):
             rankings: dict[str, Ranking] = {}
@@ -122,20 +125,27 @@ class Index:
                 best = rankings[FUSION] = self.ordered(
                     fused({leg: list(some) for leg, some in rankings.items()}, weights)
                 )
-            if reranker:
-                best = self.reranked(text, list(best)[:rerank_top], reranker)
+            if judge and truncated:
+                best = rankings[RERANKER] = self.reranked(text, list(best)[:rerank_top], judge, truncated)
             hits.append([self.hit(place, best[place], rankings, words) for place in list(best)[:top]])
+        if truncated and truncated.truncated:
+            warn(truncated.notice(what="pairs of a query and a passage"))
         return hits[0] if isinstance(query, str) else hits
+
+    @property
+    def legs(self) -> list[str]:
+        return [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
 
     def checked(self, legs: Sequence[str] | None, weights: Mapping[str, float] | None) -> list[str]:
         """The legs to search by."""
-        there = [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
+        there = self.legs
         if VECTORS in (legs or ()) and VECTORS not in there:
             raise BertJaxError(
                 f"{self.path} has no vectors, for it was built without --model; leave them out"
             )
         for name in [*(legs or ()), *(weights or ())]:
-            check_name(name, there, "leg of this index")
+            if name not in there:
+                raise BertJaxError(f'this index is searched by {" and ".join(there)}, not by "{name!s:.60}"')
         for name, weight in (weights or {}).items():
             check_number(weight, f"the weight of {name}", allowed=Range(0))
         return [name for name in there if legs is None or name in legs] or there
@@ -171,14 +181,22 @@ class Index:
 
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
-    def reranked(self, query: str, places: Sequence[Place], directory) -> Ranking:
+    def reranker(self, directory) -> "Model":
         from bert_jax.inference.model import load
+        from bert_jax.inference.rank import check_cross_encoder
 
         name = str(directory)
         if name not in self.rerankers:
-            self.rerankers[name] = load(directory)
+            model = load(directory)
+            check_cross_encoder(model, name)
+            self.rerankers[name] = model
+        return self.rerankers[name]
+
+    def reranked(self, query: str, places: Sequence[Place], judge: "Model", truncated: Truncated) -> Ranking:
         texts = [self.segments[segment].searched[passage] for segment, passage in places]
-        return {places[ranked.index]: ranked.score for ranked in self.rerankers[name].rank(query, texts)}
+        return {
+            places[ranked.index]: ranked.score for ranked in judge.rank(query, texts, truncated=truncated)
+        }
 
     def hit(self, place: Place, score: float, rankings: Mapping[str, Ranking], words: Weighed | None) -> Hit:
         segment, passage = self.segments[place[0]], place[1]

@@ -3,7 +3,7 @@ index.json, or not at all, and one process at a time makes them."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -61,9 +61,25 @@ def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
             manifests.write(directory, new)
         writer = Writer(directory)
         writer.sweep()
-        yield writer
+        try:
+            yield writer
+        except Exception:
+            if not writer.manifest.changes:
+                clear(directory)
+            raise
         writer.sweep()
         remove(directory / BUILDING)
+
+
+def clear(directory: Path) -> None:
+    """Remove an index that holds nothing yet, unless vectors were computed, which the next attempt takes up."""
+    remove(directory / BUILDING / STAGE)
+    building = directory / BUILDING
+    if not any(path.is_file() for path in building.rglob("*")):
+        remove(building)
+        (directory / FILE).unlink(missing_ok=True)
+        with suppress(OSError):  # it holds something else
+            directory.rmdir()
 
 
 class Writer:
@@ -73,6 +89,7 @@ class Writer:
         self.directory = directory
         self.manifest, self.segments = current(directory)
         self.counts = Counts()
+        self.missing: list[str] = []  # documents of the index that were not among those added last
 
     def sweep(self) -> None:
         """Remove what index.json does not name: of a killed process, or of before a change."""
@@ -91,16 +108,25 @@ class Writer:
             for number in segment.there()
         }
 
-    def add(self, documents: Iterable[Document], cutter: Cutter, encode: Encode | None) -> None:
+    def add(
+        self,
+        documents: Iterable[Document],
+        cutter: Cutter,
+        encode: Encode | None,
+        sources: Sequence[str] = (),
+    ) -> None:
         """Those that are new or have changed; the others stay as they are."""
-        places, replaced = self.places(), set()
+        places, replaced, seen = self.places(), set(), set()
 
         def changes() -> Iterator[Document]:
             for document in documents:
                 place = places.get(document.id)
                 if place is None:
                     self.counts.new += 1
-                elif self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
+                    yield document
+                    continue
+                seen.add(document.id)
+                if self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
                     self.counts.unchanged += 1
                     continue
                 else:
@@ -109,7 +135,9 @@ class Writer:
                 yield document
 
         built = self.build(cutter(changes()), encode)
+        self.missing = sorted(places.keys() - seen)
         if built is not None:
+            self.manifest = self.manifest.with_sources(sources)
             self.commit([*self.without(replaced), built])
 
     def remove(self, ids: Collection[str]) -> None:
@@ -120,6 +148,7 @@ class Writer:
             )
         removed = {places[name] for name in ids}
         self.counts.removed += len(removed)
+        self.missing = [name for name in self.missing if name not in set(ids)]
         self.commit(self.without(removed))
 
     def compact(self, manifest: Manifest) -> None:

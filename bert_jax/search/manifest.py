@@ -6,7 +6,8 @@ INDEX/removed/000001-000003    the numbers of a segment's documents that change 
 INDEX/building/                what a process that writes has so far; a killed one's vectors serve the next
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class Manifest:
     approximate: str | None = None
     recall: Recall | None = None
     changes: int = 0
+    sources: tuple[str, ...] = ()  # files, folders and globs of its documents
     segments: tuple[SegmentFacts, ...] = ()
     version: int = VERSION
 
@@ -97,6 +99,18 @@ class Manifest:
     def with_segments(self, segments: tuple[SegmentFacts, ...]) -> "Manifest":
         return replace(self, segments=segments, changes=self.changes + 1)
 
+    def with_sources(self, given: Sequence[str]) -> "Manifest":
+        return replace(self, sources=tuple(dict.fromkeys([*self.sources, *map(absolute, given)])))
+
+    def covered_by(self, given: Sequence[str]) -> bool:
+        """Whether all its documents came from these sources, or from some that are no longer there."""
+        named = set(map(absolute, given))
+        return all(source in named or not os.path.exists(source) for source in self.sources)
+
+
+def absolute(source: str) -> str:
+    return source if ":" in source.split("/", 1)[0] else os.path.abspath(source)
+
 
 def read(directory: Path) -> Manifest:
     path = directory / FILE
@@ -105,7 +119,7 @@ def read(directory: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise BertJaxError(f"{directory} is no index: it has no {FILE}; `bert-jax index` makes one") from None
     if not is_sealed(content):
-        raise BertJaxError(f"{path} is not what was written (its hash differs); {AGAIN}")
+        raise BertJaxError(f"{path} is damaged: its hash differs; {AGAIN}")
     del content[SELF]
     if (version := content.get("version")) != VERSION:
         raise BertJaxError(

@@ -9,6 +9,7 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
+from bert_jax.inference.rank import check_cross_encoder
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.whole_texts import WholeTexts
 from bert_jax.search.cache import Cache
@@ -21,6 +22,7 @@ class CrossEncoder:
 
     def __init__(self, directory):
         self.model = load(directory)
+        check_cross_encoder(self.model, directory)
         head = self.model.need(WholeTexts.heads, "--rescore")
         if (count := len(self.model.labels)) != 1:
             raise BertJaxError(

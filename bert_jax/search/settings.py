@@ -88,8 +88,8 @@ class Plan:
                 )
             if not merging:
                 raise BertJaxError(
-                    f"{self.path} was built with {name} {getattr(before, name) or 'none'}, not {value}; --compact "
-                    "changes that"
+                    f"{self.path} was built with {name} {getattr(before, name) or 'none'}, not {value}; add "
+                    "--compact to this command to change that"
                 )
         changed: dict[str, Any] = {
             name: none(value) for name in CHANGEABLE if (value := getattr(self.asked, name)) is not None

@@ -24,6 +24,7 @@ TASKS = Registry(
     "task",
     helpers=(
         "batches",
+        "cards",
         "contrast",
         "embed_config",
         "embedding",

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.groups import Group, check_shapes, read_groups
+from bert_jax.data.examples.groups import Group, check_shapes, mapping, read_groups
 from bert_jax.data.examples.split import split
 from bert_jax.embedding_losses import LOSSES, Settings
 from bert_jax.errors import BertJaxError
@@ -41,6 +41,8 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
         )
     sets, heldout = read_parts(config)
+    for spec in filter(None, [*config.data.train, config.data.heldout]):
+        say(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
     tokenizer = open_tokenizer(hub.existing(config.init))

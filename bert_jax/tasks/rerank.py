@@ -7,6 +7,7 @@ from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.candidates import Candidates, read_candidates, with_others
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.groups import mapping
 from bert_jax.data.examples.split import split
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -38,6 +39,8 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
             "config key data.train is missing; give a file of queries and documents, --config.data.train=pairs.jsonl"
         )
     train, heldout, calibration = read_parts(config)
+    for spec in filter(None, [config.data.train, config.data.heldout]):
+        say(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = task_of(config, train)
     pairs = [pairs_of(part) for part in (train, heldout, calibration)]
     results = Results(pairs[0], pairs[1], pairs[2], report=config.report)

@@ -1,9 +1,14 @@
-"""The text of an HTML page that a reader sees, and its title."""
+"""The text of an HTML page that a reader sees, and its title. What stands around the text on every page of a site is
+left out: its navigation, and headers, footers and asides that are not in the article, of which a heading is kept."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from html import unescape
 from html.parser import HTMLParser
 
+AROUND = {"nav", "header", "footer", "aside"}
+CONTENT = {"article", "main", "blockquote"}  # whose headers, footers and asides belong to the text
 UNSEEN = {"script", "style", "template", "noscript", "svg"}
 BLOCKS = {
     "address", "article", "aside", "blockquote", "body", "br", "caption", "dd", "details", "div", "dl", "dt",
@@ -20,9 +25,19 @@ class Page(HTMLParser):
         self.hidden = self.preformatted = 0
         self.in_title = False
         self.titles: list[str] = []
-        self.parts: list[str] = []
+        self.parts: list[tuple[str, bool]] = []  # each with whether it stands around the text
+        self.content = 0
+        self.around: list[tuple[str, bool]] = []  # elements of AROUND, each with whether it is left out
+        self.left_out: Counter[str] = Counter()
+        self.in_heading = False
 
     def handle_starttag(self, tag, attributes):
+        self.content += tag in CONTENT
+        self.in_heading |= tag == "h1"
+        if tag in AROUND:
+            is_left_out = tag == "nav" or not self.content
+            self.around.append((tag, is_left_out))
+            self.left_out[tag] += is_left_out
         self.hidden += tag in UNSEEN
         self.preformatted += tag == "pre"
         self.in_title = tag == "title" and not self.hidden
@@ -32,6 +47,11 @@ class Page(HTMLParser):
         self.break_line(tag)
 
     def handle_endtag(self, tag):
+        self.content -= tag in CONTENT and self.content > 0
+        self.in_heading &= tag != "h1"
+        if any(name == tag for name, _ in self.around[-1:]):
+            name, is_left_out = self.around.pop()
+            self.left_out[name] -= is_left_out
         self.hidden -= tag in UNSEEN and self.hidden > 0
         self.preformatted -= tag == "pre" and self.preformatted > 0
         self.in_title = False
@@ -41,26 +61,44 @@ class Page(HTMLParser):
         if self.in_title:
             self.titles.append(data)
         elif not self.hidden:
-            self.parts.append(data if self.preformatted else SPACES.sub(" ", data))
+            self.parts.append((data if self.preformatted else SPACES.sub(" ", data), self.is_around))
 
     def break_line(self, tag):
         if tag in BLOCKS:
-            self.parts.append("\n")
+            self.parts.append(("\n", False))
+
+    @property
+    def is_around(self) -> bool:
+        count = self.left_out.total()
+        return count > (self.left_out["header"] if self.in_heading else 0)
+
+    def lines(self) -> list[str]:
+        """All of them where an element of AROUND does not end, or nothing would be left."""
+        if not self.left_out.total() and (
+            lines := lines_of(text for text, around in self.parts if not around)
+        ):
+            return lines
+        return lines_of(text for text, _ in self.parts)
+
+
+def lines_of(parts: Iterable[str]) -> list[str]:
+    return [line for part in "".join(parts).split("\n") if (line := part.strip())]
 
 
 def title_and_text(source: str) -> tuple[str, str]:
-    """Without scripts and styles; each block is a line.
+    """Without scripts, styles and what stands around the text; each block is a line.
 
     >>> title_and_text("<title>Cats</title><script>x < 1</script><p>The&nbsp;cat\\nsat.<p>Then it <b>slept</b>.")
     ('Cats', 'The cat sat.\\nThen it slept.')
+    >>> title_and_text("<header><h1>Cats</h1>Log in</header><nav>Home</nav><article><header>By Ada</header>They sat.")
+    ('', 'Cats\\nBy Ada\\nThey sat.')
     """
     page, source = Page(), without_comments(source)
     end = source.rfind(">") + 1
     page.feed(DECLARATION.sub("", source[:end]))
     page.close()
     page.handle_data(unescape(source[end:]))
-    lines = (line.strip() for line in "".join(page.parts).split("\n"))
-    return SPACES.sub(" ", "".join(page.titles)).strip(), "\n".join(line for line in lines if line)
+    return SPACES.sub(" ", "".join(page.titles)).strip(), "\n".join(page.lines())
 
 
 def without_comments(source: str) -> str:

@@ -25,6 +25,14 @@ class BadRow(BertJaxError):
     """What is wrong with the cells of one row; the other rows of its table may be sound."""
 
 
+class Broken(Row):
+    """Stands where a line of a table cannot be read; the lines after it can."""
+
+    def __init__(self, error: BadRow):
+        super().__init__()
+        self.error = error
+
+
 class Info(TypedDict):
     features: dict[str, Any]
 
@@ -40,16 +48,17 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CELL = 16 << 20  # characters of a csv file's cell
 
 
-def read_rows(spec: str, numbered: bool = False) -> Iterator[tuple[str, Row]]:
+def read_rows(spec: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
     """Of a file, a folder, a glob, or `tfds:NAME/CONFIG:SPLIT`.
 
-    With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ...
+    With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ... With `keep_broken`, lines
+    that are not JSON come as `Broken` rows; otherwise they are refused.
     """
     for name in expand([spec]):
-        yield from rows_of_file(name, numbered)
+        yield from rows_of_file(name, numbered, keep_broken)
 
 
-def rows_of_file(name: str, numbered: bool = False) -> Iterator[tuple[str, Row]]:
+def rows_of_file(name: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
     if name.startswith("tfds:"):
         from bert_jax.text.tensorflow_datasets import rows
 
@@ -60,7 +69,7 @@ def rows_of_file(name: str, numbered: bool = False) -> Iterator[tuple[str, Row]]
         case ".parquet":
             return parquet_file_rows(name)
         case ".jsonl" | ".ndjson":
-            return json_rows(name, LineReader(name))
+            return json_rows(name, LineReader(name), keep_broken=keep_broken)
         case ".json":
             return rows_of_list(name, json_of(name))
         case ".csv" | ".tsv" | ".txt" as kind:
@@ -169,7 +178,7 @@ def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str
 
 
 def json_rows(
-    name: str, lines: Iterable[str], mended: Callable[[], None] | None = None
+    name: str, lines: Iterable[str], mended: Callable[[], None] | None = None, keep_broken: bool = False
 ) -> Iterator[tuple[str, Row]]:
     """With `mended`, which is told of each such row, halves of characters become U+FFFD; otherwise they are refused."""
     for number, line in enumerate(lines, 1):
@@ -177,20 +186,47 @@ def json_rows(
             continue
         where = f"{name} row {number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = getattr(error, "msg", error)
-            raise BertJaxError(f"{where} is not JSON ({reason}); write one object per line") from error
-        if not isinstance(row, dict):
-            raise BertJaxError(f'{where} is not a JSON object such as {{"text": "..."}}')
-        if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
-            if mended is None:
-                raise BertJaxError(
-                    f"{where} has a lone surrogate (\\ud800 to \\udfff), which is no character; remove it"
-                )
-            row = json.loads(SURROGATE.sub("\ufffd", spelled))
-            mended()
-        yield where, row
+            yield where, json_row(where, line, mended)
+        except BadRow as error:
+            if not keep_broken:
+                raise
+            yield where, Broken(error)
+
+
+def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
+    try:
+        row = json.loads(line.rstrip("\r\n"))
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"{where} is not JSON ({json_fault(error)}); write one object per line") from error
+    if not isinstance(row, dict):
+        raise BadRow(f'{where} is not a JSON object such as {{"text": "..."}}')
+    if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
+        if mended is None:
+            raise BadRow(
+                f"{where} has a lone surrogate (\\ud800 to \\udfff), which is no character; remove it"
+            )
+        row = json.loads(SURROGATE.sub("\ufffd", spelled))
+        mended()
+    return row
+
+
+def json_fault(error: ValueError | RecursionError) -> str:
+    """What is wrong with a line, and where in it.
+
+    >>> import json
+    >>> for line in ('{"text": "a', '{"text": a}'):
+    ...     try:
+    ...         json.loads(line)
+    ...     except ValueError as error:
+    ...         print(json_fault(error))
+    it ends inside the string that begins at character 10
+    Expecting value at character 10
+    """
+    if not isinstance(error, json.JSONDecodeError):
+        return first_line(error)
+    if error.msg.startswith("Unterminated string"):
+        return f"it ends inside the string that begins at character {error.pos + 1}"
+    return f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
 
 
 def json_of(name: str):

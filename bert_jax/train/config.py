@@ -46,7 +46,7 @@ class MeshConfig:
     gradient to where its part lies, and updates the parts.
     """
 
-    data: int = -1  # copies of the model, each with rows of its own; -1: as many as the other axes leave
+    data: int = -1  # data-parallel replicas; -1: all devices not used by the other axes
     fsdp: int = 1  # parts of every parameter, gathered when they are read; rows are split over them, too
     tensor: int = 1  # parts of attention heads, feed-forward and vocabulary
     # splits parameters and the optimizer's moments over the copies of the model
@@ -86,7 +86,9 @@ class RunConfig:
     task: str = "pretrain"  # what is learnt: the name of a task, or the path of a module of your own
     seed: Annotated[int, SEEDS] = 0  # seed of initial values, order, masks and dropout
     seeds: Positive = 1  # runs, with seed, seed + 1 and so on
-    sweep: str = ""  # settings that are all tried: "lr=[2e-5,3e-5];batch=[16,32]"
+    # settings that are all tried: "lr=[2e-5,3e-5];batch=[16,32]"; only in a sweep lr is short for
+    # optimizer.rate and batch for data.batch, and other keys are written whole
+    sweep: str = ""
     steps: NotNegative = 1_000_000  # updates of the parameters; 0: none, the run measures what it begins with
     init: str = ""  # model directory that the run begins from; "": initial values
     scratch: bool = False  # takes the sizes and the tokenizer of `init`, but not its parameters

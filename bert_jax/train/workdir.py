@@ -132,7 +132,7 @@ class Workdir:
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
         if SELF in content and not is_sealed(content):  # runs of earlier versions have none
-            raise BertJaxError(f"{self.run} is not what was written (its hash differs); {BACK}")
+            raise BertJaxError(f"{self.run} is damaged: its hash differs; {BACK}")
         return content
 
 

@@ -41,16 +41,23 @@ def flip(path, place: int = -1) -> None:
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
 
 
+def test_what_does_not_exist_is_said(tmp_path, check):
+    assert check(tmp_path / "nowhere") == (
+        1,
+        f"bert-jax check: {tmp_path}/nowhere does not exist; name a corpus, a run, an index or a model directory\n",
+    )
+
+
 def test_a_bit_that_a_corpus_lost_is_found(small, tmp_path, check):
     shutil.copytree(small / "corpus", tmp_path / "corpus")
     assert check(tmp_path / "corpus") == (
         0,
-        f"{tmp_path}/corpus: 10 files of a corpus are what was prepared\n",
+        f"{tmp_path}/corpus: 10 files of a corpus; their hashes match\n",
     )
     flip(tmp_path / "corpus" / "train" / "tokens.npy")
     Corpus(tmp_path / "corpus")  # hashed again only after its time stamp changed
     code, said = check(tmp_path / "corpus")
-    assert code == 1 and "train/tokens.npy is not what was written (its hash differs)" in said
+    assert code == 1 and "train/tokens.npy is damaged: its hash differs" in said
 
 
 def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
@@ -61,16 +68,18 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
         manifest.write(folder / "checkpoints" / step, {"step": int(step)})
     load(small / "masked").save(folder / "model")
     code, said = check(folder)
-    assert code == 0 and "checkpoints: 2 checkpoints are what" in said and "files of a model are what" in said
+    assert (
+        code == 0
+        and "checkpoints: 2 checkpoints; their hashes" in said
+        and "of a model; their hashes" in said
+    )
     flip(folder / "checkpoints" / "4" / "array")
     code, said = check(folder)
-    assert (
-        code == 1 and "checkpoints/4: array is not what was written" in said and "1 of 2 checkpoints" in said
-    )
+    assert code == 1 and "checkpoints/4: array is damaged" in said and "1 of 2 checkpoints" in said
     path = folder / "run.json"
     path.write_text(path.read_text().replace('"optimizer.warmup": 5', '"optimizer.warmup": 6'))
     code, said = check(folder)
-    assert code == 1 and f"{path} is not what was written (its hash differs)" in said
+    assert code == 1 and f"{path} is damaged: its hash differs" in said
 
 
 def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
@@ -81,13 +90,13 @@ def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
     code, said = check(tmp_path / "model")
     assert (
         code == 0
-        and "files of a model are what was saved" in said
+        and "files of a model; their hashes match" in said
         and "not among those that were saved: notes.md" in said
     )
     for name in listed:
         flip(tmp_path / "model" / name, 40)
         code, said = check(tmp_path / "model")
-        assert code == 1 and f"model: {name} is not what was written" in said
+        assert code == 1 and f"model: {name} is damaged" in said
         flip(tmp_path / "model" / name, 40)
     (tmp_path / "model" / "vocab.txt").unlink()
     assert "it lacks its file vocab.txt" in check(tmp_path / "model")[1]
@@ -190,7 +199,7 @@ def test_a_corpus_of_the_version_before_is_read(small, tmp_path):
     path = tmp_path / "corpus" / "manifest.json"
     content = json.loads(path.read_text()) | {"version": 1}
     path.write_text(json.dumps(content))
-    with pytest.raises(BertJaxError, match="its own hash differs"):
+    with pytest.raises(BertJaxError, match="is damaged: its hash differs"):
         Corpus(tmp_path / "corpus")
     del content["self"]
     path.write_text(json.dumps(content))

@@ -183,7 +183,7 @@ def _manifest(content: bytes, where) -> Any:
         raise BertJaxError(f"{where} is of version {version!r:.20}, {VERSION} is needed; {remedy}")
     parse_json(content, Manifest, where, remedy)
     if not hashes.is_sealed(manifest) and (version == VERSION or hashes.SELF in manifest):
-        raise BertJaxError(f"{where} is not what was prepared (its own hash differs); {AGAIN}")
+        raise BertJaxError(f"{where} is damaged: its hash differs; {AGAIN}")
     if unsafe := [name for name in manifest["files"] if not hashes.is_within(name)]:
         raise BertJaxError(f"{where} lists {unsafe[0][:100]!r}, which is no file within the corpus; {remedy}")
     return manifest

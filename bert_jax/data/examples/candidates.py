@@ -5,7 +5,8 @@ query, documents, labels          lists in the cells of a row
 query, positive, negatives        one that is relevant and others that are not
 query, positive, negatives, scores    likewise, with what a teacher gives for each document
 
-Columns are taken in their order whatever they are called, but for the column of the label or score.
+Columns are taken in their order whatever they are called, but for the column of the label or score, and for those
+that hold nothing but numbers, which are left out unless they are named.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,12 +27,14 @@ RELEVANT = 0.5  # the grade from which a document is relevant
 class CandidateColumns(GroupColumns):
     """`texts`: the query, its document or documents, and others that are not relevant."""
 
-    texts: tuple[
-        str, ...
-    ] = ()  # columns of query, document and others that are not relevant; (): all that hold text
+    # columns of query, document and others that are not relevant, as '"Asked (raw)","Answer"'; (): all that hold text,
+    # but those of numbers alone
+    texts: tuple[str, ...] = ()
     score: str = ""  # column of the label or score of a document; "": found by its usual name
     document: str = ""  # column of what queries are kept together by, when the data are split; "": the query
     documents: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[tuple[str, ...]] = ("query", "document", "not relevant")
+    repeating: ClassVar[int] = 1
 
     def document_of(self, texts: Sequence[str]) -> str:
         return texts[0]
@@ -69,7 +72,7 @@ class Candidates(Example):
 
 def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
     """Of at most `most` queries, drawn at random, 0: of all."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns)
     of_rows = [of_row(group) for group in rows if isinstance(group, Group)]
     lists = together(of_rows)
     return [candidates for candidates in collect(spec, lists, most) if isinstance(candidates, Candidates)]

@@ -7,18 +7,21 @@ anchor, positive, negatives, scores  what a teacher gives for each of the texts 
 text, label                          texts of one label should be found for one another
 text                                 a text and the same again, which differ by dropout alone
 
-Columns are taken in their order whatever they are called, but for the column of the score or label.
+Columns are taken in their order whatever they are called, but for the column of the score or label, and for those
+that hold nothing but numbers, which are left out unless they are named.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import ClassVar
 
 from bert_jax.data.examples.cells import blank, label_in, listed, name_in, number_in
 from bert_jax.data.examples.columns import Columns, Located, check_columns, usual
 from bert_jax.data.examples.example import Example, collect
-from bert_jax.data.examples.rows import examples_in_rows, peeked
+from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
@@ -26,6 +29,9 @@ from bert_jax.text.tables import BadRow, Row, columns_like, plain, type_of
 
 SCORES = ("score", "scores", "label", "labels", "similarity_score")
 OTHERS = ("id", "_id", "idx", "split")  # columns that hold no text to learn from
+FIRST = 1000  # rows of a table by which its columns are judged
+FEW = 10  # a column with less than one value in so many rows repeats few values
+NUMBER = re.compile(r"[-+]?\d[\d.,]*")
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,9 @@ class GroupColumns:
     """The names of a table's columns, in any case; "" and () are the evident ones. Numbers ("0", "3") name those of a
     csv or tsv file without header."""
 
-    texts: tuple[str, ...] = ()  # columns of anchor, positive and negatives; (): all that hold text
+    # columns of anchor, positive and negatives, as '"Asked (raw)","Answer"'; (): all that hold text, but those of
+    # numbers alone
+    texts: tuple[str, ...] = ()
     score: str = ""  # column of the score, or of the label of a single text; "": found by its usual name
     # column of the document, never split between training and validation; "": found by its usual name
     document: str = ""
@@ -41,6 +49,9 @@ class GroupColumns:
     skip_bad: bool = False
 
     documents: ClassVar[tuple[str, ...]] = ("document", "title")  # the evident columns of the document
+    # what the columns of texts are taken for, of which the first `repeating` may repeat few values
+    roles: ClassVar[tuple[str, ...]] = ("anchor", "positive", "negatives")
+    repeating: ClassVar[int] = 0
 
     @property
     def named(self) -> list[str]:
@@ -50,8 +61,8 @@ class GroupColumns:
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
-    def of(self, where: str, row: Mapping) -> "GroupColumns":
-        """Of a table with this first row."""
+    def of(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
+        """Of a table with this first row, whose first `rows` show which columns hold numbers alone."""
         check_columns(where, row, self.named, {})
         texts, score, document = (
             columns_like(where, row, names) for names in (self.texts, [self.score], [self.document])
@@ -61,6 +72,7 @@ class GroupColumns:
         beside = {plain(name) for name in (known, whole, *OTHERS) if name}
         if not texts:
             texts = [name for name, value in row.items() if holds_text(value) and plain(name) not in beside]
+            texts = [name for name in texts if not is_of_numbers(name, rows)]
         if not texts:
             raise BertJaxError(
                 f"{where}: no column holds text; name them with --text and --pair, in training with "
@@ -98,7 +110,7 @@ def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
 
 def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
     """The same, as the rows hold them."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered), columns)
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns)
     groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
     check_shapes(groups)
     return groups
@@ -106,10 +118,10 @@ def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group
 
 def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[str]:
     """The texts of the column `preferred`, if there is one, else of the first that holds text."""
-    first, rows = peeked(tables.read_rows(spec, columns.numbered))
-    if first is None:
+    some, rows = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
+    if not some:
         raise BertJaxError(f"{spec} holds no text")
-    names = columns.of(*first).texts
+    names = known(some, columns).texts
     column = preferred if preferred in names else names[0]
     examples = examples_in_rows(
         rows,
@@ -122,15 +134,73 @@ def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[st
 
 def positive_column(spec: str, columns: GroupColumns) -> str:
     """The name of the second column of texts; "" if there is none."""
-    first, _ = peeked(tables.read_rows(spec, columns.numbered))
-    return "".join(columns.of(*first).texts[1:2]) if first else ""
+    some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
+    return "".join(known(some, columns).texts[1:2]) if some else ""
+
+
+def begun(rows: Iterable[Located]) -> tuple[list[Located], Iterator[Located]]:
+    """(the first rows that can be read, all of them)"""
+    first, rows = rows_begun(rows)
+    some = list(islice(rows, FIRST)) if first else []
+    return [(where, row) for where, row in some if not isinstance(row, tables.Broken)], chain(some, rows)
+
+
+def known(some: Sequence[Located], columns: GroupColumns) -> GroupColumns:
+    """Of a table with these first rows."""
+    return columns.of(*some[0], [row for _, row in some])
+
+
+def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str:
+    """Which columns of a table are taken for what, for people to see; `most` columns of texts are read, 0: all.
+    `advice` is how others are named."""
+    some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
+    resolved, rows = known(some, columns), [row for _, row in some]
+    used = resolved.texts[: most or None]
+    roles = columns.roles if len(used) > 1 else ("text",)
+    parts = [
+        f"{role} {quoted(names)}"
+        for n, role in enumerate(roles)
+        if (names := used[n:] if n == 2 else used[n : n + 1])
+    ]
+    if resolved.score:
+        parts.append(f"{'score' if len(used) > 1 else 'label'} {quoted([resolved.score])}")
+    if resolved.document:
+        parts.append(f"document {quoted([resolved.document])}")
+    words = ", ".join(parts)
+    beside = {*used, resolved.score, resolved.document}
+    unread = [name for name in rows[0] if name not in beside and plain(name) not in OTHERS]
+    if numbers := [name for name in unread if is_of_numbers(name, rows)]:
+        words += f"; left out, for all their cells are numbers: {quoted(numbers)}"
+    if others := [name for name in unread if name not in numbers]:
+        words += f"; not read: {quoted(others)}"
+    repeated = [
+        f"{quoted([name])} repeats {count:,} value{'s' * (count > 1)} in {len(rows):,} rows"
+        for name in used[columns.repeating :]
+        if (count := len({str(row.get(name)) for row in rows})) * FEW < len(rows)
+    ]
+    if repeated:
+        words += f"; {', '.join(repeated)}"
+    return f"{spec}: {words}{f'; name others with {advice}' if numbers or repeated else ''}"
+
+
+def quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name:.40}"' for name in names)
+
+
+def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
+    """Whether all cells of a column that hold anything hold a number."""
+    cells = [cell for row in rows if (cell := row.get(name)) is not None and cell != ""]
+    return bool(cells) and all(
+        isinstance(cell, int | float) or (isinstance(cell, str) and NUMBER.fullmatch(cell.strip()))
+        for cell in cells
+    )
 
 
 def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[Example]:
-    first, rows = peeked(rows)
-    if first is None:
+    some, rows = begun(rows)
+    if not some:
         return
-    columns = columns.of(*first)
+    columns = known(some, columns)
 
     def group_in(where: str, row: Row) -> Group:
         texts = tuple(text for column in columns.texts for text in texts_in(where, row, column))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from bert_jax.data.examples.cells import answers_in, blank, label_in, listed, name_in, plain_answer
 from bert_jax.data.examples.columns import ANSWERS, EVIDENT, Columns, Located, question_and_passage
 from bert_jax.data.examples.example import Example, answers_of, collect
-from bert_jax.data.examples.rows import examples_in_rows, peeked
+from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.tables import Row, cell, columns_like, text_in
@@ -22,7 +22,9 @@ def read_questions(
 def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
     for name in expand([spec]):
         if ending(name) != ".json":
-            yield from questions_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
+            yield from questions_in_rows(
+                tables.rows_of_file(name, columns.numbered, keep_broken=True), columns, need_label
+            )
             continue
         value = tables.json_of(name)
         if articles := articles_in(value):
@@ -61,7 +63,7 @@ def squad(name: str, articles: Iterable) -> Iterator[Located]:
 def questions_in_rows(
     rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
 ) -> Iterator[Example]:
-    first, rows = peeked(rows)
+    first, rows = rows_begun(rows)
     if first is None:
         return
     columns = columns.of(*first)

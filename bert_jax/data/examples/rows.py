@@ -7,7 +7,7 @@ from typing import TypeVar
 from bert_jax.data.examples.columns import Columns, Located
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
-from bert_jax.text.tables import BadRow, Row
+from bert_jax.text.tables import BadRow, Broken, Row
 from bert_jax.text.truncation import warn
 
 T = TypeVar("T")
@@ -23,6 +23,19 @@ def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
     return None, items
 
 
+def rows_begun(rows: Iterable[Located]) -> tuple[Located | None, Iterator[Located]]:
+    """(the first row that can be read, or None where there is no row; all of them)"""
+    rows, broken = iter(rows), list[Located]()
+    for where, row in rows:
+        if not isinstance(row, Broken):
+            return (where, row), chain(broken, [(where, row)], rows)
+        broken.append((where, row))
+    for _, row in broken[:1]:
+        assert isinstance(row, Broken)
+        raise row.error
+    return None, rows
+
+
 def examples_in_rows(
     rows: Iterable[Located], read: Reader, columns: Columns, is_whole: bool
 ) -> Iterator[Example]:
@@ -30,12 +43,18 @@ def examples_in_rows(
     bad rows."""
     rows, first = iter(rows), None
     bad = total = 0
+
+    def read_row(where: str, row: Row) -> Example:
+        if isinstance(row, Broken):
+            raise row.error
+        return read(where, row)
+
     for total, (where, row) in enumerate(rows, 1):
         try:
-            example = read(where, row)
+            example = read_row(where, row)
         except BadRow as error:
             if not columns.skip_bad:
-                raise refusal(error, total, rows if is_whole else None, read) from error
+                raise refusal(error, total, rows if is_whole else None, read_row) from error
             first, bad = first or error, bad + 1
         else:
             yield example

@@ -6,7 +6,7 @@ from itertools import chain
 from bert_jax.data.examples.cells import Classes, label_in, listed, name_in, words_in
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located, words_and_tags
 from bert_jax.data.examples.example import Example, collect
-from bert_jax.data.examples.rows import examples_in_rows, peeked
+from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.inputs import NOT_FILES, ending, expand
@@ -25,7 +25,9 @@ def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
     for name in expand([spec]):
         # CoNLL's columns may be separated by tabs.
         if name.startswith(NOT_FILES) or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
-            yield from tags_in_rows(tables.rows_of_file(name, columns.numbered), columns, need_label)
+            yield from tags_in_rows(
+                tables.rows_of_file(name, columns.numbered, keep_broken=True), columns, need_label
+            )
         else:
             documents = any(line.startswith("-DOCSTART-") for line in LineReader(name))
             yield from conll(name, LineReader(name), need_label, documents)
@@ -34,7 +36,7 @@ def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
 def tags_in_rows(
     rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
 ) -> Iterator[Example]:
-    first, rows = peeked(rows)
+    first, rows = rows_begun(rows)
     if first is None:
         return
     columns = columns.of(*first)

@@ -7,7 +7,7 @@ from bert_jax.data.examples import glue
 from bert_jax.data.examples.cells import CLASSES, LabelCells, blank, label_in, name_in
 from bert_jax.data.examples.columns import EVIDENT, SEPARATOR, Columns, Located, text_and_label
 from bert_jax.data.examples.example import Example, collect
-from bert_jax.data.examples.rows import examples_in_rows, peeked
+from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.tables import Row, text_in
@@ -25,7 +25,7 @@ def read_texts(
         if not columns.text:
             columns = replace(columns, text=texts[0], pair=columns.pair or "".join(texts[1:]))
         columns = replace(columns, label=columns.label or label)
-    rows = tables.read_rows(spec, columns.numbered)
+    rows = tables.read_rows(spec, columns.numbered, keep_broken=True)
     return collect(spec, texts_in_rows(rows, columns, cells, need_label, task), most)
 
 
@@ -38,7 +38,7 @@ def texts_in_rows(
     pairs: bool = True,
 ) -> Iterator[Example]:
     """Rows as they come, in flat memory; without `pairs` a row has one text."""
-    first, rows = peeked(rows)
+    first, rows = rows_begun(rows)
     if first is None:
         return
     columns = columns.of(*first)

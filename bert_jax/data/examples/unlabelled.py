@@ -10,8 +10,7 @@ from bert_jax.text.lines import LineReader, read_lines
 
 
 def read_unlabelled(source: str, column: str = "") -> Iterator[str]:
-    kind = ending(source)
-    is_table = source.startswith("tfds:") or (kind in tables.ENDINGS and kind != ".txt")
+    is_table = holds_rows(source)
     if not is_table and not column:
         return read_lines(source)
     reader = LineReader(source)
@@ -21,3 +20,19 @@ def read_unlabelled(source: str, column: str = "") -> Iterator[str]:
         return iter(())
     (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
     return (tables.text_in(where, row, name) for where, row in rows)
+
+
+def columns_of(source: str, column: str = "") -> tuple[str, list[str]]:
+    """(the column that `read_unlabelled` reads, the others); of a file of lines "" and none."""
+    if not holds_rows(source):
+        return "", []
+    first, _ = peeked(tables.read_rows(source, column.isdecimal()))
+    if first is None:
+        return "", []
+    (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
+    return name, [other for other in first[1] if other != name]
+
+
+def holds_rows(source: str) -> bool:
+    kind = ending(source)
+    return source.startswith("tfds:") or (kind in tables.ENDINGS and kind != ".txt")
