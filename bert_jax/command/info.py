@@ -16,8 +16,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
-from bert_jax.report.card import FILE as CARD
-from bert_jax.report.card import HEADER
+from bert_jax.report import card
 from bert_jax.terminal import in_width
 from bert_jax.text.directory import open_tokenizer
 
@@ -128,9 +127,9 @@ def describe(directory, as_json: bool = False) -> str:
         of_file = f" of {files}" if (files := trained_on(origin["command"])) else ""
         lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
         lines["trained by"] = origin["command"]
-    elif trained_here(directory):
+    elif card.is_of_run(hub.existing(directory)):
         lines["trained by"] = (
-            f"bert-jax; {hub.existing(directory) / CARD} says by which command, and on which data"
+            f"bert-jax; {hub.existing(directory) / card.FILE} says by which command, and on which data"
         )
     rows = [
         *((name, value) for name, value in lines.items() if value),
@@ -167,12 +166,6 @@ def pooling_of(layout: Layout) -> str:
         return layout.embedder.pooling
     reads = [HEADS[head].reads for head in layout.heads if not HEADS[head].each_token]
     return reads[-1] if reads else ""
-
-
-def trained_here(directory) -> bool:
-    """Whether an embedder's card says that it was trained here."""
-    card = hub.existing(directory) / CARD
-    return card.is_file() and card.read_text(encoding="utf-8", errors="replace").startswith(HEADER)
 
 
 def trained_on(command: str) -> str:

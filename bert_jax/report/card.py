@@ -13,6 +13,7 @@ from bert_jax.train.log import heldout
 from bert_jax.train.task import Card, Task
 
 FILE = "README.md"
+TAG = "bert_jax"  # of all models that runs leave
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,16 @@ def write(model: Path, task: Task, run: Run) -> None:
 
 def header(card: Card) -> list[str]:
     """What Hugging Face sorts models by."""
-    tags = ", ".join([card.library, *card.tags, "bert_jax"])
+    tags = ", ".join([card.library, *card.tags, TAG])
     facts = f"library_name: {card.library}", f"pipeline_tag: {card.pipeline}", f"tags: [{tags}]"
     return ["---", *facts, "---", ""]
+
+
+def is_of_run(model: Path) -> bool:
+    """Whether a run wrote the card of a model's directory."""
+    path = model / FILE
+    head = path.read_text(encoding="utf-8", errors="replace").split("\n")[:4] if path.is_file() else []
+    return any(line.startswith("tags: [") and line.endswith(f", {TAG}]") for line in head)
 
 
 def recipe(card: Card, run: Run) -> list[str]:
