@@ -22,7 +22,7 @@ echo "1. A published model of 6 layers, and a search by meaning"
 say bert-jax info "$published"
 [ -f $text/test.jsonl ] || { mkdir -p $text && say python launch/python_text.py $text; }
 say bert-jax index $text/reference.jsonl --model "$published" --output $work/index
-say bert-jax search $work/index "run code when an object is thrown away" --top 3
+say bert-jax search $work/index "compare two things for being the very same object" --legs vectors --top 2
 
 echo
 echo "2. A BERT of your own, from raw text"
@@ -34,14 +34,6 @@ echo
 echo "The initial values, measured by a run of no steps:"
 say bert-jax train "${config[@]}" --config.steps=0 --workdir $work/untrained
 say bert-jax train "${config[@]}" --config.steps=600 --workdir $work/pretrained
-
-sentences=("Return the [MASK] of the array." "Raise an [MASK] if the file does not exist."
-  "The default [MASK] is None." "This function returns a [MASK] of strings.")
-echo
-echo "Before:"
-bert-jax fill-mask --model $work/untrained/model --top 3 "${sentences[@]}"
-echo "After:"
-bert-jax fill-mask --model $work/pretrained/model --top 3 "${sentences[@]}"
 
 draws=$(printf ",$text/train-%s.jsonl" 1 2 3)
 labels() { # NAME MODEL --config.KEY=VALUE ...: a classifier from each draw

@@ -61,8 +61,15 @@ def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: P
     def bar(axes, group: int, name: str, values: list[float]) -> None:
         at = group + width * (list(MODELS).index(name) - 1)
         label = MODELS[name] if group == len(groups) - 1 else None
-        bars = axes.bar(at, mean(values), width * 0.94, color=COLOURS[name], label=label)
-        axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=3 if len(values) == 1 else 12)
+        axes.bar(at, mean(values), width * 0.94, color=COLOURS[name], label=label)
+        axes.annotate(
+            f"{mean(values):.3f}",
+            (at, max(values)),
+            (0, 4),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
         if len(values) > 1:
             axes.plot([at] * len(values), values, "o", color=INK, markeredgecolor="white", markersize=5)
 

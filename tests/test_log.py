@@ -2,14 +2,19 @@
 
 import io
 import json
+import sys
+from functools import partial
+from time import sleep
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 from tqdm import tqdm
 
+from bert_jax.inference.streaming import stream
 from bert_jax.report.curves import draw
 from bert_jax.runs.run import draw_training
+from bert_jax.terminal import log_file
 from bert_jax.train.config import FEWEST_LINES, LogConfig, RunConfig
 from bert_jax.train.log import BAR, NARROWEST, fitting, room_beside, shown
 from bert_jax.train.workdir import Workdir
@@ -57,3 +62,15 @@ def test_a_single_point_is_seen_in_the_curves(tmp_path):
     red, _, blue = np.moveaxis(imread(tmp_path / "curves.png")[..., :3], -1, 0)
     middle = (slice(red.shape[0] // 3, None), slice(red.shape[1] // 3, red.shape[1] * 2 // 3))
     assert (blue - red)[middle].max() > 0.3, "where the point is, not in the legend alone"
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_lines_as_output_and_no_bar_for_a_single_batch(monkeypatch, capsys):
+    assert log_file() is sys.stderr
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    assert log_file() is sys.stdout
+    slow = partial(map, lambda text: sleep(2.1) or text)
+    assert list(stream(["a"], slow, total=1)) == ["a"]
+    assert "texts" not in capsys.readouterr().err
+    assert list(stream(["a", "b", "c"], slow, total=3, at_once=1)) == ["a", "b", "c"]
+    assert "3/3" in capsys.readouterr().err
