@@ -102,7 +102,7 @@ def counted(number: int, noun: str) -> str:
     >>> counted(1, "text"), counted(1200, "batch")
     ('1 text', '1,200 batches')
     """
-    plural = noun + ("es" if noun.endswith("h") else "s")
+    plural = noun + ("es" if noun.endswith(("h", "s")) else "s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 
