@@ -163,7 +163,7 @@ def test_classify(model):
     np.testing.assert_allclose(
         list(model.classify(long, long="windows", scores=True).values()), jax.nn.softmax(logits), atol=1e-5
     )
-    with pytest.warns(UserWarning, match="were truncated"):
+    with pytest.warns(UserWarning, match="was truncated by 21 tokens"):
         model.classify(long)
 
 

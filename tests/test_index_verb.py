@@ -297,7 +297,7 @@ def test_documents_that_are_broken_or_huge_are_found_by_what_can_be_read(run, tm
         assert {hit["id"] for hit in hits} == {name}
     assert not json.loads(run("search", "index", "hidden", "--json")[0])["hits"]
     assert "\x1b" not in run("search", "index", "bell epsilon")[0]
-    assert "files of an index of 6 documents are what was written" in run("check", "index")[0]
+    assert "files of an index of 6 documents; their hashes match" in run("check", "index")[0]
     assert "6 unchanged" in run("index", "docs", "--output", "index")[1]
 
 

@@ -9,7 +9,7 @@ from bert_jax.files import to_json
 
 
 @verb(
-    "show what a model directory or an index holds, and what is unusual about it",
+    "show what a model or an index holds, and what is unusual about it",
     "bert-jax info path/to/model --json",
     flag("directory", help="Hugging Face model directory, or index"),
     flag("--ids", action="store_true", help="print the ids of all documents of an index"),
