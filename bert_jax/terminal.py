@@ -1,6 +1,5 @@
 """Lines for people: a terminal gets them broken between words, a file or a pipe as they are."""
 
-import json
 import os
 import re
 import shutil
@@ -11,12 +10,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TextIO
 
-from bert_jax.errors import BertJaxError
+from bert_jax.arguments import as_called
 
 INDENT = 4  # of what goes on in the next line
 LEAST, MOST = 60, 100  # columns of a table
 PART: ContextVar[str] = ContextVar("part", default="")  # of a run, before each of its lines
-IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
 PLAIN, BOLD = "\x1b[0m", "\x1b[1m"
 CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
 
@@ -41,54 +39,9 @@ def part_of_run(name: str) -> Iterator[None]:
         PART.reset(token)
 
 
-@contextmanager
-def called_from_python() -> Iterator[None]:
-    """While open, lines that are said and errors name keys as arguments of a call, not as flags of a command."""
-    token = IN_PYTHON.set(True)
-    try:
-        yield
-    except BertJaxError as error:
-        if (in_python := as_arguments(str(error))) != str(error):
-            raise type(error)(in_python) from error
-        raise
-    finally:
-        IN_PYTHON.reset(token)
-
-
-def as_arguments(text: str) -> str:
-    """
-    >>> as_arguments("data.train is missing; give a file, --config.data.train=train.csv")
-    'data.train is missing; give a file, data={"train": "train.csv"}'
-    >>> as_arguments("which --skip-bad (in training --config.data.columns.skip_bad=True) skips")
-    'which data={"columns": {"skip_bad": True}} skips'
-    """
-    text = re.sub(r"--[\w-]+ \(in training (--config[^)]*)\)", r"\1", text)
-    text = re.sub(r"--\w+(?:, --\w+)*(?: or --\w+)?, in training with (?=--config)", "", text)
-    text = re.sub(
-        r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
-    )
-    return text.replace("--workdir", "workdir")
-
-
-def argument(key: str, value: str | None) -> str:
-    """
-    >>> argument("epochs", "3"), argument("optimizer.rate", None)
-    ('epochs=3', 'optimizer.rate')
-    """
-    if value is None:
-        return key
-    first, *others = key.split(".")
-    is_literal = re.fullmatch(r"true|false|[-+.\d]+(e[-+]?\d+)?", value, re.IGNORECASE)
-    written = value.capitalize() if value.lower() in ("true", "false") else value
-    written = written if is_literal else json.dumps(value)
-    for name in reversed(others):
-        written = f"{{{json.dumps(name)}: {written}}}"
-    return f"{first}={written}"
-
-
 def of_run(text: str) -> str:
     """The text as a line of the part of the run that goes on, in the words of the command or of Python."""
-    return PART.get() + (as_arguments(text) if IN_PYTHON.get() else text)
+    return PART.get() + as_called(text)
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -13,12 +13,13 @@ from ml_collections import ConfigDict
 
 import bert_jax
 from bert_jax import tasks
+from bert_jax.arguments import called_from_python
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.runs import finetuning
 from bert_jax.runs.finetuning import are_tagged, series_of
 from bert_jax.runs.fit import values_of
-from bert_jax.terminal import called_from_python, say
+from bert_jax.terminal import say
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.tables import read_rows
 from bert_jax.text.wordpiece import WordPiece

@@ -5,8 +5,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
-    "errors", "terminal", "typed", "registry", "output", "files", "hashes", "compiling", "memory", "synonyms",
-    "config_files", "config", "keys", "losses", "metrics", "retrieval", "text", "data", "models",
+    "errors", "arguments", "terminal", "typed", "registry", "output", "files", "hashes", "compiling", "memory",
+    "synonyms", "config_files", "config", "keys", "losses", "metrics", "retrieval", "text", "data", "models",
     "distillation_losses", "embedding_losses", "ranking_losses", "hub", "predictions", "inference", "train", "tasks",
     "search", "report", "pod", "runs", "bench", "command", "__main__",
 )  # fmt: skip

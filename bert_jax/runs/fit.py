@@ -14,12 +14,12 @@ from typing import Any
 import jax
 
 from bert_jax import config as configs
+from bert_jax.arguments import called_from_python
 from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import Model, load
 from bert_jax.runs.run import run
 from bert_jax.tasks import TASKS
-from bert_jax.terminal import called_from_python
 from bert_jax.train.log import read, shown
 from bert_jax.train.workdir import Workdir
 
