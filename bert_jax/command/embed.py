@@ -23,6 +23,7 @@ from bert_jax.output import refuse_input, replacing
 from bert_jax.search import shards
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.search.vectors import fingerprint
+from bert_jax.terminal import counted
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending
 from bert_jax.text.truncation import Truncated, warn
@@ -163,5 +164,7 @@ def tell(output: str, count: int, clipped: int, columns: tuple[str, str], is_new
     )
     read, unread = columns
     done = "" if is_new else "; it was complete already"
-    noun = "vector" if count == 1 else "vectors"
-    print(f"{count:,} {noun}{read} in {output}{done}{unread}{beyond if clipped else ''}", file=sys.stderr)
+    print(
+        f"{counted(count, 'vector')}{read} in {output}{done}{unread}{beyond if clipped else ''}",
+        file=sys.stderr,
+    )

@@ -16,7 +16,7 @@ SHOWN = 5  # ids of documents
 
 def describe(directory: str, as_json: bool = False) -> str:
     index = Index.open(directory)
-    manifest, first = index.manifest, list(islice(ids_of(directory), SHOWN))
+    manifest, first = index.manifest, list(islice(ids_of(index), SHOWN))
     size = (Path(directory) / manifests.FILE).stat().st_size + sum(
         facts["bytes"] for _, facts in manifest.files()
     )
@@ -47,7 +47,7 @@ def describe(directory: str, as_json: bool = False) -> str:
     return "\n".join(in_width(row, sys.stdout, indent=12) for row in rows)
 
 
-def ids_of(directory: str) -> Iterator[str]:
-    for segment in Index.open(directory).segments:
+def ids_of(index: Index) -> Iterator[str]:
+    for segment in index.segments:
         for number in segment.there():
             yield one_line(segment.ids[number], longest=1 << 20)

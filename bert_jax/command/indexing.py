@@ -12,7 +12,7 @@ from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.indexing import Counts, writing
 from bert_jax.search.manifest import Manifest
 from bert_jax.search.settings import Asked, Plan
-from bert_jax.terminal import say
+from bert_jax.terminal import counted, say
 from bert_jax.text.lines import read_lines
 from bert_jax.text.truncation import warn
 
@@ -55,7 +55,7 @@ def change(args) -> None:
         verb, others = ("is", "it") if len(missing) == 1 else ("are", "them")
         say(
             one_line(
-                f"{number_of(len(missing), 'document')} of the index {verb} not among these files: {names}; "
+                f"{counted(len(missing), 'document')} of the index {verb} not among these files: {names}; "
                 f"--remove-missing removes {others}"
             ),
             sys.stderr,
@@ -64,14 +64,6 @@ def change(args) -> None:
 
 def shown(documents: Iterable[Document]) -> Iterable[Document]:
     return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
-
-
-def number_of(count: int, noun: str) -> str:
-    """
-    >>> number_of(1, "document"), number_of(1200, "passage")
-    ('1 document', '1,200 passages')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def ids_of(names: list[str]) -> list[str]:
@@ -86,10 +78,10 @@ def ids_of(names: list[str]) -> list[str]:
 
 def summary(path: Path, manifest: Manifest, counts: Counts, seconds: float) -> str:
     line = (
-        f"{number_of(manifest.documents, 'document')} in {number_of(manifest.passages, 'passage')} in {path}: "
+        f"{counted(manifest.documents, 'document')} in {counted(manifest.passages, 'passage')} in {path}: "
         f"{counts.new:,} new, "
         f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
-        f"{number_of(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
+        f"{counted(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
     )
     if recall := manifest.recall:
         line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"

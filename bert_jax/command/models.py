@@ -21,8 +21,11 @@ def info(args):
     if args.ids or (Path(args.directory) / FILE).is_file():
         from bert_jax.command.index_info import describe as describe_index
         from bert_jax.command.index_info import ids_of
+        from bert_jax.search.index import Index
 
-        for line in ids_of(args.directory) if args.ids else [describe_index(args.directory, args.json)]:
+        for line in (
+            ids_of(Index.open(args.directory)) if args.ids else [describe_index(args.directory, args.json)]
+        ):
             print(line)
         return
     from bert_jax.command.info import describe

@@ -12,6 +12,7 @@ from bert_jax.data.examples.cells import name_in
 from bert_jax.data.examples.judged import CORPUS, is_judged
 from bert_jax.errors import BertJaxError, one_line
 from bert_jax.hashes import digest
+from bert_jax.terminal import counted
 from bert_jax.text import formats, tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader, NotText, begins_with
@@ -166,9 +167,10 @@ class Source:
     def notes(self) -> Iterator[str]:
         """A line for each kind of thing that was left out or mended."""
         if self.empty:
-            count = "1 document" if self.empty == 1 else f"{self.empty:,} documents"
             others = " and others" if self.empty > 1 else ""
-            yield one_line(f"{count} without text left out ({shown(self.first_empty)}{others})")
+            yield one_line(
+                f"{counted(self.empty, 'document')} without text left out ({shown(self.first_empty)}{others})"
+            )
         if self.others:
             kinds = ", ".join(
                 f"{kind or 'no ending'} ({count:,})" for kind, count in sorted(self.others.items())
@@ -176,13 +178,13 @@ class Source:
             yield one_line(f"files of other kinds are left out: {kinds}")
         if self.unknown:
             yield (
-                f"{counted(self.unknown, 'table')} left out, for no column of texts is known; name it by its own path, "
+                f"{named(self.unknown, 'table')} left out, for no column of texts is known; name it by its own path, "
                 "with --text COLUMN"
             )
         if self.binary:
-            yield f"{counted(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
+            yield f"{named(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
         if self.broken:
-            yield f"{counted(self.broken)} not UTF-8 throughout; what is broken is read as U+FFFD"
+            yield f"{named(self.broken)} not UTF-8 throughout; what is broken is read as U+FFFD"
 
 
 def paths_of(given: str) -> list[str]:
@@ -202,10 +204,11 @@ def shown(path: str) -> str:
     return SURROGATES.sub("\ufffd", path)
 
 
-def counted(names: Sequence[str], noun: str = "file") -> str:
+def named(names: Sequence[str], noun: str = "file") -> str:
     """
-    >>> counted(["a.txt", "b.txt", "c.txt"])
+    >>> named(["a.txt", "b.txt", "c.txt"])
     '3 files (a.txt and others)'
     """
-    count = f"1 {noun}" if len(names) == 1 else f"{len(names):,} {noun}s"
-    return one_line(f"{count} ({shown(names[0])}{' and others' if len(names) > 1 else ''})")
+    return one_line(
+        f"{counted(len(names), noun)} ({shown(names[0])}{' and others' if len(names) > 1 else ''})"
+    )

@@ -148,7 +148,8 @@ class Writer:
             )
         removed = {places[name] for name in ids}
         self.counts.removed += len(removed)
-        self.missing = [name for name in self.missing if name not in set(ids)]
+        named = set(ids)
+        self.missing = [name for name in self.missing if name not in named]
         self.commit(self.without(removed))
 
     def compact(self, manifest: Manifest) -> None:
