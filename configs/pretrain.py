@@ -3,7 +3,7 @@
     bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus
 
 Time: base takes 4 to 8 hours on 16 TPU v5e chips, large 7 to 16 on 64 (bounds of `bert-jax preflight`; in 2018 both
-took four days, on 16 and 64 chips); `tiny,laptop` takes ten minutes on two cores.
+took four days, on 16 and 64 chips); `tiny,laptop` takes ten to fifteen minutes on two cores.
 Score: fine-tuned, the BERT paper's base has a GLUE average of 79.6, large 82.1; 600 steps of `tiny,laptop` on Python's
 documentation (launch/quickstart.sh) predict 22% of the masked words of the validation set.
 
