@@ -36,7 +36,8 @@ def main(directory: Path) -> None:
     shown: set[str] = set()
     reference = chapters(stdlib / "pydoc_data" / "topics.py")
     text = list(reference)
-    labelled: dict[str, list] = {"test": []} | {f"train-{draw}": [] for draw in range(1, DRAWS + 1)}
+    # test.jsonl is written last: where it is, all are.
+    labelled: dict[str, list] = {f"train-{draw}": [] for draw in range(1, DRAWS + 1)} | {"test": []}
     for library, root in libraries.items():
         of: dict[str, list[str]] = defaultdict(list)
         for path in sorted(root.rglob("*.py")):
