@@ -1,20 +1,32 @@
-"""Settings as they are written where a run was begun: flags of the command, or arguments of a call from Python."""
+"""Settings as they are written where a run was begun: flags of a verb, keys of a config, or arguments of a call from
+Python."""
 
 import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 from bert_jax.errors import BertJaxError
 
-IN_PYTHON: ContextVar[bool] = ContextVar("in_python", default=False)
+WRITTEN: ContextVar[Literal["flags", "config", "python"]] = ContextVar("written", default="flags")
+
+
+@contextmanager
+def set_by_config() -> Iterator[None]:
+    """While open, lines that are said and errors name keys of a config where a verb without one has flags."""
+    token = WRITTEN.set("config")
+    try:
+        yield
+    finally:
+        WRITTEN.reset(token)
 
 
 @contextmanager
 def called_from_python() -> Iterator[None]:
     """While open, lines that are said and errors name keys as arguments of a call, not as flags of a command."""
-    token = IN_PYTHON.set(True)
+    token = WRITTEN.set("python")
     try:
         yield
     except BertJaxError as error:
@@ -22,23 +34,26 @@ def called_from_python() -> Iterator[None]:
             raise type(error)(in_python) from error
         raise
     finally:
-        IN_PYTHON.reset(token)
+        WRITTEN.reset(token)
+
+
+def setting(flags: str, keys: str) -> str:
+    """How a setting is written that verbs have as `flags`, and a config as `keys`."""
+    return flags if WRITTEN.get() == "flags" else keys
 
 
 def as_called(text: str) -> str:
     """The text with its settings as they are written where the run was begun."""
-    return as_arguments(text) if IN_PYTHON.get() else text
+    return as_arguments(text) if WRITTEN.get() == "python" else text
 
 
 def as_arguments(text: str) -> str:
     """
     >>> as_arguments("data.train is missing; give a file, --config.data.train=train.csv")
     'data.train is missing; give a file, data={"train": "train.csv"}'
-    >>> as_arguments("which --skip-bad (in training --config.data.columns.skip_bad=True) skips")
+    >>> as_arguments("which --config.data.columns.skip_bad=True skips")
     'which data={"columns": {"skip_bad": True}} skips'
     """
-    text = re.sub(r"--[\w-]+ \(in training (--config[^)]*)\)", r"\1", text)
-    text = re.sub(r"--\w+(?:, --\w+)*(?: or --\w+)?, in training with (?=--config)", "", text)
     text = re.sub(
         r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
     )

@@ -46,8 +46,9 @@ class NotFinite(BertJaxError):
 LOST_ANOTHER = 4  # exit code of a process that lost another of its run; launch/hosts.sh reads both codes
 
 
-def nearest(name: object, known: Iterable[object]) -> str:
-    """A hint for a misspelt name, which is looked for among the first of very many.
+def nearest(name: object, known: Iterable[object], these: str = "known", every: bool = False) -> str:
+    """A hint for a misspelt name, which is looked for among the first of very many; `these` is what they are called.
+    A long list is cut unless `every` one is wanted.
 
     >>> nearest("hiden_size", ["hidden_size", "layers"])
     'did you mean "hidden_size"?'
@@ -58,7 +59,8 @@ def nearest(name: object, known: Iterable[object]) -> str:
     close = difflib.get_close_matches(str(name)[:80], names, n=1, cutoff=0.6)
     if close:
         return f'did you mean "{close[0]}"?'
-    return "known: " + ", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN)
+    most = len(names) if every else SHOWN
+    return f"{these}: " + ", ".join(names[:most]) + ", ..." * (len(names) > most)
 
 
 def check_name(name: object, known: Collection[str], noun: str) -> None:

@@ -23,7 +23,7 @@ WRITTEN = {
     ]}]},
     "classify": [{"text": text, "label": "ab"[n % 4 == 0]} for n, text in enumerate(TEXTS)],
     "embed": [{"anchor": text, "positive": text + " mat"} for text in TEXTS],
-    "rerank": [{"query": f"cat {text}", "positive": text, "negative": "mat mat"} for text in TEXTS],
+    "rerank": [{"query": f"cat {text}", "positive": text, "negative": f"mat {text}"} for text in TEXTS],
     "distil_classifier": [{"text": text} for text in TEXTS],
     "tag": [{"tokens": text.split(), "tags": ["B-X", *["O"] * (len(text.split()) - 1)]} for text in TEXTS],
 }  # fmt: skip
@@ -36,7 +36,7 @@ SEEN = {
     "answer": "labels      1: answer 36",
     "classify": "labels      2: a 27, b 9",
     "distil_classifier": "labels      1: bad 36",
-    "embed": "data        36 sequences to train on, 4 for validation",
+    "embed": "data        36 groups to train on, 4 for validation",
     "rerank": "documents   36, of 72 examples",
     "tag": "labels      2: ",
 } | dict.fromkeys(OF_CORPORA, "documents (")

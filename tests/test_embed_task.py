@@ -12,9 +12,10 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
-from bert_jax.data.examples.groups import GroupColumns, mapping, read_groups
+from bert_jax.data.examples.groups import GroupColumns, mapping, read_groups, read_texts, remembered
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
+from bert_jax.predictions import origin as origins
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.embed import texts_of
 from bert_jax.train.gradient import make_gradient
@@ -109,7 +110,7 @@ def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(model, tmp_p
     ],
 )
 def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, model, tmp_path):  # noqa: F811
-    rows = [row | {"worse": "w1 w2", "score": scores} for row in pairs(12)]
+    rows = [row | {"worse": row["question"][:2], "score": scores} for row in pairs(12)]
     train = table(tmp_path / "train.jsonl", rows)
     task, data, config = opened(model, train, f"loss.name={loss}", "data.batch=8", "data.rows=bucketed")
     value, _, batch = gradient_of(task, data, config)
@@ -140,8 +141,8 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     train = table(tmp_path / "pairs.jsonl", pairs(300))
     overrides = [
         f"init={model}", f"data.train={train}", "data.max_length=24", "epochs=12", "optimizer.rate=1e-3",
-        "prompts.query=w1 ", "model.pooling=weighted_mean", "data.batch=30", "model.dropout=0.0",
-        "model.dimensions=24",
+        "prompts.query=w1 ", "data.columns.texts=question,answer", "model.pooling=weighted_mean",
+        "data.batch=30", "model.dropout=0.0", "model.dimensions=24",
     ]  # fmt: skip
     assert start(CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
@@ -155,6 +156,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
         f"| ndcg@10 | {best:.4f} |" in card and "270 groups of 2 texts" in card and "first 24 tokens" in card
     )
     assert main(["check", str(tmp_path / "run/model")]) == 0
+    assert origins.read(tmp_path / "run/model").columns.text == "question"
     ours = load(tmp_path / "run/model")
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
     assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)
@@ -250,19 +252,46 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
 
 
 def test_columns_of_numbers_are_left_out_and_the_others_are_said(tmp_path):
-    rows = [f"{n},why w{n},because w{n},{['bob', 'eve'][n % 2]}\n" for n in range(30)]
+    rows = [f"{n},{n},why w{n},because w{n}\n" for n in range(30)]
     path = tmp_path / "tickets.csv"
-    path.write_text("".join(["Ticket #,Asked (raw),Answer,agent\n", *rows]))
-    assert read_groups(str(path), GroupColumns())[1].texts == ("why w1", "because w1", "eve")
+    path.write_text("".join(["id,Ticket #,Asked (raw),Answer\n", *rows]))
+    assert read_groups(str(path), GroupColumns())[1].texts == ("why w1", "because w1")
     assert mapping(str(path), GroupColumns(), "--text") == (
-        f'{path}: anchor "Asked (raw)", positive "Answer", negatives "agent"; left out, for all their cells are '
-        'numbers: "Ticket #"; "agent" repeats 2 values in 30 rows; name others with --text'
+        f'{path}: anchor "Asked (raw)", positive "Answer"; left out, for all their cells are numbers: "Ticket #"; '
+        'not read: "id"; name others with --text'
     )
     named = GroupColumns(texts=("Ticket #", "Answer"))
     assert read_groups(str(path), named)[1].texts == ("1", "because w1")
     assert mapping(str(path), named, "") == (
-        f'{path}: anchor "Ticket #", positive "Answer"; not read: "Asked (raw)", "agent"'
+        f'{path}: anchor "Ticket #", positive "Answer"; not read: "id", "Asked (raw)"'
     )
+
+
+def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
+    rows = [f"{['bob', 'eve'][n % 2]},why w{n},because w{n}\n" for n in range(30)]
+    path = tmp_path / "tickets.csv"
+    path.write_text("".join(["agent,asked,answer\n", *rows]))
+    said = 'row 2: column "agent" repeats 2 values in 30 rows, so it looks like a label, not a text; name the columns'
+    for reader in (read_groups, read_texts):
+        with pytest.raises(BertJaxError, match=said):
+            reader(str(path), GroupColumns())
+    assert read_texts(str(path), GroupColumns(), "answer")[1] == "because w1"
+    named = GroupColumns(texts=("agent", "answer"))
+    assert read_groups(str(path), named)[1].texts == ("eve", "because w1")
+
+
+def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path):
+    path = table(tmp_path / "pairs.jsonl", [{"why": f"a{n}", "asked": f"b{n}", "much": n} for n in range(3)])
+    before = GroupColumns(texts=("asked", "why"), score="much").of_pairs
+
+    def texts_by(columns: GroupColumns) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        group = read_groups(path, remembered(path, columns, before))[1]
+        return group.texts, group.scores
+
+    assert texts_by(GroupColumns()) == (("b1", "a1"), (1.0,))
+    assert texts_by(GroupColumns(texts=("why",))) == (("a1", "a1"), ())
+    before = GroupColumns(texts=("asked", "gone")).of_pairs
+    assert texts_by(GroupColumns()) == (("a1", "b1"), ())
 
 
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):

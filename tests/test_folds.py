@@ -193,7 +193,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
     assert "measured on 60 known texts" in printed
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
-    assert "60 examples or windows to train on, 3 folds" in printed
+    assert "60 examples to train on, 3 folds" in printed
     assert re.search(r"3 folds, a probe of the frozen encoder: accuracy", printed)
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
@@ -221,8 +221,14 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         return found.method, found.outcomes.sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("probe", 1)
+    assert "the probe makes no error, so nothing else is tried" in capsys.readouterr().out
     assert chosen(5, 4, 0) == ("contrast", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
+    assert "not ahead" not in capsys.readouterr().out
     assert chosen(4, 5, 0) == ("contrast", 1 - 5 / 40), "one more of 40 is chance"
+    assert (
+        "by contrast followed by a probe; the probe is not ahead by more than a standard"
+        in capsys.readouterr().out
+    )
     assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
     monkeypatch.setattr("bert_jax.runs.folds.FEW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)

@@ -75,7 +75,7 @@ def test_documents_of_every_kind(tmp_path):
             '{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}\n',
             'row 2 has the id "1" of .*a.jsonl row 1;',
         ),
-        ("a.jsonl", '{"id": 1}\n', "row 1: which column holds the text. known: id; name it with --text"),
+        ("a.jsonl", '{"id": 1}\n', "row 1: which column holds the text. its columns: id; name it"),
         ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', 'row 2: column "text" holds a number, not text'),
         ("a.jsonl", "{", "row 1 is not JSON"),
         ("a.parquet", "PAR1", "cannot be read as parquet"),
@@ -203,7 +203,7 @@ def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run
     assert "1 table (docs/prices.csv) left out, for no column of texts is known; name it" in said
     assert "1 document in 1 passage in index" in said
     for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
-        with pytest.raises(BertJaxError, match="which column holds the text. known: item"):
+        with pytest.raises(BertJaxError, match="which column holds the text. its columns: item"):
             documents(*given)
     said = run("index", "docs", "--text", "item", "--output", "items")[1]
     assert "1 table (docs/rows.csv) left out" in said and "1 document in" in said
@@ -265,6 +265,7 @@ def test_an_index_without_documents_is_none(run, tmp_path):
     assert not (tmp_path / "index").exists()
     (tmp_path / "a.txt").write_text("The cat sat.")
     run("index", "a.txt", "--output", "index")
+    assert "--remove beside DOCS" in run("index", "docs", "--output", "index", "--remove", "a.txt", code=1)[1]
     run("index", "--output", "index", "--remove", "a.txt")
     assert "index holds no documents" in run("search", "index", "cat", code=1)[1]
 

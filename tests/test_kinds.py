@@ -123,7 +123,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
         model.classify(TEXTS[0], scores=True)
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
-    assert "Expected calibration error of the texts" in report and "![confusion matrix]" in report
+    assert "Expected calibration error of these texts" in report and "![confusion matrix]" in report
     apart = json.loads(compare(*directories, data, as_json=True))
     assert apart["differences"].keys() == {"exact", "near"} and apart["better"] + apart["worse"]
     assert "5 stars: [CLS]" in run.inspect("configs/classify.py", given, 0, 32)

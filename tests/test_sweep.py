@@ -1,5 +1,8 @@
 """Several seeds and settings: what they share, what is pointed out, and that each is the run it would be alone."""
 
+import os
+import signal
+
 import jax
 import pytest
 
@@ -12,6 +15,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.runs import sweep
 from bert_jax.runs.sweep import Run
 from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train import loop
 from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
 from bert_jax.train.step import StepCache
@@ -74,6 +78,24 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     assert weights[0].read_bytes() == weights[1].read_bytes()
     other = tmp_path / "all/lr=0.005/seed=0/model/model.safetensors"
     assert other.read_bytes() != weights[0].read_bytes()
+
+
+def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tmp_path, monkeypatch, capsys):
+    finish = loop.Run.finish
+
+    def signalled(run, finished):
+        os.kill(os.getpid(), signal.SIGTERM)
+        finish(run, finished)
+
+    monkeypatch.setattr(loop.Run, "finish", signalled)
+    changes = {"epochs": 0, "steps": 1, "seeds": 2}
+    assert not run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    said = capsys.readouterr().out
+    assert "run 1 of 2" in said and "run 2 of 2" not in said
+    assert (tmp_path / "as_given/seed=0/model").exists(), "the first came to its end"
+    monkeypatch.undo()
+    assert run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    assert "this run has already finished" in capsys.readouterr().out
 
 
 @pytest.mark.slow

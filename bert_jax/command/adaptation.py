@@ -64,6 +64,7 @@ from bert_jax.search.structure import (
 from bert_jax.search.vectors import Vectors, fingerprint
 from bert_jax.terminal import say
 from bert_jax.text.readers import Source as TextSource
+from bert_jax.train.stop import Stop
 
 FACTS, PAIRS, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
@@ -262,7 +263,7 @@ class Adaptation:
     def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
         """A run, from where it is; the directory of its model."""
         workdir = self.path / name
-        if run(values, [f"init={init}", *overrides], str(workdir), self.command) is None:
+        if run(values, [f"init={init}", *overrides], str(workdir), self.command) is None or Stop.unheard:
             raise BertJaxError(f"{workdir} was told to stop; the same command goes on")
         return str(workdir / "model")
 

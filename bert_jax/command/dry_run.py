@@ -25,7 +25,7 @@ from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.label_notices import label_notices
 from bert_jax.tasks.pretrain import Corpora
 from bert_jax.tasks.rerank_config import RerankConfig
-from bert_jax.terminal import in_width
+from bert_jax.terminal import counted, in_width
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import RunConfig
 from bert_jax.train.footprint import Footprint, footprint
@@ -93,7 +93,7 @@ def of_data(data: Data) -> Facts:
         truncated = sum(piece.encoding.dropped > 0 for piece in data.train)
         yield (
             "data",
-            f"{count:,} sequences to train on, {len(data.held):,} for validation during the run; {truncated:,} "
+            f"{counted(count, data.noun)} to train on, {len(data.held):,} for validation during the run; {truncated:,} "
             f"({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} tokens",
         )
 
@@ -111,15 +111,10 @@ def of_labels(task: Task) -> Facts:
 def of_documents(examples: Sequence[Example]) -> str:
     """
     >>> of_documents([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
-    '2, of 3 examples: identical texts stay together as one document, and 1 text is a duplicate'
+    '2, of 3 examples'
     """
     documents = len({document_of(example) for example in examples})
-    words = f"{documents:,}, of {len(examples):,} examples"
-    duplicates = len(examples) - len({example.text for example in examples})
-    if not duplicates or any(example.document for example in examples):
-        return words
-    many = "1 text is a duplicate" if duplicates == 1 else f"{duplicates:,} texts are duplicates"
-    return f"{words}: identical texts stay together as one document, and {many}"
+    return f"{documents:,}, of {counted(len(examples), 'example')}"
 
 
 def of_steps(data: Data, config: RunConfig) -> Facts:
@@ -134,7 +129,7 @@ def of_steps(data: Data, config: RunConfig) -> Facts:
     seen = ""
     if isinstance(data, Epochs):
         examples = data.chosen.shape[1]
-        step = f"{examples:,} sequences in {step}"
+        step = f"{counted(examples, data.noun)} in {step}"
         tokens *= 1 - data.padding()
         seen = f", which are {config.steps * examples / len(data.train):,.2f} epochs"
     elif isinstance(data, Corpora):

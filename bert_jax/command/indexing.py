@@ -26,6 +26,10 @@ def change(args) -> None:
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
     if args.remove_missing and not args.documents:
         raise BertJaxError("--remove-missing keeps the documents of DOCS; name them")
+    if args.remove and args.documents:
+        raise BertJaxError(
+            "--remove beside DOCS would add them again; give one of the two, or --remove-missing"
+        )
     asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
     source = Source(args.documents, Columns(args.text, args.id, args.title))
     plan = Plan(path, asked, args.compact)

@@ -4,10 +4,12 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import nullcontext
 from glob import glob
 from importlib.util import find_spec
 
 from bert_jax import __version__
+from bert_jax.arguments import set_by_config
 from bert_jax.command import adapt, bench, corpora, index, labels, mine, models, rerank, runs
 from bert_jax.command.failures import explained
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
@@ -78,7 +80,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"bert-jax {__version__}")
         return 0
     if argv[0] not in VERBS:
-        print(f'bert-jax: no verb "{one_line(argv[0], 60)}"; {nearest(argv[0], VERBS)}', file=sys.stderr)
+        hint = nearest(argv[0], VERBS, "the verbs", every=True)
+        print(f'bert-jax: no verb "{one_line(argv[0], 60)}"; {hint}', file=sys.stderr)
         return 2
     name = f"bert-jax {argv[0]}"
     args = parser_of(argv[0]).parse_args(argv[1:])
@@ -91,7 +94,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{name}: standard output is closed; direct it to a file or to /dev/null", file=sys.stderr)
         return 1
     try:
-        with interruptible(), warnings.catch_warnings():
+        written = set_by_config() if "config" in args else nullcontext()
+        with interruptible(), written, warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: say(f"{name}: {one_line(message)}", sys.stderr)
             args.run(args)
             sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from bert_jax.config_files import recipes
+from bert_jax.config_files import Recipe, recipes
 from bert_jax.keys import Key, keys_of, shown
 from bert_jax.tasks import TASKS
 
@@ -36,6 +36,9 @@ takes no step, measures the model that it begins with, and saves it.
 """
 
 
+SHOWN = 5  # keys that a recipe sets
+
+
 def written() -> str:
     tasks = TASKS.names()
     readers = {
@@ -47,12 +50,19 @@ def written() -> str:
 def of_recipes() -> Iterator[str]:
     yield "## Recipes\n"
     known = recipes()
-    yield from table(("config", "what it does"), [(f"`{recipe.name}`", recipe.purpose) for recipe in known])
+    rows = [(f"`{recipe.name}`", recipe.purpose, set_by(recipe)) for recipe in known]
+    yield from table(("config", "what it does", "what it sets beside `task`"), rows)
     for recipe in known:
         if recipe.names:
             yield f"### Names of `{recipe.name}`\n"
-            rows = [(f"`{recipe.name}:{name}`", what) for name, what in recipe.names.items()]
-            yield from table(("config", "what it is"), rows)
+            variants = [(f"`{recipe.name}:{name}`", what) for name, what in recipe.names.items()]
+            yield from table(("config", "what it is"), variants)
+
+
+def set_by(recipe: Recipe) -> str:
+    if len(recipe.sets) > SHOWN:
+        return f"{len(recipe.sets)} keys, a size and what goes with it: `bert-jax config {recipe.name}` shows them"
+    return ", ".join(f"`{name}={value}`" for name, value in recipe.sets.items()) or "nothing"
 
 
 def of_keys(readers: dict[str, list[Key]]) -> Iterator[str]:

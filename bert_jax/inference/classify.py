@@ -13,7 +13,8 @@ def classify(
 
     A model of several labels at once gives the list of those above their thresholds (one half, if it was not
     calibrated); a model of one number gives it. Longer texts are truncated, with a warning, or with long="windows" read
-    in windows whose logits are averaged. With a `precision`, None where a calibrated model is not confident enough.
+    in windows whose logits are averaged. With `precision=0.95` the result is None where a calibrated model is not
+    confident enough for so many to be right. An empty text has a label too; only in files is an empty cell refused.
 
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']

@@ -25,7 +25,16 @@ class Interval:
 
 
 def intervals(given: Sums, seed: int = 0) -> dict[str, Interval]:
-    return bootstrapped(given.rows, given.scores_of, seed)
+    by_score = bootstrapped(given.rows, given.scores_of, seed)
+    return {name: with_width(plain, len(given.rows)) for name, plain in by_score.items()}
+
+
+def with_width(interval: Interval, examples: int) -> Interval:
+    """Where nothing was wrong no resample differs, and yet something may be among other examples."""
+    if not interval.low == interval.value == interval.high == 1:
+        return interval
+    low, high = wilson(examples, examples)
+    return Interval(1.0, float(low), float(high))
 
 
 def differences(a: Sums, b: Sums, seed: int = 0) -> dict[str, Interval]:

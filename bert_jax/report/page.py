@@ -196,7 +196,7 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
     before, after = (error(likely, view.right) for likely in (view.before, view.after))
     if calibration.learnt:
         lines = [
-            f"Expected calibration error of the {kind.units}: {before:.4f} before calibration, {after:.4f} after."
+            f"Expected calibration error of these {kind.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
         count = f"{calibration.examples:,} examples, each predicted by a model that did not learn from it"
         if calibration.keeps_probabilities:
@@ -205,8 +205,9 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
             lines += [f"{temperature.capitalize()}, learnt from {count}."]
         if calibration.loss_before and not calibration.keeps_probabilities:
             lines += [
-                f"Log loss of examples that the temperature was not learnt from: {calibration.loss_before:.4f} before, "
-                f"{calibration.loss_after:.4f} after."
+                "Of examples that the temperature was not learnt from: log loss "
+                f"{calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after; expected calibration error "
+                f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after."
             ]
     else:
         lines = [

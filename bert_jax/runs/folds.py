@@ -37,6 +37,7 @@ from bert_jax.tasks.probe import Features
 from bert_jax.terminal import part_of_run
 from bert_jax.text.truncation import Reading
 from bert_jax.train.checkpoint import standing
+from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir
 
@@ -141,6 +142,8 @@ class Folds:
                     return None
                 else:
                     self.predict(directory, fold, path)
+                    if Stop.unheard:
+                        return None
             for done in (directory.checkpoints, directory.model):
                 shutil.rmtree(done, ignore_errors=True)
             for i, saved in zip(np.flatnonzero(self.of_piece == fold), read_logits(path), strict=True):
@@ -218,29 +221,36 @@ def choose(
         say(f"{config.data.folds} folds, {IN_WORDS[method]}: {in_words(scores)}")
         if method == "probe" and parts.curve:
             say(f"learning curve of the probe: {parts.curve.in_words()}")
-        if scores[kind.best] == 1:  # none is better
+        if scores[kind.best] == 1 and config.method == "auto":  # none is better
+            if method == "probe":
+                say(
+                    "the probe makes no error, so nothing else is tried; --config.method=finetune trains the encoder"
+                )
             break
-    best = best_of(given)
+    best, why = best_of(given)
     if len(given) > 1:
-        say(f"the final model is trained on everything by {IN_WORDS[best]}")
+        say(f"the final model is trained on everything by {IN_WORDS[best]}{why}")
     return OutOfFold(best, given[best], parts.curve)
 
 
-def best_of(given: Mapping[Method, Outcomes]) -> Method:
-    """What predicts best; a probe, if what trains the encoder is behind it by more than a standard error.
+def best_of(given: Mapping[Method, Outcomes]) -> tuple[Method, str]:
+    """(what predicts best, why it is not the best score); a probe, if what trains the encoder is behind it by more than
+    a standard error.
 
     Of a few examples the better is often so by chance: of 128 of SST-2 a probe predicted 0.742 and contrast 0.719 out
     of fold, and of 872 others 0.673 and 0.775.
     """
     trained = [method for method in given if method != "probe"]
     if not trained:
-        return "probe"
+        return "probe", ""
     metric = given[trained[0]].kind.best
     best = max(trained, key=lambda method: standing(metric, score(given[method])))
     if "probe" not in given:
-        return best
+        return best, ""
     ahead = differences(given[best].sums, given["probe"].sums)[metric]
-    return "probe" if ahead.value > ahead.standard_error else best
+    if ahead.value > ahead.standard_error:
+        return "probe", ""
+    return best, "" if ahead.value < 0 else "; the probe is not ahead by more than a standard error"
 
 
 def methods(config: FinetuneConfig, task: Finetuning, examples: int) -> list[Method]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import jax
 
 from bert_jax import tasks
-from bert_jax.data.examples.candidates import CandidateColumns
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.metrics import nothing_learnt
 from bert_jax.output import refuse_foreign
 from bert_jax.pod.chips import peak_of
@@ -21,6 +22,7 @@ from bert_jax.runs import sweep
 from bert_jax.runs.folds import Folds, choose
 from bert_jax.runs.sweep import measured, of_kept_model
 from bert_jax.tasks import warm_start
+from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.label_notices import tell_of_labels
@@ -122,8 +124,8 @@ def conclude(
     origin: Origin,
     out_of_fold: OutOfFold | None = None,
 ) -> None:
+    origins.save(workdir.model, origin)
     if isinstance(task, Finetuning) and task.results:
-        origins.save(workdir.model, origin)
         finished = Finished(workdir.model, task.results, out_of_fold)
         finished.calibrate()
         finished.learn_scope()
@@ -140,8 +142,8 @@ def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, com
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:
-    if not (isinstance(config, FinetuneConfig | RerankConfig) and task.results):
+    if not isinstance(config, FinetuneConfig | RerankConfig | EmbedConfig) or not isinstance(data, Epochs):
         return origins.UNKNOWN
     columns = config.data.columns
-    of_pairs = columns.of_pairs if isinstance(columns, CandidateColumns) else columns
-    return Origin(command, len(task.results.train), data.identity(), of_pairs)
+    of_pairs = columns.of_pairs if isinstance(columns, GroupColumns) else columns
+    return Origin(command, len(task.results.train if task.results else data.train), data.identity(), of_pairs)

@@ -30,6 +30,7 @@ from bert_jax.terminal import say
 from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout
+from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
@@ -112,6 +113,8 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
         if kept := of_kept_model(metrics, config.checkpoints.best):
             run.value, run.standing = kept[run.metric], standing(run.metric, kept)
             run.last = measured(heldout(metrics)[-1])
+        if Stop.unheard and number < len(runs):
+            return False
     mark_degenerate(runs)
     return True
 

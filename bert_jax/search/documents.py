@@ -161,7 +161,9 @@ class Source:
         text = column(self.columns.text, BODIES)
         if not text:
             known = ", ".join(name[:40] for name in row)
-            raise NoTextColumn(f"{where}: which column holds the text? known: {known}; name it with --text")
+            raise NoTextColumn(
+                f"{where}: which column holds the text? its columns: {known}; name it with --text"
+            )
         return Columns(text, column(self.columns.id, IDS), column(self.columns.title, ["title"]))
 
     def notes(self) -> Iterator[str]:

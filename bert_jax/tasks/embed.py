@@ -65,7 +65,9 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
         config, config.data.rows, config.data.max_length * texts, task.layout.config,
         sets=list(zip(map(len, sets), shares, strict=True)),
     )  # fmt: skip
-    data = Epochs(learnt, judged, task.targets, tokenizer, batches, Judge(heldout, task.of_pairs), False)
+    batches = dataclasses.replace(batches, noun="group")
+    judge = Judge(heldout, task.of_pairs)
+    data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
     say(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} held "

@@ -19,6 +19,7 @@ from bert_jax.tasks.contrast import Contrasting
 from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.tasks.parts import Reader, say, split_parts
+from bert_jax.terminal import counted
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
@@ -70,18 +71,25 @@ def open_data(
         heldout, judge = [], Judge(kind, [], [])
     lengths = every_length if parts.folds else ()
     batches = batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
+    if len(train) > len(parts.train):
+        batches = dataclasses.replace(batches, noun="window")
     each_token = HEADS[task.head].each_token
     epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)
-    of_rows = sorted(set(epochs.arrangement.lengths))
     beside = f"{len(parts.heldout):,} held out, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
-    say(
-        f"{data.train}: {len(train):,} examples or windows to train on, {beside}; {data.batch} examples a step, in "
-        f"{epochs.batch} rows of {' or '.join(map(str, of_rows))} tokens, {epochs.padding():.1%} of the tokens are "
-        "padding"
-    )
+    whole = f" in {counted(len(train), epochs.noun)}" if len(train) > len(parts.train) else ""
+    step = "" if config.method == "probe" else f"; {step_in_words(epochs)}"
+    say(f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{step}")
     return task, epochs, config
+
+
+def step_in_words(epochs: Epochs) -> str:
+    lengths = " or ".join(map(str, sorted(set(epochs.arrangement.lengths))))
+    return (
+        f"{counted(epochs.chosen.shape[1], epochs.noun)} a step, in {epochs.batch} rows of {lengths} tokens, "
+        f"{epochs.padding():.1%} of the tokens are padding"
+    )
 
 
 def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:

@@ -1,8 +1,10 @@
-"""What people should know of the labels before a run: those that look like one label, and those of few examples."""
+"""What people should know of the labels before a run: those that look like one label, those of few examples, and texts
+that are there more than once."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from bert_jax.data.examples.example import Example
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.parts import say
@@ -27,6 +29,7 @@ def label_notices(task: Task, config: RunConfig) -> Iterator[str]:
     yield from of_case(known)
     if config.data.folds:
         yield from of_few(known, config.data.folds)
+    yield from of_duplicates(task.results.train)
 
 
 def of_case(counts: Mapping[str, int]) -> Iterator[str]:
@@ -53,6 +56,20 @@ def of_few(counts: Mapping[str, int], folds: int) -> Iterator[str]:
         more = f" and {len(few) - SHOWN} more labels" * (len(few) > SHOWN)
         listed = in_words(few[:SHOWN], counts) + more
         yield f"fewer examples than the {folds} folds: {listed}; their scores say little, so label more of them"
+
+
+def of_duplicates(examples: Sequence[Example]) -> Iterator[str]:
+    """
+    >>> next(of_duplicates([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
+    '1 of 3 training texts is a duplicate; what is identical stays together when the data are split'
+    """
+    count = len(examples) - len({example.text for example in examples})
+    if count:
+        together = "" if any(example.document for example in examples) else (
+            "; what is identical stays together when the data are split"
+        )  # fmt: skip
+        verb = "is a duplicate" if count == 1 else "are duplicates"
+        yield f"{count:,} of {len(examples):,} training texts {verb}{together}"
 
 
 def in_words(labels: list[str], counts: Mapping[str, int]) -> str:

@@ -56,6 +56,7 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     batches = batch_config(
         config, config.data.rows, config.data.max_length, task.layout.config, together=task.documents
     )
+    batches = dataclasses.replace(batches, noun="pair")
     judge = JudgeOfLists(task.kind, results.heldout, judged)
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
     lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))

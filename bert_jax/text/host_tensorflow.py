@@ -15,8 +15,8 @@ def may_be_absent() -> Iterator[None]:
         yield
     except ImportError as error:
         raise BertJaxError(
-            f"pre-training, tfds:, gs:// and TensorFlow checkpoints need TensorFlow ({first_line(error)}); install it: "
-            'pip install "bert-jax[train]"'
+            f"pre-training, tfds:, gs:// and TensorFlow checkpoints need TensorFlow ({first_line(error)}); install it, "
+            "in the folder that bert_jax was installed from: pip install '.[train]'"
         ) from error
 
 

@@ -118,7 +118,7 @@ def no_columns(row, names: Sequence[str]) -> str:
     # A first row taken for a header may be long.
     known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
     missing = " and ".join(f'no column "{name}"' for name in names)
-    return f"{missing}; {' '.join(dict.fromkeys(nearest(name, known) for name in names))}"
+    return f"{missing}; {' '.join(dict.fromkeys(nearest(name, known, 'its columns') for name in names))}"
 
 
 def text_in(where: str, row: Mapping, column: str) -> str:

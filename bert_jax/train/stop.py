@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from typing import ClassVar
 
 import jax
 from jax.experimental import multihost_utils
@@ -10,6 +11,9 @@ from jax.experimental import multihost_utils
 
 class Stop:
     """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
+
+    # What the last run was sent after its last step, if anything: it came to its end, but no other run should begin.
+    unheard: ClassVar[signal.Signals | None] = None
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -22,10 +26,12 @@ class Stop:
         self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self):
+        Stop.unheard = None
         self._before = {number: signal.signal(number, self._receive) for number in self.caught}
         return self
 
     def __exit__(self, *_):
+        Stop.unheard = self.signal
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

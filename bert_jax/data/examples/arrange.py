@@ -57,6 +57,7 @@ class BatchConfig:
     # (number of pieces, share of the steps) of each of several sets, one after the other; a step's are of one set.
     sets: tuple[tuple[int, float], ...] = ()
     together: int = 1  # so many pieces, one after the other, are always in the same step
+    noun: str = "example"  # what people call a piece
 
     def program_cost(self, rows: int) -> float:
         """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.groups import Group, GroupColumns, groups_in_rows
 from bert_jax.data.randomness import key_of
@@ -38,12 +37,6 @@ class CandidateColumns(GroupColumns):
 
     def document_of(self, texts: Sequence[str]) -> str:
         return texts[0]
-
-    @property
-    def of_pairs(self) -> Columns:
-        """Of a table of single documents with their labels."""
-        query, document = (*self.texts, "", "")[:2]
-        return Columns(query, document, self.score, document=self.document, skip_bad=self.skip_bad)
 
 
 @dataclass(frozen=True, slots=True)

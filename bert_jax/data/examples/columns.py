@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from bert_jax.arguments import setting
 from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text import tables
@@ -87,26 +88,39 @@ def usual(where: str, row: Mapping, names: Iterable[str]) -> str:
     return next(filter(None, columns_like(where, row, names)), "")
 
 
-def check_columns(where: str, row: Mapping, named: Iterable[str], evident: Mapping[str, str]) -> None:
+def check_columns(
+    where: str, row: Mapping, named: Iterable[str], evident: Mapping[str, tuple[str, str]]
+) -> None:
     """Refuse a table that lacks columns, all of them at once: those that are named, and those that should be evident,
-    as {what it holds: the column, "" for none}."""
+    as {field of Columns: (what it holds, the column, "" for none)}."""
     named = list(named)
     missing = [
         name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
     ]
-    unknown = [what for what, column in evident.items() if not column]
+    unknown = {field: what for field, (what, column) in evident.items() if not column}
     complaint = where
     if missing:
         complaint += f" has {no_columns(row, missing)}"
     if unknown:
-        question = f"which column holds the {'? and which the '.join(unknown)}?"
+        question = f"which column holds the {'? and which the '.join(unknown.values())}?"
         complaint += (
-            f"{';' if missing else ':'} {question} {nearest('', [name[:40] for name in row])}; name it with --text, "
-            "--pair or --label, in training with --config.data.columns.text, .pair or .label; by its number (0, 1, ...)"
-            " where the file has no header"
+            f"{';' if missing else ':'} {question} {nearest('', [name[:40] for name in row], 'its columns')}; name "
+            f"{'it' if len(unknown) == 1 else 'them'} with {setting_of(unknown)}, by number (0, 1, ...) where the file "
+            "has no header"
         )
     if missing or unknown:
         raise BertJaxError(complaint)
+
+
+def setting_of(fields: Iterable[str]) -> str:
+    """How these columns are named.
+
+    >>> setting_of(["text", "label"])
+    '--text and --label'
+    """
+    fields = list(fields)
+    flags, keys = ([prefix + name for name in fields] for prefix in ("--", "--config.data.columns."))
+    return setting(" and ".join(flags), " and ".join(keys))
 
 
 def text_and_label(
@@ -120,7 +134,9 @@ def text_and_label(
     texts = (columns.text, *second) if columns.text else evident_texts(where, row, second, pairs)
     label = columns.label or usual(where, row, LABELS)
     named = [name for name in columns.named if need_label or name != columns.label]
-    check_columns(where, row, named, {"text": texts[0]} | ({"label": label} if need_label else {}))
+    check_columns(
+        where, row, named, {"text": ("text", texts[0])} | ({"label": ("label", label)} if need_label else {})
+    )
     if pairs and not columns.pair:
         tell_of_second_text(where, row, texts)
     return tuple(columns_like(where, row, texts)), label and columns_like(where, row, [label])[0]
@@ -131,7 +147,9 @@ def words_and_tags(where: str, row: Mapping, columns: Columns, need_label: bool)
     words = columns.text or usual(where, row, WORDS)
     tags = columns.label or usual(where, row, TAGS)
     named = [name for name in columns.named if need_label or name != columns.label]
-    check_columns(where, row, named, {"words": words} | ({"tags": tags} if need_label else {}))
+    check_columns(
+        where, row, named, {"text": ("words", words)} | ({"label": ("tags", tags)} if need_label else {})
+    )
     words, tags = columns_like(where, row, [words, tags])
     return words, tags
 
@@ -141,7 +159,7 @@ def question_and_passage(where: str, row: Mapping, columns: Columns, need_label:
     texts = columns.text or "question", columns.pair or "context"
     answers = columns.label or usual(where, row, ANSWERS)
     named = [name for name in columns.named if name not in texts and (need_label or name != columns.label)]
-    check_columns(where, row, [*texts, *named], {"answers": answers} if need_label else {})
+    check_columns(where, row, [*texts, *named], {"label": ("answers", answers)} if need_label else {})
     return columns_like(where, row, texts)
 
 
@@ -174,12 +192,12 @@ def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...]) -> Non
     if len(texts) > 1:
         warn(
             f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are a pair of texts; to read one alone, name it '
-            "with --text, in training with --config.data.columns.text"
+            f"with {setting_of(['text'])}"
         )
     elif second := usual(where, row, SECOND_TEXTS):
         warn(
-            f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with --pair, '
-            "in training with --config.data.columns.pair"
+            f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with '
+            f"{setting_of(['pair'])}"
         )
 
 

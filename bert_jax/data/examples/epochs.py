@@ -23,7 +23,7 @@ class Epochs:
     ):  # fmt: skip
         """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens."""
         self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
-        self.judge, self.each_token = judge, each_token
+        self.judge, self.each_token, self.noun = judge, each_token, config.noun
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)

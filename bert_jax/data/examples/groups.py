@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import ClassVar
 
+from bert_jax.arguments import setting
 from bert_jax.data.examples.cells import blank, label_in, listed, name_in, number_in
 from bert_jax.data.examples.columns import Columns, Located, check_columns, usual
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
+from bert_jax.terminal import counted
 from bert_jax.text import tables
 from bert_jax.text.tables import BadRow, Row, columns_like, plain, type_of
 
@@ -61,6 +63,12 @@ class GroupColumns:
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
+    @property
+    def of_pairs(self) -> Columns:
+        """Of a table of two texts with a label or score."""
+        first, second = (*self.texts, "", "")[:2]
+        return Columns(first, second, self.score, document=self.document, skip_bad=self.skip_bad)
+
     def of(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
         """Of a table with this first row, whose first `rows` show which columns hold numbers alone."""
         check_columns(where, row, self.named, {})
@@ -74,10 +82,7 @@ class GroupColumns:
             texts = [name for name, value in row.items() if holds_text(value) and plain(name) not in beside]
             texts = [name for name in texts if not is_of_numbers(name, rows)]
         if not texts:
-            raise BertJaxError(
-                f"{where}: no column holds text; name them with --text and --pair, in training with "
-                "--config.data.columns.texts"
-            )
+            raise BertJaxError(f"{where}: no column holds text; name them with {texts_setting()}")
         return replace(self, texts=tuple(texts), score=known, document=whole)
 
     def document_of(self, texts: Sequence[str]) -> str:
@@ -123,6 +128,8 @@ def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[st
         raise BertJaxError(f"{spec} holds no text")
     names = known(some, columns).texts
     column = preferred if preferred in names else names[0]
+    if column not in (preferred, *columns.texts):
+        refuse_few_values(some, [column])
     examples = examples_in_rows(
         rows,
         lambda where, row: Example(tuple(texts_in(where, row, column)), None, where),
@@ -130,6 +137,18 @@ def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[st
         is_whole=True,
     )
     return [text for example in examples for text in example.text]
+
+
+def remembered(spec: str, columns: GroupColumns, before: Columns) -> GroupColumns:
+    """The columns, and where none of texts is named, those named `before` that the table has all of."""
+    names = [name for name in (before.text, before.pair) if name]
+    if columns.texts or not names:
+        return columns
+    some, _ = begun(tables.read_rows(spec, columns.numbered or before.numbered, keep_broken=True))
+    there = columns_like(*some[0], [*names, before.label or names[0]]) if some else [""]
+    if not all(there):
+        return columns
+    return replace(columns, texts=tuple(names), score=columns.score or before.label)
 
 
 def positive_column(spec: str, columns: GroupColumns) -> str:
@@ -168,19 +187,17 @@ def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str
         parts.append(f"document {quoted([resolved.document])}")
     words = ", ".join(parts)
     beside = {*used, resolved.score, resolved.document}
-    unread = [name for name in rows[0] if name not in beside and plain(name) not in OTHERS]
-    if numbers := [name for name in unread if is_of_numbers(name, rows)]:
+    unread = [name for name in rows[0] if name not in beside]
+    numbers = [name for name in unread if plain(name) not in OTHERS and is_of_numbers(name, rows)]
+    if numbers:
         words += f"; left out, for all their cells are numbers: {quoted(numbers)}"
     if others := [name for name in unread if name not in numbers]:
         words += f"; not read: {quoted(others)}"
-    repeated = [
-        f"{quoted([name])} repeats {count:,} value{'s' * (count > 1)} in {len(rows):,} rows"
-        for name in used[columns.repeating :]
-        if (count := len({str(row.get(name)) for row in rows})) * FEW < len(rows)
-    ]
-    if repeated:
-        words += f"; {', '.join(repeated)}"
-    return f"{spec}: {words}{f'; name others with {advice}' if numbers or repeated else ''}"
+    return f"{spec}: {words}{f'; name others with {advice}' if numbers else ''}"
+
+
+def texts_setting() -> str:
+    return setting("--text and --pair", "--config.data.columns.texts")
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -200,7 +217,8 @@ def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[E
     some, rows = begun(rows)
     if not some:
         return
-    columns = known(some, columns)
+    named, columns = columns.texts, known(some, columns)
+    refuse_few_values(some, () if named else columns.texts[columns.repeating :])
 
     def group_in(where: str, row: Row) -> Group:
         texts = tuple(text for column in columns.texts for text in texts_in(where, row, column))
@@ -223,6 +241,17 @@ def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[E
 
     skipping = Columns(skip_bad=columns.skip_bad)
     yield from examples_in_rows(rows, group_in, skipping, is_whole=True)
+
+
+def refuse_few_values(some: Sequence[Located], names: Sequence[str]) -> None:
+    """Refuse columns that nobody named and that look like labels, in a table with these first rows."""
+    for name in names:
+        count = len({str(row.get(name)) for _, row in some})
+        if count * FEW < len(some):
+            raise BertJaxError(
+                f'{some[0][0]}: column "{name:.40}" repeats {counted(count, "value")} in {counted(len(some), "row")}, '
+                f"so it looks like a label, not a text; name the columns of texts with {texts_setting()}"
+            )
 
 
 def holds_text(value) -> bool:

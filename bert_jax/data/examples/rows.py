@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TypeVar
 
+from bert_jax.arguments import setting
 from bert_jax.data.examples.columns import Columns, Located
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
@@ -12,7 +13,6 @@ from bert_jax.text.truncation import warn
 
 T = TypeVar("T")
 Reader = Callable[[str, Row], Example]  # of a row
-FLAG = "--skip-bad (in training --config.data.columns.skip_bad=True)"
 
 
 def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
@@ -66,7 +66,8 @@ def examples_in_rows(
 
 def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: Reader) -> BadRow:
     """The error of row number `total`, with how many more rows are bad, and how they are skipped."""
-    unknown = BadRow(f"{error}; {FLAG} skips such rows")
+    flag = setting("--skip-bad", "--config.data.columns.skip_bad=True")
+    unknown = BadRow(f"{error}; {flag} skips such rows")
     if others is None:
         return unknown
     try:
@@ -74,7 +75,7 @@ def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: R
     except BertJaxError:  # further on there is worse, for which the next attempt is soon enough
         return unknown
     count, total = 1 + sum(bad), total + len(bad)
-    return BadRow(f"{error}; bad rows: {count:,} of {total:,}, which {FLAG} skips")
+    return BadRow(f"{error}; bad rows: {count:,} of {total:,}, which {flag} skips")
 
 
 def is_bad(read: Reader, where: str, row: Row) -> bool:

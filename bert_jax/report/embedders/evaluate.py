@@ -2,16 +2,17 @@
 measured: documents and queries, scored pairs, parallel texts, or texts with labels."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples.groups import read_unpaired
+from bert_jax.data.examples.groups import read_unpaired, remembered
 from bert_jax.data.examples.judged import is_judged
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.output import building
+from bert_jax.predictions import origin as origins
 from bert_jax.predictions.kind import known_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.embedders.bitext import Bitext
@@ -64,6 +65,9 @@ def describe(
 
 
 def measure(names: Sequence[str], trial: Trial) -> tuple[Data, list[Measured]]:
+    if names[0] != BM25.name and not is_judged(trial.data):
+        before = origins.read(hub.existing(names[0])).columns
+        trial = replace(trial, columns=remembered(trial.data, trial.columns, before))
     data = read(trial)
     if BM25.name in names and not isinstance(data, Documents):
         raise BertJaxError(
