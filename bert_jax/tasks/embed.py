@@ -68,11 +68,9 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     batches = dataclasses.replace(batches, noun="group")
     judge = Judge(heldout, task.of_pairs)
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
-    lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
     say(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} held "
-        f"out; {config.batch} groups a step, in {data.batch} rows of {lengths} tokens, "
-        f"{data.padding():.1%} of the tokens are padding"
+        f"out; {config.batch} groups a step, in {data.rows_in_words()}"
     )
     return task, data, config
 

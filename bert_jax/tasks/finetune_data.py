@@ -79,17 +79,11 @@ def open_data(
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     whole = f" in {counted(len(train), epochs.noun)}" if len(train) > len(parts.train) else ""
-    step = "" if config.method == "probe" else f"; {step_in_words(epochs)}"
-    say(f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{step}")
+    of_step = f"; {counted(data.batch, epochs.noun)} a step, in {epochs.rows_in_words()}"
+    if config.method == "probe":  # which takes no step
+        of_step = ""
+    say(f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}")
     return task, epochs, config
-
-
-def step_in_words(epochs: Epochs) -> str:
-    lengths = " or ".join(map(str, sorted(set(epochs.arrangement.lengths))))
-    return (
-        f"{counted(epochs.chosen.shape[1], epochs.noun)} a step, in {epochs.batch} rows of {lengths} tokens, "
-        f"{epochs.padding():.1%} of the tokens are padding"
-    )
 
 
 def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:

@@ -59,11 +59,10 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     batches = dataclasses.replace(batches, noun="pair")
     judge = JudgeOfLists(task.kind, results.heldout, judged)
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
-    lengths = ", ".join(map(str, sorted(set(data.arrangement.lengths))))
     say(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
         f"{len(heldout):,} held out, {len(calibration):,} for calibration; {config.batch} queries a step, in "
-        f"{data.batch} rows of {lengths} tokens, {data.padding():.1%} of the tokens are padding; loss {task.loss.name}"
+        f"{data.rows_in_words()}; loss {task.loss.name}"
     )
     return task, data, config
 

@@ -48,6 +48,10 @@ class Epochs:
         real = sum(len(self.train[i]) for chosen in self.chosen for i in chosen)
         return 1 - real / computed
 
+    def rows_in_words(self) -> str:
+        lengths = " or ".join(f"{length:,}" for length in sorted(set(self.arrangement.lengths)))
+        return f"{self.batch:,} rows of {lengths} tokens, {self.padding():.1%} of the tokens are padding"
+
     def identity(self) -> dict[str, str]:
         return {"training examples": fingerprint(self.train), "held-out examples": fingerprint(self.held)}
 
