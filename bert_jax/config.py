@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from bert_jax.config_files import read_file
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.synonyms import meant
+from bert_jax.typed import WANTED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -290,7 +291,5 @@ def _fit(value, kind: type, where: str):
         return int(value)  # 1e6 steps
     if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    wanted = (
-        "a list" if origin is tuple else f"of type {kind.__name__}" if isinstance(kind, type) else str(kind)
-    )
+    wanted = "a list" if origin is tuple else WANTED.get(kind, str(kind))
     raise BertJaxError(f"config key {where} must be {wanted}, not {value!r:.80}")

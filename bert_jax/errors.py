@@ -46,9 +46,9 @@ class NotFinite(BertJaxError):
 LOST_ANOTHER = 4  # exit code of a process that lost another of its run; launch/hosts.sh reads both codes
 
 
-def nearest(name: object, known: Iterable[object], these: str = "known", every: bool = False) -> str:
-    """A hint for a misspelt name, which is looked for among the first of very many; `these` is what they are called.
-    A long list is cut unless `every` one is wanted.
+def nearest(name: object, known: Iterable[object], these: str = "known", most: int = SHOWN) -> str:
+    """A hint for a misspelt name, which is looked for among the first of very many; `these` is what they are called,
+    of whom so many are listed.
 
     >>> nearest("hiden_size", ["hidden_size", "layers"])
     'did you mean "hidden_size"?'
@@ -59,7 +59,6 @@ def nearest(name: object, known: Iterable[object], these: str = "known", every: 
     close = difflib.get_close_matches(str(name)[:80], names, n=1, cutoff=0.6)
     if close:
         return f'did you mean "{close[0]}"?'
-    most = len(names) if every else SHOWN
     return f"{these}: " + ", ".join(names[:most]) + ", ..." * (len(names) > most)
 
 

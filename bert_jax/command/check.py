@@ -11,6 +11,7 @@ from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.hub.weights import read_weight
 from bert_jax.search import manifest as manifests
 from bert_jax.search.index import Index
+from bert_jax.terminal import counted
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.train import manifest
 from bert_jax.train.checkpoint import Checkpoints
@@ -61,7 +62,7 @@ def run_lines(directory: Path) -> Iterator[str]:
             f"{workdir.checkpoints / str(step)}: {wrong}; {len(damaged)} of {len(steps)} checkpoints are damaged; "
             "delete them, and the run resumes from the newest that is whole"
         )
-    yield f"{workdir.checkpoints}: {len(steps)} checkpoints; their hashes match"
+    yield f"{workdir.checkpoints}: {counted(len(steps), 'checkpoint')}; their hashes match"
     for name in names:
         if (workdir.model / name).is_dir():
             yield from model_lines(workdir.model / name)

@@ -19,6 +19,7 @@ from bert_jax.output import refuse_foreign
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
 from bert_jax.runs.folds import IN_WORDS, methods
+from bert_jax.runs.run import check_begun
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
@@ -67,11 +68,8 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     tell(of_memory(needed))
     tell(of_directory(directory, config))
     needed.require()
-    if directory.run.exists() and not taught:  # whose vectors, which take long, are a part of the data
-        config = as_begun(config, directory)
-        if getattr(config, "method", "") == "contrast":
-            task, data, config = module.open(config)
-        directory.begin(config, data, task)
+    if not taught:  # whose vectors, which take long, are a part of the data
+        check_begun(module, task, data, config, directory)
     tell([("", "nothing was compiled or written; without --dry-run the run begins")])
 
 
@@ -101,20 +99,23 @@ def of_data(data: Data) -> Facts:
 def of_labels(task: Task) -> Facts:
     if isinstance(task, Finetuning) and task.results:
         examples = task.results.train
-        yield "documents", of_documents(examples)
+        yield of_documents(examples)
         counts = Counter(label for example in examples for label in task.kind.counted(example))
+        if not task.kind.labels:
+            return
         shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
         if counts:
             yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"
 
 
-def of_documents(examples: Sequence[Example]) -> str:
+def of_documents(examples: Sequence[Example]) -> tuple[str, str]:
     """
     >>> of_documents([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
-    '2, of 3 examples'
+    ('texts', '2 different ones among 3 examples')
     """
     documents = len({document_of(example) for example in examples})
-    return f"{documents:,}, of {counted(len(examples), 'example')}"
+    name = "documents" if any(example.document for example in examples) else "texts"
+    return name, f"{documents:,} different ones among {counted(len(examples), 'example')}"
 
 
 def of_steps(data: Data, config: RunConfig) -> Facts:
@@ -126,16 +127,17 @@ def of_steps(data: Data, config: RunConfig) -> Facts:
     lengths = Counter(data.length(step) for step in range(first, config.steps))
     tokens = float(data.batch * sum(length * count for length, count in lengths.items()))  # of all steps
     step = f"{data.batch:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
-    seen = ""
+    seen, padding = "", ", padding counted"
     if isinstance(data, Epochs):
         examples = data.chosen.shape[1]
         step = f"{counted(examples, data.noun)} in {step}"
         tokens *= 1 - data.padding()
+        padding = ", padding not counted"
         seen = f", which are {config.steps * examples / len(data.train):,.2f} epochs"
     elif isinstance(data, Corpora):
         corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in data.stream.corpora)
         seen = f", which are {tokens / corpus:,.1f} passes over the corpora at most"
-    yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average, without padding"
+    yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average{padding}"
     measured = not isinstance(data, Epochs) or data.held
     validation = f"a validation every {config.log.evaluate_every:,}, " if measured else ""
     every = f"{validation}a checkpoint every {config.checkpoints.every:,}"
@@ -209,10 +211,3 @@ def of_directory(directory: Workdir, config: RunConfig) -> Facts:
             time = f"{timed[-1] * 60:,.0f} min were left when the run last measured its speed"
     yield "time", time
     yield "directory", f"{directory.path}: {state}"
-
-
-def as_begun(config: RunConfig, directory: Workdir) -> RunConfig:
-    """With the method that the folds of an existing run have chosen."""
-    if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
-        return config.with_method(directory.read()["config"]["method"])
-    return config

@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -108,6 +109,9 @@ def choice_of(verbs: dict[str, Verb]) -> Flag:
     return add
 
 
+ALIKE = 0.8  # of a misspelt flag and the one that is meant, where it may be a key of the config
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose complaints are one line that names the nearest right flag.
 
@@ -123,7 +127,7 @@ class Parser(argparse.ArgumentParser):
         for name, value in vars(args).items():
             # As of a variable of the shell that is not set; where nothing is the default, it may be said.
             if "" in (value, *(value if isinstance(value, list) else ())) and self.get_default(name) != "":
-                self.error(f"{name} is empty; give it a value, or leave it out")
+                self.error(f"{name} is empty; give it a value")
         if hasattr(args, "overrides"):
             args.overrides = [word.removeprefix("--config.") for word in overrides]
         elif overrides:
@@ -140,8 +144,8 @@ class Parser(argparse.ArgumentParser):
             wrong = next((flag for flag in flags if not any(name.startswith(flag) for name in known)), "")
         if wrong:
             message = f"unknown argument {wrong}; {nearest(wrong, known)}"
-            if "--config" in known and "did you mean" not in message:
-                message += f"; a key of the config is set by --config.{wrong.lstrip('-')}=VALUE"
+            if "--config" in known and not get_close_matches(wrong, known, cutoff=ALIKE):
+                message = f"unknown argument {wrong}; a key of the config is set by --config.{wrong.lstrip('-')}=VALUE"
         say(f"{self.prog}: {one_line(message, 300)} (see {self.prog} --help)", sys.stderr)
         sys.exit(2)
 

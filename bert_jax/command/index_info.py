@@ -9,7 +9,7 @@ from bert_jax.errors import one_line
 from bert_jax.files import to_json
 from bert_jax.search import manifest as manifests
 from bert_jax.search.index import Index
-from bert_jax.terminal import in_width
+from bert_jax.terminal import counted, in_width
 
 SHOWN = 5  # ids of documents
 
@@ -34,7 +34,7 @@ def describe(directory: str, as_json: bool = False) -> str:
     faster = manifest.quantization or manifest.approximate
     recall = f", recall@{manifest.recall.at} {manifest.recall.recall:.3f}" if manifest.recall else ""
     lines = {
-        "directory": f"{directory}, {size / 1e6:,.1f} MB in {len(manifest.segments):,} segments",
+        "directory": f"{directory}, {size / 1e6:,.1f} MB in {counted(len(manifest.segments), 'segment')}",
         "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
         f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",

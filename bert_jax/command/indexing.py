@@ -21,7 +21,7 @@ SHOWN = 5  # names of documents
 
 
 def change(args) -> None:
-    start, path, is_whole = time.monotonic(), Path(args.output), False
+    start, path, others, adds = time.monotonic(), Path(args.output), list[str](), False
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
     if args.remove_missing and not args.documents:
@@ -40,7 +40,13 @@ def change(args) -> None:
             writer.remove(ids_of(args.remove))
         if args.documents:
             encoder = plan.encoder
-            is_whole = writer.manifest.covered_by(args.documents)
+            before = writer.manifest
+            others, adds = before.sources_beside(args.documents), before.has_none_of(args.documents)
+            if others and args.remove_missing:
+                raise BertJaxError(
+                    f"--remove-missing would also remove the documents of {', '.join(others)}; name all sources of the "
+                    "index, or remove documents by their ids with --remove"
+                )
             documents, encode = shown(source.documents()), encoder.documents if encoder else None
             writer.add(documents, plan.cutter, encode, args.documents)
             if args.remove_missing and writer.missing:
@@ -54,16 +60,22 @@ def change(args) -> None:
         if args.compact:
             writer.compact(plan.manifest)
     say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
-    if is_whole and (missing := writer.missing):
-        names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
-        verb, others = ("is", "it") if len(missing) == 1 else ("are", "them")
-        say(
-            one_line(
-                f"{counted(len(missing), 'document')} of the index {verb} not among these files: {names}; "
-                f"--remove-missing removes {others}"
-            ),
-            sys.stderr,
-        )
+    if (missing := writer.missing) and not adds:
+        say(one_line(in_words(missing, others)), sys.stderr)
+
+
+def in_words(missing: list[str], others: list[str]) -> str:
+    """What is said of documents of the index that were not read; `others` are sources that were not, either.
+
+    >>> in_words(["a.txt"], [])
+    '1 document of the index is not among these files: a.txt; --remove-missing removes it'
+    """
+    verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+    counts = f"{counted(len(missing), 'document')} of the index {verb} not among these files"
+    if others:
+        return f"{counts}; name its other sources too ({', '.join(others)}) to see which of them are gone"
+    names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
+    return f"{counts}: {names}; --remove-missing removes {them}"
 
 
 def shown(documents: Iterable[Document]) -> Iterable[Document]:

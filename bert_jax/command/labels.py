@@ -8,7 +8,7 @@ from bert_jax.command.flags import JSON, LONG, count, flag, number, one_of, verb
 from bert_jax.errors import BertJaxError
 from bert_jax.terminal import say
 
-MODEL = "model directory of a classifier, a tagger or a question-answering model"
+MODEL = "model directory of a classifier, tagger, question-answering model"
 TEXT = flag(
     "--text", default="", metavar="COLUMN",
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
@@ -30,7 +30,7 @@ SKIP_BAD = flag(
     "measure a model or an embedder on labelled data, or compare two",
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
     one_of(
-        flag("--model", metavar="DIR", help=MODEL),
+        flag("--model", metavar="DIR", help=f"{MODEL}, embedder or cross-encoder"),
         flag(
             "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
             help="two model directories to compare; on a folder of documents one of them may be bm25",
@@ -138,7 +138,7 @@ def tell_of_report(args) -> None:
     ),
     TEXT,
     PAIR,
-    flag("--id", default="", metavar="COLUMN", help='column copied to each prediction (default "id")'),
+    flag("--id", default="", metavar="COLUMN", help='column copied to each prediction, as text (default "id")'),
     SKIP_BAD,
     LONG,
     flag(

@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"bert-jax {__version__}")
         return 0
     if argv[0] not in VERBS:
-        hint = nearest(argv[0], VERBS, "the verbs", every=True)
+        hint = nearest(argv[0], VERBS, "the verbs", most=len(VERBS))
         print(f'bert-jax: no verb "{one_line(argv[0], 60)}"; {hint}', file=sys.stderr)
         return 2
     name = f"bert-jax {argv[0]}"

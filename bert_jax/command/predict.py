@@ -29,6 +29,7 @@ from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.truncation import Truncated, warn
 
 PREFIX = "predicted_"  # of a table's columns that are ours
+OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def write(
     """A JSON object for each row, on standard output or in a file, which then is whole or not there; in a .csv file
     the input's columns, and those of the predictions."""
     refuse_input(output, source)
+    if output is not None and Path(output).suffix.lower() in OTHER_TABLES:
+        raise BertJaxError(f"{output}: predictions are written as .jsonl or .csv; name one of these")
     abstained = 0
 
     def lines() -> Iterator[str]:

@@ -24,6 +24,8 @@ from bert_jax.predictions.scope import Scope
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
 
+TRAINED_BY = {"mlm": "pretrain"}  # configs, of heads that are not called as their config
+
 
 class Runner:
     def __init__(
@@ -74,11 +76,12 @@ class Runner:
         """The model's head that is one of these; the first of them is the one that an error names."""
         if head := next((head for head in reversed(self.layout.heads) if head in heads), None):
             return head
-        has, wanted = ", ".join(self.layout.heads) or "none", heads[0]
+        has, wanted = ", ".join(self.layout.heads), heads[0]
         theirs = self.layout.family.class_name + HEADS[wanted].architecture
         raise BertJaxError(
-            f'{what} needs the head "{wanted}", and this model\'s heads are: {has}; open a directory that has it '
-            f'(transformers calls it {theirs}), or train one from load(path, head="{wanted}")'
+            f'{what} needs the head "{wanted}", and this model has {has or "no head, as embedders have none"}; open a '
+            f"directory that has it (transformers calls it {theirs}), or train one: bert-jax train --config "
+            f"{TRAINED_BY.get(wanted, wanted)} --config.init=DIR"
         )
 
     def kind_for(self, heads: Sequence[str], what: str) -> Kind:

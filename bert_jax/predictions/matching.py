@@ -25,7 +25,7 @@ def match(
         matched = {}
     if len(matched) < len(in_data):
         raise unmatched(examples, in_data, in_model, matched)
-    pairs = shortened([f"{a} = {b}" for a, b in matched.items()])
+    pairs = shortened([f"{a} = {b}" for a, b in matched.items() if a != b])
     return matched, [f"labels of the data, as the model calls them: {pairs}"]
 
 
@@ -33,6 +33,12 @@ def unmatched(examples, in_data: Sequence[str], in_model: Sequence[str], matched
     unread = set(in_data) - set(matched)
     unread = unread - set(in_model) or unread
     odd = next(example for example in examples if unread & set(labels_of(example)))
+    if set(in_model) & set(in_data):
+        unknown = " or ".join(f'"{label}"' for label in in_data if label in unread)
+        return BertJaxError(
+            f"{odd.where}: the model has no label {unknown}; its labels are {shortened(in_model)}; correct the data, "
+            "or train with these labels"
+        )
     joined = any(name != label and name in split_label(label) for name in in_model for label in unread)
     hint = (
         "several labels in a cell are told apart by --separator"

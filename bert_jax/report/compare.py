@@ -10,6 +10,7 @@ from bert_jax.files import to_json
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.matching import shortened
 from bert_jax.predictions.view import Shown
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.report.page import cut
@@ -24,8 +25,8 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
     first, second = (given.kind for given in pair)
     if first.name != second.name or sorted(first.labels) != sorted(second.labels):
         raise BertJaxError(
-            f"{a} gives {first.name} ({', '.join(first.labels[:6]) or 'no labels'}) and {b} {second.name} "
-            f"({', '.join(second.labels[:6]) or 'no labels'}); only models of the same labels are compared"
+            f"{a} gives {first.name} ({shortened(first.labels) or 'no labels'}) and {b} {second.name} "
+            f"({shortened(second.labels) or 'no labels'}); only models of the same labels are compared"
         )
     pair[1].kind = replace(second, order=first.order)  # whose second label f1 is about
     sums = pair[0].sums, pair[1].sums

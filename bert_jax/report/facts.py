@@ -60,7 +60,8 @@ def contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Example
 
 def label(example: Example, kind: Kind) -> str:
     """As a person reads it."""
-    return str(kind.words(kind.truth(example), example))
+    words = kind.words(kind.truth(example), example)
+    return f"{words:g}" if isinstance(words, float) else str(words)
 
 
 def key(text) -> str:

@@ -33,8 +33,8 @@ def with_width(interval: Interval, examples: int) -> Interval:
     """Where nothing was wrong no resample differs, and yet something may be among other examples."""
     if not interval.low == interval.value == interval.high == 1:
         return interval
-    low, high = wilson(examples, examples)
-    return Interval(1.0, float(low), float(high))
+    low, _ = wilson(examples, examples)
+    return Interval(1.0, float(low), 1.0)
 
 
 def differences(a: Sums, b: Sums, seed: int = 0) -> dict[str, Interval]:

@@ -81,7 +81,7 @@ def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
         lines += [*class_lines(directory, given, view), ""]
     if view.shown:
         lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
-        lines += ["## Errors", "", *error_lines(view.shown), ""]
+        lines += ["## Errors", "", *error_lines(view.shown, given.kind.one_label), ""]
     if about.foreign:
         lines += ["## Out of scope", "", *foreign_lines(directory, about.foreign), ""]
     if learning_curve := about.learning_curve:
@@ -148,6 +148,10 @@ def interval_lines(
         f"Intervals are percentiles of {RESAMPLES:,} bootstrap resamples of the {units}, corrected for bias and scaled "
         "to the standard error by the jackknife; they do not cover other data or seeds."
     )
+    if any(x.low < x.value == x.high == 1 for x in scores.values()):
+        note += (
+            f" Where nothing was wrong, they are Wilson's, of {len(sums.rows):,} {units} that are all right."
+        )
     if biased := [name for name, x in scores.items() if not x.low <= x.value <= x.high]:
         note += (
             f" Many classes with few examples bias {' and '.join(biased)}; the interval is corrected for that and lies "
@@ -170,9 +174,15 @@ def interval_lines(
 
 
 def class_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
-    by_frequency = sorted(view.counts.items(), key=lambda item: -item[1][2])
+    occurring = {name: three for name, three in view.counts.items() if three[1] or three[2]}
+    by_frequency = sorted(occurring.items(), key=lambda item: -item[1][2])
     rows = [(name, *metrics.shares(*three).values(), three[2], three[1]) for name, three in by_frequency]
     lines = table(("class", "f1", "precision", "recall", "true", "predicted"), rows) if rows else []
+    if absent := len(view.counts) - len(occurring):
+        lines += [
+            "",
+            f"Left out: {counted(absent, 'class')} that no example has and the model never predicted.",
+        ]
     confusions = Confusions.of(view.pairs, given.kind.labels)
     return [*lines, "", *confusion_lines(directory, confusions)]
 
@@ -283,20 +293,32 @@ def foreign_lines(directory: Path, given: Foreign) -> list[str]:
     ]
 
 
-def error_lines(shown: Sequence[Shown]) -> list[str]:
+def error_lines(shown: Sequence[Shown], one_label: bool) -> list[str]:
     header = ("text", "true", "predicted", "probability", "where")
 
-    def rows(examples):
-        return [(e.text, e.true, e.predicted, e.probability, e.where) for e in examples[:ERRORS]]
+    def different(examples: Sequence[Shown]) -> list[list[Shown]]:
+        """The first of them, those together that differ in nothing."""
+        groups = dict[tuple, list[Shown]]()
+        for e in examples:
+            groups.setdefault((e.text, e.true, e.predicted), []).append(e)
+        return list(groups.values())[:ERRORS]
+
+    def rows(groups: Sequence[Sequence[Shown]]):
+        return [
+            (e.text, e.true, e.predicted, e.probability, e.where + f" and {len(more):,} more" * bool(more))
+            for e, *more in groups
+        ]
 
     wrong = sorted((example for example in shown if not example.right), key=lambda e: -e.probability)
-    doubtful = sorted(shown, key=lambda example: example.probability)
-    lines = [f"{len(wrong):,} of {len(shown):,} predictions are not entirely right."]
+    doubtful = different(sorted(shown, key=lambda example: example.probability))
+    lines = [
+        f"{len(wrong):,} of {len(shown):,} predictions are {'wrong' if one_label else 'not entirely right'}."
+    ]
     if wrong:
-        lines += ["", "### Most confident errors", "", *table(header, rows(wrong))]
-    of_these = sum(not example.right for example in doubtful[:ERRORS])
+        lines += ["", "### Most confident errors", "", *table(header, rows(different(wrong)))]
+    of_these = sum(not example.right for example, *_ in doubtful)
     lines += ["", "### Least confident predictions", ""]
-    lines += [f"{of_these} of these {len(doubtful[:ERRORS])} are wrong.", ""]
+    lines += [f"{of_these} of these {len(doubtful)} are wrong.", ""]
     return [*lines, *table(header, rows(doubtful))]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.inference.model import Model
 from bert_jax.runs.fit import Run, begin, call, check_arguments, merged
+from bert_jax.terminal import say
 from bert_jax.text.in_memory import PREFIX, tables_in_memory
 from bert_jax.text.series import as_list
 from bert_jax.text.tables import type_of
@@ -14,6 +15,7 @@ from bert_jax.text.truncation import warn
 
 SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"
+NUMBER = "number"
 
 
 def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> Run:
@@ -41,6 +43,8 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
     if task not in ROWS:
         raise BertJaxError(f"finetune has no task {task!r:.60}; {nearest(task, ROWS)}; fit has the others")
     kind = {"kind": kind_of(parts["texts"][1])} if task == CLASSIFY else {}
+    if kind == {"kind": NUMBER} and "kind" not in keys:
+        say('the labels hold fractions, so they are learnt as numbers; kind="classes" learns them as classes')
     values = merged({"task": task, "data": data} | kind, {"init": model} | keys)
     columns = values["data"].get("columns", {})
     skips = isinstance(columns, Mapping) and columns.get("skip_bad") is True
@@ -129,7 +133,7 @@ def kind_of(labels: list) -> str:
     if any(isinstance(label, list | tuple | Set) for label in labels):
         return "labels"
     fractions = (label for label in labels if isinstance(label, float) and math.isfinite(label))
-    return "classes" if all(label.is_integer() for label in fractions) else "number"
+    return "classes" if all(label.is_integer() for label in fractions) else NUMBER
 
 
 def labelled_row(where: str, text, label) -> dict:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import jax
 
@@ -53,7 +54,8 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     task, data, config = module.open(config)
     tell_of_labels(task, config)
     cache, out_of_fold = None, None
-    if isinstance(config, FinetuneConfig) and config.data.folds and config.data.fold < 0:
+    if isinstance(config, FinetuneConfig) and config.chooses:
+        check_begun(module, task, data, config, directory)  # now, not after the folds
         cache, parts = StepCache(), Folds(task, data, config)
         train_fold = partial(run_single, cache=cache)
         out_of_fold = choose(parts, values, overrides, directory.path, train_fold)
@@ -80,6 +82,18 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     return measured(of_kept_model(directory.metrics, config.checkpoints.best))
 
 
+def check_begun(module: ModuleType, task: Task, data: Data, config: RunConfig, directory: Workdir) -> None:
+    """Refuse the directory of another run; where there is none yet, nothing is written."""
+    if not directory.run.exists():
+        return
+    if isinstance(config, FinetuneConfig) and config.chooses:
+        chosen = directory.read()["config"].get("method", config.method)
+        config = config.with_method(chosen if config.method == "auto" else config.method)
+        if config.method == "contrast":
+            task, data, config = module.open(config)
+    directory.begin(config, data, task)
+
+
 def draw_training(directory: Workdir) -> None:
     """Of a run of no step there is nothing to draw."""
     if any(line["step"] > 0 for line in read(directory.metrics)):
@@ -104,8 +118,11 @@ def run_single(
     def params() -> dict:
         params, missing = warm_start.read(config.init, task, config.seed)
         initial = f" with initial values for {', '.join(missing)}" if missing else ""
+        if isinstance(task, Finetuning) and task.probe and missing:
+            initial = f"; the head {', '.join(missing)} begins as a probe"
+        step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
-            say(f"begins from {config.init}{initial}, at step {config.first_step:,} of the schedule")
+            say(f"begins from {config.init}{initial}{step}")
         return task.begun(params, data, config.steps)
 
     begin = params if config.init and not config.scratch else None

@@ -143,9 +143,9 @@ class Writer:
     def remove(self, ids: Collection[str]) -> None:
         places = self.places()
         if missing := [name for name in ids if name not in places]:
-            raise BertJaxError(
-                f'{self.directory} has no document "{missing[0]}"; {nearest_name(missing[0], places)}'
-            )
+            hint = nearest_name(missing[0], places, "it has", most=3)
+            listing = f"`bert-jax info {self.directory} --ids` lists all"
+            raise BertJaxError(f'{self.directory} has no document "{missing[0]}"; {hint}; {listing}')
         removed = {places[name] for name in ids}
         self.counts.removed += len(removed)
         named = set(ids)

@@ -102,10 +102,13 @@ class Manifest:
     def with_sources(self, given: Sequence[str]) -> "Manifest":
         return replace(self, sources=tuple(dict.fromkeys([*self.sources, *map(absolute, given)])))
 
-    def covered_by(self, given: Sequence[str]) -> bool:
-        """Whether all its documents came from these sources, or from some that are no longer there."""
+    def has_none_of(self, given: Sequence[str]) -> bool:
+        return not set(map(absolute, given)) & set(self.sources)
+
+    def sources_beside(self, given: Sequence[str]) -> list[str]:
+        """Sources of its documents that are not among these, and are still there."""
         named = set(map(absolute, given))
-        return all(source in named or not os.path.exists(source) for source in self.sources)
+        return [source for source in self.sources if source not in named and os.path.exists(source)]
 
 
 def absolute(source: str) -> str:

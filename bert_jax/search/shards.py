@@ -152,7 +152,8 @@ class Writer:
     def refuse_unlike(self, theirs: Settings) -> None:
         for name, value in asdict(self.settings).items():
             if (before := getattr(theirs, name)) != value:
-                unlike = "of another model" if name == "model" else f"with {name} {before!r}, not {value!r}"
+                unlike = f"{name} was {before or 'none'} and is {value or 'none'}"
+                unlike = "of another model" if name == "model" else f"made with other settings: {unlike}"
                 raise BertJaxError(f"{self.directory} holds vectors {unlike}; name a new directory")
 
     def save(self) -> Facts:

@@ -17,7 +17,7 @@ Method = Literal["finetune", "contrast", "probe"]
 
 @dataclass(frozen=True)
 class ExamplesConfig:
-    train: str = ""  # training data: a file, or tfds:NAME/CONFIG:SPLIT
+    train: str = ""  # training data: a file, a folder, a glob, or tfds:NAME/CONFIG:SPLIT
     heldout: str = ""  # validation set, given as the training data are; "": a share of them
     heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
     # share of the other documents that probabilities are calibrated on; 0: none
@@ -99,6 +99,11 @@ class FinetuneConfig(EpochsConfig):
     @abstractmethod
     def predicts(self) -> type[Kind]:
         """The kind of its predictions."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether folds are trained before the run itself."""
+        return self.data.folds > 0 and self.data.fold < 0
 
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)

@@ -2,7 +2,7 @@
 that are there more than once."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bert_jax.data.examples.example import Example
 from bert_jax.tasks.finetune import Finetuning
@@ -28,7 +28,8 @@ def label_notices(task: Task, config: RunConfig) -> Iterator[str]:
     known = {label: counts[label] for label in task.kind.labels}
     yield from of_case(known)
     if config.data.folds:
-        yield from of_few(known, config.data.folds)
+        alone = [labels[0] for labels in alike(known).values() if len(labels) == 1]
+        yield from of_few({label: known[label] for label in alone}, config.data.folds)
     yield from of_duplicates(task.results.train)
 
 
@@ -37,13 +38,18 @@ def of_case(counts: Mapping[str, int]) -> Iterator[str]:
     >>> next(of_case({"Bug Report": 89, "BUG REPORT": 3, "Question": 20}))
     'labels that differ only in case stay separate: "Bug Report" (89), "BUG REPORT" (3); write them alike to merge them'
     """
-    groups: dict[str, list[str]] = {}
-    for label in counts:
-        groups.setdefault(" ".join(label.casefold().split()), []).append(label)
-    alike = [in_words(group, counts) for group in groups.values() if len(group) > 1]
-    if alike:
-        listed = "; ".join(alike[:SHOWN]) + f"; and {len(alike) - SHOWN} more" * (len(alike) > SHOWN)
+    several = [in_words(group, counts) for group in alike(counts).values() if len(group) > 1]
+    if several:
+        listed = "; ".join(several[:SHOWN]) + f"; and {len(several) - SHOWN} more" * (len(several) > SHOWN)
         yield f"labels that differ only in case stay separate: {listed}; write them alike to merge them"
+
+
+def alike(labels: Iterable[str]) -> dict[str, list[str]]:
+    """Labels that differ only in case or spaces, together."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(" ".join(label.casefold().split()), []).append(label)
+    return groups
 
 
 def of_few(counts: Mapping[str, int], folds: int) -> Iterator[str]:

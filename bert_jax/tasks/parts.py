@@ -54,8 +54,8 @@ def kept_for_calibration(train: list[E], share: float) -> tuple[list[E], list[E]
     wanted = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
     advice = f"Set --config.data.calibration_share={wanted:g}" if wanted else "Label more texts"
     say(
-        f"{len(train):,} examples are too few to keep {share:g} of them for calibration, which needs {FEWEST} of two "
-        f"documents or more; probabilities stay uncalibrated. {advice} to calibrate them"
+        f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs {FEWEST}, of at least two "
+        f"documents; probabilities stay uncalibrated. {advice} to calibrate them"
     )
     return train, []
 

@@ -85,7 +85,9 @@ def reading(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        absent = isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError)
+        if isinstance(error, FileNotFoundError):
+            raise BertJaxError(f"no file at {name}; name one that is there") from error
+        absent = isinstance(error, IsADirectoryError | PermissionError)
         remedy = "name a text file" if absent else "fetch it again"
         raise BertJaxError(f"{name} cannot be read ({first_line(error)}); {remedy}") from error
 

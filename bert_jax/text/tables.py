@@ -106,6 +106,16 @@ def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     return columns
 
 
+def table_of(where: str) -> str:
+    """The place of what is the same in all rows: of a file with a header the file.
+
+    >>> table_of("a.csv row 2"), table_of("a.jsonl row 2")
+    ('a.csv', 'a.jsonl row 2')
+    """
+    name = where.rpartition(" row ")[0]
+    return name if ending(name) in (".csv", ".tsv", ".parquet") else where
+
+
 def cell(where: str, row, column: str):
     """The value of a cell, in whatever case the column is written."""
     if not isinstance(row, Mapping) or not (meant := columns_like(where, row, [column])[0]):
@@ -118,7 +128,8 @@ def no_columns(row, names: Sequence[str]) -> str:
     # A first row taken for a header may be long.
     known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
     missing = " and ".join(f'no column "{name}"' for name in names)
-    return f"{missing}; {' '.join(dict.fromkeys(nearest(name, known, 'its columns') for name in names))}"
+    hints = dict.fromkeys(nearest(name, known, "its columns") for name in names)
+    return f"{missing}; {', '.join(hint for hint in hints if hint.startswith('did')) or next(iter(hints))}"
 
 
 def text_in(where: str, row: Mapping, column: str) -> str:

@@ -7,7 +7,7 @@ from bert_jax.arguments import setting
 from bert_jax.data.examples import glue
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text import tables
-from bert_jax.text.tables import columns_like, no_columns, plain
+from bert_jax.text.tables import columns_like, no_columns, plain, table_of
 from bert_jax.text.truncation import warn
 
 # The columns that need not be named.
@@ -98,7 +98,7 @@ def check_columns(
         name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
     ]
     unknown = {field: what for field, (what, column) in evident.items() if not column}
-    complaint = where
+    complaint = table_of(where)
     if missing:
         complaint += f" has {no_columns(row, missing)}"
     if unknown:
@@ -157,6 +157,10 @@ def words_and_tags(where: str, row: Mapping, columns: Columns, need_label: bool)
 def question_and_passage(where: str, row: Mapping, columns: Columns, need_label: bool) -> list[str]:
     """[column of the question, column of the passage]"""
     texts = columns.text or "question", columns.pair or "context"
+    if set(row) == {"text"} and not need_label:
+        raise BertJaxError(
+            f'{where}: an answer is found in a passage; give both, as {{"question": "...", "context": "..."}}'
+        )
     answers = columns.label or usual(where, row, ANSWERS)
     named = [name for name in columns.named if name not in texts and (need_label or name != columns.label)]
     check_columns(where, row, [*texts, *named], {"label": ("answers", answers)} if need_label else {})

@@ -27,10 +27,10 @@ from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.terminal import counted
 from bert_jax.text import tables
-from bert_jax.text.tables import BadRow, Row, columns_like, plain, type_of
+from bert_jax.text.tables import BadRow, Row, columns_like, plain, table_of, type_of
 
 SCORES = ("score", "scores", "label", "labels", "similarity_score")
-OTHERS = ("id", "_id", "idx", "split")  # columns that hold no text to learn from
+OTHERS = re.compile(r"(.*[ _-])?(id|idx|uuid|split)")  # names of columns that hold no text to learn from
 FIRST = 1000  # rows of a table by which its columns are judged
 FEW = 10  # a column with less than one value in so many rows repeats few values
 NUMBER = re.compile(r"[-+]?\d[\d.,]*")
@@ -77,12 +77,16 @@ class GroupColumns:
         )
         known = score[0] or usual(where, row, SCORES)
         whole = document[0] or usual(where, row, self.documents)
-        beside = {plain(name) for name in (known, whole, *OTHERS) if name}
+        beside = {plain(name) for name in (known, whole) if name}
         if not texts:
-            texts = [name for name, value in row.items() if holds_text(value) and plain(name) not in beside]
+            texts = [
+                name
+                for name, value in row.items()
+                if holds_text(value) and plain(name) not in beside and not OTHERS.fullmatch(plain(name))
+            ]
             texts = [name for name in texts if not is_of_numbers(name, rows)]
         if not texts:
-            raise BertJaxError(f"{where}: no column holds text; name them with {texts_setting()}")
+            raise BertJaxError(f"{table_of(where)}: no column holds text; name them with {texts_setting()}")
         return replace(self, texts=tuple(texts), score=known, document=whole)
 
     def document_of(self, texts: Sequence[str]) -> str:
@@ -188,7 +192,7 @@ def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str
     words = ", ".join(parts)
     beside = {*used, resolved.score, resolved.document}
     unread = [name for name in rows[0] if name not in beside]
-    numbers = [name for name in unread if plain(name) not in OTHERS and is_of_numbers(name, rows)]
+    numbers = [name for name in unread if not OTHERS.fullmatch(plain(name)) and is_of_numbers(name, rows)]
     if numbers:
         words += f"; left out, for all their cells are numbers: {quoted(numbers)}"
     if others := [name for name in unread if name not in numbers]:
@@ -249,8 +253,9 @@ def refuse_few_values(some: Sequence[Located], names: Sequence[str]) -> None:
         count = len({str(row.get(name)) for _, row in some})
         if count * FEW < len(some):
             raise BertJaxError(
-                f'{some[0][0]}: column "{name:.40}" repeats {counted(count, "value")} in {counted(len(some), "row")}, '
-                f"so it looks like a label, not a text; name the columns of texts with {texts_setting()}"
+                f'{table_of(some[0][0])}: column "{name:.40}" repeats {counted(count, "value")} in '
+                f"{counted(len(some), 'row')}, so it looks like a label, not a text; name the columns of texts with "
+                f"{texts_setting()}"
             )
 
 

@@ -35,6 +35,10 @@ def is_judged(data) -> bool:
 def read_judged(folder, split: str = "") -> Judged:
     """With the judgements of a `split`; "": qrels.tsv, or the only split."""
     folder = Path(folder)
+    if lacking := [name for name in (CORPUS, QUERIES) if not (folder / name).is_file()]:
+        raise BertJaxError(
+            f"{folder} has no {lacking[0]}; name a folder with {CORPUS}, {QUERIES} and qrels.tsv (or qrels/SPLIT.tsv)"
+        )
     documents = dict(texts_in(folder / CORPUS))
     queries = dict(texts_in(folder / QUERIES))
     relevant: dict[str, dict[str, int]] = {}

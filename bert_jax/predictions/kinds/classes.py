@@ -1,5 +1,6 @@
 """One label for each text or pair."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import metrics
+from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.losses import Loss, cross_entropy, weigh
@@ -21,6 +23,7 @@ from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
 
 FEW = 100  # examples
+NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,14 @@ class Classes(WholeTexts):
     @classmethod
     def fits(cls, layout: Layout) -> bool:
         return len(layout.labels) > 1 and not problem_of(layout).startswith(("multi_label", "regression"))
+
+    def advice(self, columns: Columns) -> str:
+        if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
+            return ""
+        return (
+            f"the labels are numbers, and are learnt as {len(self.labels):,} classes; --config.kind=number learns them "
+            "as numbers"
+        )
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
         # Where the data has an order of its own, as GLUE, its second label is the one that f1 is about.

@@ -29,6 +29,9 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading
 from bert_jax.text.words import encode_words, most_central
 
+# Between two letters or digits, and between two digits, they are a part of the word.
+MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
+
 
 @dataclass(frozen=True)
 class Span:
@@ -256,6 +259,9 @@ def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndar
     >>> pieces = Pieces("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1)))
     >>> [word[:2] for word in words_of(pieces, pieces.logits)]
     [(0, 5), (6, 7), (7, 8)]
+    >>> pieces = Pieces("v 2.1.", [(0, 1), (2, 3), (3, 4), (4, 5), (5, 6)], np.zeros((5, 1)))
+    >>> [word[:2] for word in words_of(pieces, pieces.logits)]
+    [(0, 1), (2, 5), (5, 6)]
     """
     words: list[tuple[int, int, np.ndarray]] = []
     for (start, end), scores in zip(pieces.places, likely, strict=True):
@@ -270,7 +276,21 @@ def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndar
 
 def is_inside_word(text: str, place: int) -> bool:
     before, after = text[place - 1], text[place]
-    return before.isalnum() and after.isalnum() and not (is_ideograph(before) or is_ideograph(after))
+    if before.isalnum() and after.isalnum():
+        return not (is_ideograph(before) or is_ideograph(after))
+    return is_within(text, place) or is_within(text, place - 1)
+
+
+def is_within(text: str, place: int) -> bool:
+    """Whether a mark joins what stands beside it to one word, as tables of words have it.
+
+    >>> [is_within(text, 1) for text in ("2.1", "x-y", "x,y", "1,0", "x. ", "x.")]
+    [True, True, False, True, False, False]
+    """
+    before, mark, after = (text[n : n + 1] for n in (place - 1, place, place + 1))
+    if mark in MARKS_OF_NUMBERS:
+        return before.isdigit() and after.isdigit()
+    return mark in MARKS_OF_WORDS and before.isalnum() and after.isalnum()
 
 
 def is_ideograph(character: str) -> bool:

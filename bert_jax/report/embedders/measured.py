@@ -106,12 +106,12 @@ def duplicates(items: Sequence[Hashable], places: Sequence[str], noun: str) -> l
     """A note on items that stand twice, if there are any.
 
     >>> duplicates(["a", "b", "a"], ["row 1", "row 2", "row 3"], "texts")
-    ['1 of 3 texts is a duplicate of an earlier one (row 3 of row 1)']
+    ['1 of 3 texts is a duplicate of an earlier one (row 3 repeats row 1)']
     """
     first: dict[Hashable, int] = {}
     repeated = [(n, first[item]) for n, item in enumerate(items) if first.setdefault(item, n) != n]
     if not repeated:
         return []
     (later, earlier), verb = repeated[0], "is a duplicate" if len(repeated) == 1 else "are duplicates"
-    where = f"({'the first: ' * (len(repeated) > 1)}{places[later]} of {places[earlier]})"
+    where = f"({'the first: ' * (len(repeated) > 1)}{places[later]} repeats {places[earlier]})"
     return [f"{len(repeated):,} of {len(items):,} {noun} {verb} of an earlier one {where}"]
