@@ -222,6 +222,10 @@ def test_judgements_that_cannot_be_are_refused(judged, message, folder):
     write(folder / "qrels/test.tsv", judged)
     with pytest.raises(BertJaxError, match=message):
         read_judged(folder)
+    with pytest.raises(
+        BertJaxError, match="qrels has no corpus.jsonl; name a folder with corpus.jsonl, queries"
+    ):
+        read_judged(folder / "qrels")
 
 
 def test_the_split_is_chosen_and_ids_must_differ(folder):

@@ -261,7 +261,7 @@ def test_a_cell_that_was_not_taken_apart_is_recognised():
 
 def test_a_label_the_model_does_not_know_is_named_with_its_row():
     with pytest.raises(
-        BertJaxError, match="dev.csv row 3: the data's labels are maybe, no and the model's no, yes"
+        BertJaxError, match='dev.csv row 3: the model has no label "maybe"; its labels are no, yes; correct'
     ):
         match(examples("no", "maybe"), ("no", "yes"))
 

@@ -201,6 +201,9 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
     assert "Texts that the model should refuse: 1. Scored ones beside them: 60." in page
     assert run.start(*given), "a finished run is found finished"
     assert "step 12 train" not in capsys.readouterr().out
+    with pytest.raises(BertJaxError, match="was begun with other settings: .*method was .* and is finetune"):
+        run.start(given[0], [*given[1], "method=finetune"], given[2])
+    assert "models are trained" not in capsys.readouterr().out, "it is refused before its folds"
 
 
 def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):

@@ -219,7 +219,13 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
     again = ["index", f"{tmp_path}/docs", "--output", "index"]
     assert "1 document of the index is not among these files: a.txt; --remove-missing" in run(*again)[1]
     assert "not among" not in run("index", "d.txt", "--output", "index")[1], "it adds to the folder"
-    assert "not among" not in run(*again)[1], "d.txt is of another file"
+    said = run(*again)[1]
+    assert (
+        "1 document of the index is not among these files; name its other sources too" in said
+        and "d.txt)" in said
+    )
+    said = run(*again, "--remove-missing", code=1)[1]
+    assert f"--remove-missing would also remove the documents of {tmp_path}/d.txt; name all sources" in said
     (tmp_path / "docs/b.txt").unlink()
     said = run("index", "docs", "d.txt", "--output", "index", "--remove-missing")[1]
     assert "2 documents in 2 passages" in said and "2 removed" in said and "not among" not in said

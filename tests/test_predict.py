@@ -105,7 +105,7 @@ def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
 
 
 @pytest.mark.slow
-def test_answers(directory, tmp_path):
+def test_answers(directory, tmp_path, monkeypatch):
     model = bert_jax.load(directory("answer"))
     texts = [text for text in TEXTS if text != "cats"]
     rows = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(texts)]
@@ -122,6 +122,11 @@ def test_answers(directory, tmp_path):
     assert None in missing
     found = predictions(model, data, asked=Asked(may_be_missing=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
+    typed(monkeypatch, "Who?\n")
+    with pytest.raises(
+        BertJaxError, match='row 1: an answer is found in a passage; give both, as {"question": '
+    ):
+        list(predictions(model, "-"))
 
 
 @pytest.mark.slow
@@ -161,6 +166,8 @@ def test_a_file_of_predictions_is_whole_or_not_there(directory, tmp_path, capsys
     with pytest.raises(BertJaxError, match='row 801: column "text" holds a number'):
         write(model, bad, str(tmp_path / "out.jsonl"))
     assert not (tmp_path / "out.jsonl").exists()
+    with pytest.raises(BertJaxError, match="out.parquet: predictions are written as .jsonl or .csv"):
+        write(model, bad, str(tmp_path / "out.parquet"))
     good = write_lines(tmp_path / "good.jsonl", rows)
     write(model, good, str(tmp_path / "out.jsonl"))
     assert capsys.readouterr().err.startswith("8 predictions in ")

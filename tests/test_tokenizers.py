@@ -162,7 +162,7 @@ def test_added_tokens(tmp_path):
 
 
 BROKEN = {
-    "no tokenizer; it needs": lambda d: None,
+    "no tokenizer and no config.json; it needs": lambda d: None,
     "is not valid JSON": lambda d: (d / "tokenizer_config.json").write_text("{"),
     "is a list, not an object": lambda d: (d / "special_tokens_map.json").write_text("[]"),
     "not a tokenizer.json": lambda d: (d / "tokenizer.json").write_text('{"model": 3}'),

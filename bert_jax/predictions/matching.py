@@ -18,7 +18,7 @@ def match(
     distinct = len(names) == len(in_model) == len(set(map(str.casefold, in_model)))
     if distinct and {label.casefold() for label in in_data} <= set(names):
         matched = {label: names[label.casefold()] for label in in_data}
-    elif list(in_model) == [f"LABEL_{i}" for i in range(len(in_model))]:
+    elif unnamed(in_model):
         order = known if len(known) == len(in_model) else [str(i) for i in range(len(in_model))]
         matched = {label: in_model[order.index(label)] for label in in_data if label in order}
     else:
@@ -29,17 +29,21 @@ def match(
     return matched, [f"labels of the data, as the model calls them: {pairs}"]
 
 
+def unnamed(in_model: Sequence[str]) -> bool:
+    return list(in_model) == [f"LABEL_{i}" for i in range(len(in_model))]
+
+
 def unmatched(examples, in_data: Sequence[str], in_model: Sequence[str], matched: dict) -> BertJaxError:
     unread = set(in_data) - set(matched)
     unread = unread - set(in_model) or unread
     odd = next(example for example in examples if unread & set(labels_of(example)))
-    if set(in_model) & set(in_data):
+    joined = any(name != label and name in split_label(label) for name in in_model for label in unread)
+    if set(in_model) & set(in_data) and not joined and not unnamed(in_model):
         unknown = " or ".join(f'"{label}"' for label in in_data if label in unread)
         return BertJaxError(
             f"{odd.where}: the model has no label {unknown}; its labels are {shortened(in_model)}; correct the data, "
             "or train with these labels"
         )
-    joined = any(name != label and name in split_label(label) for name in in_model for label in unread)
     hint = (
         "several labels in a cell are told apart by --separator"
         if joined

@@ -38,9 +38,10 @@ def facts(
         texts = [joined(example.text) for example in examples[::every]]
         lengths = np.array([len(encoding.ids) for encoding in tokenizer.encode(texts)])
         here = set(keys[name])
+        labels = [label for example in examples for label in kind.counted(example)] if kind.labels else []
         described[name] = Facts(
             len(examples),
-            dict(Counter(label for example in examples for label in kind.counted(example)).most_common()),
+            dict(Counter(labels).most_common()),
             lengths,
             float((lengths > longest).mean()),
             len(examples) - len(here),

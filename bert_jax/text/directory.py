@@ -35,7 +35,8 @@ def open_tokenizer(directory) -> Tokenizer:
         place = "" if str(error).startswith(str(directory)) else f"{directory}: "
         raise BertJaxError(f"{place}{error}") from error
     files = ", ".join(("tokenizer.json", "vocab.txt", "vocab.json and merges.txt", *MODEL_FILES))
-    raise BertJaxError(f"{directory}: no tokenizer; it needs one of {files}")
+    of_model = "" if (directory / "config.json").is_file() else " and no config.json"
+    raise BertJaxError(f"{directory}: no tokenizer{of_model}; it needs one of {files}")
 
 
 def _from_merges(directory: Path, settings: Settings) -> Tokenizer:
