@@ -40,7 +40,7 @@ SKIP_BAD = flag(
     flag(
         "--data", required=True, metavar="FILE",
         help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT; of an "
-        "embedder a table of pairs with scores, of parallel texts or of texts with labels, or a folder with "
+        "embedder a table of pairs, of pairs with scores or of texts with labels, or a folder with "
         "corpus.jsonl, queries.jsonl and qrels.tsv",
     ),
     TEXT,

@@ -1,4 +1,4 @@
-"""Parallel texts: each should find its translation among all second texts, and be found by it among the first."""
+"""Pairs of texts, such as translations: each should find its partner among all second texts, and be found by it among the first."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,13 +16,14 @@ from bert_jax.report.embedders.trial import Trial
 from bert_jax.retrieval import DEPTH, nearest
 
 FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back
+PARTNER = "partner"
 
 
 class Bitext:
     units = "pairs"
 
     def __init__(self, trial: Trial, groups: Sequence[Group]):
-        self.what = f"{len(groups):,} parallel texts of {trial.data}"
+        self.what = f"{len(groups):,} pairs of texts of {trial.data}"
         self.places = [group.where for group in groups]
         self.first, self.second = ([group.texts[n] for group in groups] for n in range(2))
         for name, side in (("first", self.first), ("second", self.second)):
@@ -38,7 +39,7 @@ class Bitext:
         second, more = embedder.vectors(self.second, "second texts")
         target = Translations(self.first, self.second)
         forward = target.search(self.places, first, second, FORWARD)
-        cosines = Cosines.of(first, second[target.kept], forward.relevant, "translation")
+        cosines = Cosines.of(first, second[target.kept], forward.relevant, PARTNER)
         back = Translations(self.second, self.first)
         backward = back.search(self.places, second, first, BACKWARD)
         searches = [forward, backward]
@@ -50,7 +51,7 @@ class Bitext:
             cosines,
             [np.where(search.places > DEPTH, 0, 1 / search.places) for search in searches],
             "reciprocal rank",
-            "translation",
+            PARTNER,
         )
 
 

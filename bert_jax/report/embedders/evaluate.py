@@ -1,5 +1,5 @@
 """What `evaluate` runs for an embedder, or for two of them beside each other. The shape of the data tells what is
-measured: documents and queries, scored pairs, parallel texts, or texts with labels."""
+measured: documents and queries, scored pairs, pairs, or texts with labels."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -44,7 +44,7 @@ def read(trial: Trial) -> Data:
         return Clusters(trial, groups)
     raise BertJaxError(
         f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is measured by two texts and their "
-        "score, two parallel texts, a text and its label, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv; "
+        "score, two texts that belong together, a text and its label, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv; "
         "name columns with --text, --pair, --label"
     )
 
