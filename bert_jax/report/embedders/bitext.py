@@ -1,4 +1,4 @@
-"""Pairs of texts, such as translations: each should find its partner among all second texts, and be found by it among the first."""
+"""Pairs of texts, such as translations: each should find its partner among all second texts, and be found by it."""
 
 from collections import defaultdict
 from collections.abc import Sequence

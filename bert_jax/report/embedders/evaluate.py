@@ -44,7 +44,8 @@ def read(trial: Trial) -> Data:
         return Clusters(trial, groups)
     raise BertJaxError(
         f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is measured by two texts and their "
-        "score, two texts that belong together, a text and its label, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv; "
+        "score, two texts that belong together, a text and its label, or a folder with corpus.jsonl, queries.jsonl and "
+        "qrels.tsv; "
         "name columns with --text, --pair, --label"
     )
 
