@@ -191,8 +191,10 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
         return said
 
     assert "there holds vectors of another model; name a new directory" in refused(directory="other")
-    assert "there holds vectors with dimensions 8, not 4; name" in refused("--dimensions", 4)
-    assert "there holds vectors with quantization None, not 'int8'" in refused("--quantize", "int8")
+    assert "there holds vectors made with other settings: dimensions was 8 and is 4; name" in refused(
+        "--dimensions", 4
+    )
+    assert "quantization was none and is int8" in refused("--quantize", "int8")
     changed = [*texts[:12], "mat", *texts[13:]]
     for other, first in ((changed, 8), (texts[: 2 * SHARD], 16), (texts[:-1], 24), ([*texts, "mat"], 24)):
         lines(tmp_path / "lines.txt", other)
