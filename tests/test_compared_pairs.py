@@ -121,7 +121,9 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
         ("mean", {"data.columns.text": "text"}, "classify_mean"),
     ],
 )
-def test_few_pairs_are_compared_where_there_is_an_embedder(tmp_path, model, embedder, overrides, head):  # noqa: F811
+def test_few_pairs_are_compared_where_there_is_an_embedder(
+    tmp_path, model, embedder, overrides, head, capsys
+):  # noqa: F811
     load(model).save(tmp_path / "init")
     if embedder:
         sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
@@ -134,6 +136,8 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(tmp_path, model, embe
     } | overrides
     task, config = load_task("configs/classify.py", [f"{key}={value}" for key, value in given.items()])
     assert task.open(config)[0].layout.heads == (head,)
+    unasked = head.startswith("compare") and "model.pairs" not in overrides
+    assert ("set --config.model.pairs=together" in capsys.readouterr().out) == unasked
 
 
 @pytest.mark.slow

@@ -271,7 +271,9 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
     rows = [f"{['bob', 'eve'][n % 2]},why w{n},because w{n}\n" for n in range(30)]
     path = tmp_path / "tickets.csv"
     path.write_text("".join(["agent,asked,answer\n", *rows]))
-    said = 'tickets.csv: column "agent" repeats 2 values in 30 rows, so it looks like a label, not a text; name the columns'
+    said = (
+        'tickets.csv: column "agent" repeats 2 values in 30 rows, so it looks like a label, not a text; name'
+    )
     for reader in (read_groups, read_texts):
         with pytest.raises(BertJaxError, match=said):
             reader(str(path), GroupColumns())

@@ -43,13 +43,14 @@ def frames():
 
 
 @pytest.mark.slow
-def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, model, tmp_path):  # noqa: F811
+def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, model, tmp_path, capsys):  # noqa: F811
     for name, frame in zip(("train", "dev"), frames, strict=True):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     files = {"data.train": tmp_path / "train.csv", "data.heldout": tmp_path / "dev.csv"}
     finetune("classify", model, tmp_path / "command", epochs=1, **files, **{"data.rows": "packed"})
     held = frames[1]["text"].tolist(), frames[1]["label"].to_numpy()
     run = bert_jax.finetune(model, *(frames[0][name] for name in ("text", "label")), heldout=held, **KEYS)
+    assert f"{run.workdir} is temporary; run.model.save(DIR) keeps the model" in capsys.readouterr().out
     weights = [
         Path(folder, "model/model.safetensors").read_bytes() for folder in (run.workdir, tmp_path / "command")
     ]

@@ -122,7 +122,9 @@ def of_steps(data: Data, config: RunConfig) -> Facts:
     """Examples, rows and tokens of a step, and how often the data are seen."""
     first = max(config.first_step, 0)
     if config.steps <= first:
-        yield "steps", "none: the run measures and saves what it begins with"
+        is_probe = isinstance(config, FinetuneConfig) and config.method == "probe"
+        what = "the head is computed by a regression, the encoder stays as it is"
+        yield "steps", f"none: {what if is_probe else 'the run measures and saves what it begins with'}"
         return
     lengths = Counter(data.length(step) for step in range(first, config.steps))
     tokens = float(data.batch * sum(length * count for length, count in lengths.items()))  # of all steps
@@ -199,6 +201,8 @@ def of_directory(directory: Workdir, config: RunConfig) -> Facts:
         line["time"]["hours_left"] for line in read(directory.metrics) if "hours_left" in line.get("time", {})
     ]
     time = "not known before the run has taken some steps, which then show it"
+    if config.steps <= max(config.first_step, 0):
+        time = "not estimated, for no step is taken"
     if not directory.run.exists():
         state = "a new run"
     elif not (steps := Checkpoints(directory.checkpoints, config.checkpoints).steps()):

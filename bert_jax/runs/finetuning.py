@@ -28,8 +28,8 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
     tuple of two; words are a list of them. The labels tell what is learnt: strings and whole numbers are classes,
     fractions are numbers, a list is several labels of a text or, beside words, a tag for each word. The keys `task` and
     `kind` say otherwise. `heldout`, a pair (texts, labels), is the validation set; without it a share is held out, and
-    fewer than 2,000 examples are cross-validated. `keys` are those of configs/classify.py and configs/tag.py, and
-    `workdir` is that of `fit`.
+    fewer than 2,000 examples are cross-validated. `keys` are those of configs/classify.py and configs/tag.py.
+    `workdir` is the directory of the run. Without one it is temporary, and `run.model.save(DIR)` keeps the model.
     """
     check_arguments("finetune", ("texts", "labels", "heldout", "workdir"), keys)
     parts = {"texts": series_of(texts, labels)}

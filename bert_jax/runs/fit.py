@@ -20,6 +20,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import Model, load
 from bert_jax.runs.run import run
 from bert_jax.tasks import TASKS
+from bert_jax.terminal import say
 from bert_jax.train.log import read, shown
 from bert_jax.train.workdir import Workdir
 
@@ -116,6 +117,8 @@ def begin(values: dict, workdir, command: str) -> Run:
             shutil.rmtree(path, ignore_errors=True)
         raise
     if workdir is None:
+        if done.finished:
+            say(f"{path} is temporary; run.model.save(DIR) keeps the model, and workdir=DIR the whole run")
         weakref.finalize(done, shutil.rmtree, path, ignore_errors=True)
     return done
 

@@ -53,6 +53,11 @@ def open_data(
     pairs = all(isinstance(example.text, tuple) for example in parts.train)
     layout = layout_with_head(config, kind, pairs)
     compares = HEADS[layout.heads[-1]].compares
+    if compares and config.model.pairs == "auto" and data.fold < 0:
+        say(
+            "the two texts of a pair are encoded apart and compared; where they are parts of one text, such as subject "
+            "and body, set --config.model.pairs=together"
+        )
     make = Contrasting if config.method == "contrast" else Finetuning
     task = make(layout, kind, smoothing, weights, config.head == "probe", results=results)
     windows = [
