@@ -122,8 +122,13 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
     ],
 )
 def test_few_pairs_are_compared_where_there_is_an_embedder(
-    tmp_path, model, embedder, overrides, head, capsys
-):  # noqa: F811
+    tmp_path,
+    model,
+    embedder,
+    overrides,
+    head,
+    capsys,  # noqa: F811
+):
     load(model).save(tmp_path / "init")
     if embedder:
         sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
