@@ -123,11 +123,11 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
 )
 def test_few_pairs_are_compared_where_there_is_an_embedder(
     tmp_path,
-    model,
+    model,  # noqa: F811
     embedder,
     overrides,
     head,
-    capsys,  # noqa: F811
+    capsys,
 ):
     load(model).save(tmp_path / "init")
     if embedder:
