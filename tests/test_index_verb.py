@@ -221,7 +221,7 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
     assert "not among" not in run("index", "d.txt", "--output", "index")[1], "it adds to the folder"
     said = run(*again)[1]
     assert (
-        "1 document of the index is not among these files; name its other sources too" in said
+        "2 documents of the index are not among these files; name its other sources too" in said
         and "d.txt)" in said
     )
     said = run(*again, "--remove-missing", code=1)[1]

@@ -142,7 +142,7 @@ def test_columns_that_are_named_are_read_without_a_word(tmp_path):
     [
         (read_texts, "body,stars", {}, "which the label. its columns: body, stars; name them with --text and --label"),
         (read_texts, "body,stars", {"text": "bdy", "label": "star", "id": "key"},
-         'no column "bdy" and no column "star" and no column "key"; did you mean "body". did you mean "stars". its'),
+         'no column "bdy" and no column "star" and no column "key"; did you mean "body".,? did you mean "stars".'),
         (read_texts, "body,stars", {"text": "bdy"}, 'no column "bdy"; .*"body".; which column holds the label. its'),
         (read_tags, "body,stars", {}, "which column holds the words. and which the tags"),
         (read_questions, "body,stars", {},
@@ -150,7 +150,7 @@ def test_columns_that_are_named_are_read_without_a_word(tmp_path):
     ],
 )  # fmt: skip
 def test_all_missing_columns_are_told_at_once(tmp_path, read, header, columns, complaint):
-    with pytest.raises(BertJaxError, match="row 2:? .*" + complaint):
+    with pytest.raises(BertJaxError, match="a.csv:? .*" + complaint):
         read(written(tmp_path, "a.csv", f"{header}\na,b\n"), Columns(**columns))
 
 
@@ -231,8 +231,8 @@ ROW = '{"text": "a", "label": 1}\n'
 @pytest.mark.parametrize(
     ("name", "content", "columns", "kind", "complaint"),
     [
-        ("a.csv", "txet,label\na,1\n", {"text": "text"}, "classes", 'row 2 has no column "text"; did you mean "txet"'),
-        ("a.csv", "body,label\na,1\n", {}, "classes", "row 2: which column holds the text. its columns: body, label"),
+        ("a.csv", "txet,label\na,1\n", {"text": "text"}, "classes", 'a.csv has no column "text"; did you mean "txet"'),
+        ("a.csv", "body,label\na,1\n", {}, "classes", "a.csv: which column holds the text. its columns: body, label"),
         ("a.csv", "text,lable\na,1\n", {"label": "label"}, "classes", 'no column "label"; did you mean "lable"'),
         ("a.csv", "text,stars\na,1\n", {}, "classes", "which column holds the label. its columns: text, stars"),
         ("a.csv", "text,label\na,1\n", {"text": "0", "label": "1"}, "classes", "row 1 is a header .text, label"),

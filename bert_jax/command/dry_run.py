@@ -101,7 +101,7 @@ def of_labels(task: Task) -> Facts:
         examples = task.results.train
         yield of_documents(examples)
         counts = Counter(label for example in examples for label in task.kind.counted(example))
-        if not task.kind.labels:
+        if not task.kind.labels and len(counts) == 1:  # as of questions that all have an answer
             return
         shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
         if counts:

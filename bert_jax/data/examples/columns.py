@@ -103,8 +103,10 @@ def check_columns(
         complaint += f" has {no_columns(row, missing)}"
     if unknown:
         question = f"which column holds the {'? and which the '.join(unknown.values())}?"
+        listing = nearest("", [name[:40] for name in row], "its columns")
+        listing = "" if listing in complaint else f" {listing};"
         complaint += (
-            f"{';' if missing else ':'} {question} {nearest('', [name[:40] for name in row], 'its columns')}; name "
+            f"{';' if missing else ':'} {question}{listing} name "
             f"{'it' if len(unknown) == 1 else 'them'} with {setting_of(unknown)}, by number (0, 1, ...) where the file "
             "has no header"
         )
