@@ -8,7 +8,7 @@ from bert_jax.command.flags import JSON, LONG, count, flag, number, one_of, verb
 from bert_jax.errors import BertJaxError
 from bert_jax.terminal import say
 
-MODEL = "model directory of a classifier, tagger, question-answering model"
+PREDICTORS = "a classifier, a tagger, a question-answering model"
 TEXT = flag(
     "--text", default="", metavar="COLUMN",
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
@@ -30,7 +30,7 @@ SKIP_BAD = flag(
     "measure a model or an embedder on labelled data, or compare two",
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
     one_of(
-        flag("--model", metavar="DIR", help=f"{MODEL}, embedder or cross-encoder"),
+        flag("--model", metavar="DIR", help=f"model directory: {PREDICTORS}, an embedder or a cross-encoder"),
         flag(
             "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
             help="two model directories to compare; on a folder of documents one of them may be bm25",
@@ -126,7 +126,7 @@ def tell_of_report(args) -> None:
 @verb(
     "predict labels, tags or answers for texts",
     "bert-jax predict --model DIR --input reviews.jsonl --output predictions.jsonl",
-    flag("--model", required=True, metavar="DIR", help=MODEL),
+    flag("--model", required=True, metavar="DIR", help=f"model directory: {PREDICTORS}"),
     flag(
         "--input", default="-", metavar="FILE",
         help="table as `evaluate` reads; .txt and - (standard input, the default): one text or JSON object per line",

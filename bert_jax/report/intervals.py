@@ -26,13 +26,13 @@ class Interval:
 
 def intervals(given: Sums, seed: int = 0) -> dict[str, Interval]:
     by_score = bootstrapped(given.rows, given.scores_of, seed)
-    return {name: with_width(plain, len(given.rows)) for name, plain in by_score.items()}
+    return {name: with_width(resampled, len(given.rows)) for name, resampled in by_score.items()}
 
 
-def with_width(interval: Interval, examples: int) -> Interval:
-    """Where nothing was wrong no resample differs, and yet something may be among other examples."""
-    if not interval.low == interval.value == interval.high == 1:
-        return interval
+def with_width(resampled: Interval, examples: int) -> Interval:
+    """Wilson's interval where all examples are right: no resample of them differs, but others may be wrong."""
+    if not resampled.low == resampled.value == resampled.high == 1:
+        return resampled
     low, _ = wilson(examples, examples)
     return Interval(1.0, float(low), 1.0)
 

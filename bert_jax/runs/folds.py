@@ -234,8 +234,8 @@ def choose(
 
 
 def best_of(given: Mapping[Method, Outcomes]) -> tuple[Method, str]:
-    """(what predicts best, why it is not the best score); a probe, if what trains the encoder is behind it by more than
-    a standard error.
+    """(what predicts best, the reason where the probe's score is no lower and yet it is not chosen). A probe is chosen
+    if it is ahead by more than a standard error.
 
     Of a few examples the better is often so by chance: of 128 of SST-2 a probe predicted 0.742 and contrast 0.719 out
     of fold, and of 872 others 0.673 and 0.775.

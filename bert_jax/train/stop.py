@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 class Stop:
     """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
-    # What the last run was sent after its last step, if anything: it came to its end, but no other run should begin.
+    # The signal to the last run, if any. Where that run came to its end all the same, no other should begin.
     unheard: ClassVar[signal.Signals | None] = None
 
     def __init__(self) -> None:
