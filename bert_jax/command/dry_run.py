@@ -100,9 +100,7 @@ def of_labels(task: Task) -> Facts:
     if isinstance(task, Finetuning) and task.results:
         examples = task.results.train
         yield of_documents(examples)
-        counts = Counter(label for example in examples for label in task.kind.counted(example))
-        if not task.kind.labels and len(counts) == 1:  # as of questions that all have an answer
-            return
+        counts = task.kind.counts(examples)
         shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
         if counts:
             yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"

@@ -6,6 +6,7 @@ is given tokenizers, texts, and the logits of their windows.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -135,6 +136,12 @@ class Kind(ABC):
     def counted(self, example: Example) -> Iterable[str]:
         """What the report counts of an example."""
         return labels_of(example)
+
+    def counts(self, examples: Iterable[Example]) -> Counter[str]:
+        """How often each label occurs; nothing where there is nothing to tell apart, as of questions that all have an
+        answer."""
+        counts = Counter(label for example in examples for label in self.counted(example))
+        return counts if self.labels or len(counts) > 1 else Counter()
 
     # Texts, and what a model gives for them
 

@@ -1,6 +1,5 @@
 """What a reader of scores must know of the data: how much there is, how balanced, how long, what is there twice."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,12 +37,9 @@ def facts(
         texts = [joined(example.text) for example in examples[::every]]
         lengths = np.array([len(encoding.ids) for encoding in tokenizer.encode(texts)])
         here = set(keys[name])
-        labels = Counter(label for example in examples for label in kind.counted(example))
-        if not kind.labels and len(labels) == 1:  # as of questions that all have an answer
-            labels.clear()
         described[name] = Facts(
             len(examples),
-            dict(labels.most_common()),
+            dict(kind.counts(examples).most_common()),
             lengths,
             float((lengths > longest).mean()),
             len(examples) - len(here),

@@ -1,7 +1,6 @@
 """What people should know of the labels before a run: those that look like one label, those of few examples, and texts
 that are there more than once."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bert_jax.data.examples.example import Example
@@ -24,7 +23,7 @@ def label_notices(task: Task, config: RunConfig) -> Iterator[str]:
         return
     if advice := task.kind.advice(config.data.columns):
         yield advice
-    counts = Counter(label for example in task.results.train for label in task.kind.counted(example))
+    counts = task.kind.counts(task.results.train)
     known = {label: counts[label] for label in task.kind.labels}
     yield from of_case(known)
     if config.data.folds:
