@@ -24,7 +24,6 @@ class Recipe:
     name: str
     purpose: str
     names: dict[str, str]  # that can stand behind the colon, and what each is
-    sets: dict[str, object]  # keys and their values, where no name is given
 
 
 def read_file(spec: str) -> dict:
@@ -79,26 +78,9 @@ def recipes() -> list[Recipe]:
     """What came with the package, by name."""
     modules = {name: module_of(path) for name, path in sorted(own_files().items())}
     return [
-        Recipe(
-            name,
-            (module.__doc__ or "").partition("\n")[0],
-            getattr(module, "names", dict)(),
-            {key: value for key, value in flat(module.get_config().to_dict()) if key != "task"},
-        )
+        Recipe(name, (module.__doc__ or "").partition("\n")[0], getattr(module, "names", dict)())
         for name, module in modules.items()
     ]
-
-
-def flat(values: Mapping, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """
-    >>> dict(flat({"seed": 0, "data": {"batch": 8}}))
-    {'seed': 0, 'data.batch': 8}
-    """
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def module_of(path: Path) -> ModuleType:

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from bert_jax.config_files import Recipe, recipes
+from bert_jax.command.config import collect, differs
+from bert_jax.config_files import recipes
 from bert_jax.keys import Key, keys_of, shown
 from bert_jax.tasks import TASKS
 
@@ -50,7 +51,7 @@ def written() -> str:
 def of_recipes() -> Iterator[str]:
     yield "## Recipes\n"
     known = recipes()
-    rows = [(f"`{recipe.name}`", recipe.purpose, set_by(recipe)) for recipe in known]
+    rows = [(f"`{recipe.name}`", recipe.purpose, set_by(recipe.name)) for recipe in known]
     yield from table(("config", "what it does", "what it sets beside `task`"), rows)
     for recipe in known:
         if recipe.names:
@@ -59,10 +60,12 @@ def of_recipes() -> Iterator[str]:
             yield from table(("config", "what it is"), variants)
 
 
-def set_by(recipe: Recipe) -> str:
-    if len(recipe.sets) > SHOWN:
-        return f"{len(recipe.sets)} keys, a size and what goes with it: `bert-jax config {recipe.name}` shows them"
-    return ", ".join(f"`{name}={value}`" for name, value in recipe.sets.items()) or "nothing"
+def set_by(config: str) -> str:
+    """The keys that a config sets without a name behind it."""
+    keys = [key for key in collect(config, [])["keys"] if differs(key) and key["name"] != "task"]
+    if len(keys) > SHOWN:
+        return f"{len(keys)} keys, a size and what goes with it: `bert-jax config {config}` shows them"
+    return ", ".join(f"`{key['name']}={shown(key['value'])}`" for key in keys) or "nothing"
 
 
 def of_keys(readers: dict[str, list[Key]]) -> Iterator[str]:
