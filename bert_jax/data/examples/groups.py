@@ -30,7 +30,7 @@ from bert_jax.text import tables
 from bert_jax.text.tables import BadRow, Row, columns_like, plain, table_of, type_of
 
 SCORES = ("score", "scores", "label", "labels", "similarity_score")
-OTHERS = re.compile(r"(.*[ _-])?(id|idx|uuid|split)")  # names of columns that hold no text to learn from
+IDS = re.compile(r"(.*[ _-])?(id|idx|uuid|split)")  # names of columns without text to learn from
 FIRST = 1000  # rows of a table by which its columns are judged
 FEW = 10  # a column with less than one value in so many rows repeats few values
 NUMBER = re.compile(r"[-+]?\d[\d.,]*")
@@ -82,7 +82,7 @@ class GroupColumns:
             texts = [
                 name
                 for name, value in row.items()
-                if holds_text(value) and plain(name) not in beside and not OTHERS.fullmatch(plain(name))
+                if holds_text(value) and plain(name) not in beside and not is_id(name)
             ]
             texts = [name for name in texts if not is_of_numbers(name, rows)]
         if not texts:
@@ -192,7 +192,7 @@ def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str
     words = ", ".join(parts)
     beside = {*used, resolved.score, resolved.document}
     unread = [name for name in rows[0] if name not in beside]
-    numbers = [name for name in unread if not OTHERS.fullmatch(plain(name)) and is_of_numbers(name, rows)]
+    numbers = [name for name in unread if not is_id(name) and is_of_numbers(name, rows)]
     if numbers:
         words += f"; left out, for all their cells are numbers: {quoted(numbers)}"
     if others := [name for name in unread if name not in numbers]:
@@ -206,6 +206,10 @@ def texts_setting() -> str:
 
 def quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name:.40}"' for name in names)
+
+
+def is_id(name: str) -> bool:
+    return bool(IDS.fullmatch(plain(name)))
 
 
 def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
