@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 import bert_jax
 from bert_jax.errors import BertJaxError
@@ -28,6 +26,7 @@ TEXTS = [" ".join(f"w{n}" for n in range(20)), ("w5 w6", "w9")]  # a row is long
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tmp_path):
+    torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))
     torch.manual_seed(0)
     config = getattr(transformers, f"{family}Config")(**SIZES, **FAMILIES[family])
     reference = getattr(transformers, f"{family}Model")(config).eval()

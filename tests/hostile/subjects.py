@@ -15,6 +15,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pyarrow
+import pytest
 import tokenizers
 import zstandard
 from pyarrow import parquet
@@ -88,8 +89,7 @@ def without(*names: str) -> Callable[[Path], None]:
 
 def with_torch(zipped: bool) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        import torch
-
+        torch = pytest.importorskip("torch")
         tensors = {name: torch.from_numpy(array) for name, array in some(folder).items()}
         torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
         (folder / "model.safetensors").unlink()
