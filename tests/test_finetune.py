@@ -400,6 +400,16 @@ def test_small_data_are_not_measured_and_saved_at_each_step(
     assert resolved.checkpoints.every == checkpoints_every
 
 
+@pytest.mark.parametrize(
+    ("config", "width", "rate"),
+    [("classify", 768, 3e-5), ("classify", 384, 6e-5), ("classify", 32, 3e-4), ("rerank", 768, 5e-5),
+     ("rerank", 384, 2e-4)],
+)  # fmt: skip
+def test_the_learning_rate_follows_the_width(config, width, rate):
+    _, config = load_task(f"configs/{config}.py", ["init=model", "data.train=t.csv"])
+    assert config.resolved(1000, "", width).optimizer.rate == pytest.approx(rate)
+
+
 @pytest.mark.slow
 def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, model):
     given = {

@@ -15,7 +15,7 @@ LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less
 MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
 LEAST_BETWEEN_CHECKPOINTS = 100  # steps, where nothing is measured: writing one takes as long as several
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
-RATE, BASE_WIDTH, HIGHEST_RATE = 3e-5, 768, 3e-4
+BASE_WIDTH, HIGHEST_RATE = 768, 3e-4
 # A rate of dropout, or -1.
 Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
@@ -23,7 +23,7 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 # The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
 @dataclass(frozen=True)
 class GentleOptimizer(OptimizerConfig):
-    # learning rate at its peak; 0: 3e-5 for a model as wide as base, higher for narrower ones
+    # learning rate at its peak; 0: 3e-5 for a model as wide as base (rerank 5e-5), higher for narrower ones
     rate: Rate = 0.0
     warmup: NotNegative = 0
     warmup_share: Share = 0.1
@@ -78,6 +78,9 @@ class ModelConfig:
 @dataclass(frozen=True)
 class EpochsConfig(RunConfig, ABC):
     usual_epochs: ClassVar[float] = 3.0
+    # The learning rate of base, and the power of its width by which that of a narrower model is higher.
+    usual_rate: ClassVar[float] = 3e-5
+    rate_power: ClassVar[int] = 1
 
     # updates of the parameters; 0: none, the run measures what it begins with; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
@@ -107,6 +110,9 @@ class EpochsConfig(RunConfig, ABC):
             return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
         return max(math.ceil(examples * self.usual_epochs / self.batch), LEAST_STEPS)
 
+    def rate_by_width(self, width: int) -> float:
+        return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
+
     def resolved(self, examples: int, best: str, width: int) -> Self:
         """With what is left to the data, and to the width of the model's states."""
         epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
@@ -115,7 +121,7 @@ class EpochsConfig(RunConfig, ABC):
                 f"{steps:,} steps of data.batch={self.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
                 "--config.epochs, or fewer --config.steps"
             )
-        rate = self.optimizer.rate or min(RATE * BASE_WIDTH / width, HIGHEST_RATE)
+        rate = self.optimizer.rate or self.rate_by_width(width)
         evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
         between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
         checkpoints = dataclasses.replace(
