@@ -17,7 +17,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.predictions import origin as origins
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks.embed import texts_of
+from bert_jax.tasks.embed import groups_of, texts_of
 from bert_jax.train.gradient import make_gradient
 from bert_jax.train.log import read
 from bert_jax.train.sharding import make_mesh
@@ -76,7 +76,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path): 
     )
     whole, gradients, batch = gradient_of(task, data, config)
     parts, in_parts, _ = gradient_of(task, data, config, accumulate=12)
-    assert batch["weight"].shape == (24,) and batch["cls_positions"].shape == (24, 2)
+    assert batch["weight"].shape == (48,), "texts of a group are in rows of their own"
     assert float(parts) == pytest.approx(float(whole), rel=1e-6)
     assert_gradients_equal(in_parts, gradients, 1e-5)
     if loss == "multiple_negatives":
@@ -115,7 +115,7 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, model, tm
     task, data, config = opened(model, train, f"loss.name={loss}", "data.batch=8", "data.rows=bucketed")
     value, _, batch = gradient_of(task, data, config)
     assert np.isfinite(value) and value > 0
-    assert batch.get("scores", np.zeros((8, 0))).shape == (8, learnt_from)
+    assert batch.get("scores", np.zeros((24, 0))).shape == (24, learnt_from)
     assert not task.of_pairs and task.best == "ndcg@10"
 
 
@@ -205,9 +205,10 @@ def test_a_batch_has_what_its_teacher_gives(model, tmp_path):  # noqa: F811
         given = (f"loss.name={loss}", f"loss.teacher={model}", "data.batch=6", "data.rows=bucketed")
         task, data, _ = opened(model, train, *given)
         (batch,) = data.batches(0, 1, 0, 1)
-        assert batch["teacher"].shape == (6, count, 32)
-        for piece, vectors in zip(data.rows_of(0), batch["teacher"], strict=True):
-            words = [" ".join(text.split()[1:-1]) for text in texts_of(piece[0].encoding, data.tokenizer)]
+        given = task.in_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
+        assert given.shape == (6, count, 32)
+        for group, vectors in zip(groups_of(task, data, 0), given, strict=True):
+            words = [" ".join(text.split()[1:-1]) for text in texts_of(group, data.tokenizer)]
             np.testing.assert_allclose(load(model).embed(words[:count]), vectors, atol=1e-6)
 
 
@@ -219,10 +220,8 @@ def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa:
         task, data, config = opened(model, ",".join(names), "data.batch=5", "steps=40", *overrides)
         seen = []
         for step in range(40):
-            pieces = [piece for row in data.rows_of(step) for piece in row]
-            anchors = {
-                " ".join(texts_of(piece.encoding, data.tokenizer)[0].split()[1:-1]) for piece in pieces
-            }
+            groups = groups_of(task, data, step)
+            anchors = {" ".join(texts_of(group, data.tokenizer)[0].split()[1:-1]) for group in groups}
             seen.append([anchors <= known for known in of_file])
         assert all(sum(which) == 1 for which in seen)
         return sum(second for _, second in seen)

@@ -9,8 +9,7 @@ from bert_jax.embedding_losses import LOSSES, Settings, at_each_size
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
-from bert_jax.tasks.embed import texts_of
-from bert_jax.tasks.embedding import in_groups
+from bert_jax.tasks.embed import groups_of, texts_of
 from gradients import assert_like_reference
 from test_embed_task import opened, pairs, table
 from test_finetune import model, texts  # noqa: F401
@@ -62,8 +61,8 @@ def both(model, tmp_path_factory):  # noqa: F811
     columns = list(
         zip(
             *(
-                [" ".join(text.split()[1:-1]) for text in texts_of(row[0].encoding, data.tokenizer)]
-                for row in data.rows_of(0)
+                [" ".join(text.split()[1:-1]) for text in texts_of(group, data.tokenizer)]
+                for group in groups_of(task, data, 0)
             ),
             strict=True,
         )
@@ -72,7 +71,7 @@ def both(model, tmp_path_factory):  # noqa: F811
     scores = np.random.default_rng(1).uniform(0, 1, (GROUPS, 3)).astype(np.float32)
 
     def losses(params):
-        vectors, groups = in_groups(task.outputs(params, batch), batch)
+        vectors, groups = task.in_groups(task.outputs(params, batch), batch)
         of_cases = []
         for name, count, scored, symmetric, sizes in CASES:
             known = groups | {"ids": groups["ids"][:, :count]}

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.bench.libraries import libraries
-from bert_jax.bench.torch_training import TorchModel, padded, quiet_transformers
+from bert_jax.bench.torch_training import TorchModel, quiet_transformers
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.embedding_losses import LOSSES
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.embedding import Embedding
 
-GROUPS = 32  # of a batch of the evaluation
+TEXTS = 64  # of a batch of the evaluation
 BOTH_WAYS = ("query_to_doc", "doc_to_query")
 
 
@@ -47,37 +47,23 @@ class TorchEmbedding(TorchModel):
         return self.loss(self.inputs(pieces), self.targets(pieces))
 
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """The vectors of length 1 of each group."""
+        """The vectors of length 1 of each text."""
         vectors: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
         self.model.eval()
         with self.torch.no_grad():
-            for numbers in np.split(order, range(GROUPS, len(order), GROUPS)):
-                columns = [self.model(column) for column in self.inputs([pieces[i] for i in numbers])]
-                stacked = self.torch.stack([column["sentence_embedding"] for column in columns], 1)
-                stacked = self.torch.nn.functional.normalize(stacked, dim=-1).numpy()
-                for i, of_group in zip(numbers, stacked, strict=True):
-                    vectors[i] = of_group
+            for numbers in np.split(order, range(TEXTS, len(order), TEXTS)):
+                given = self.tokens([pieces[i] for i in numbers])
+                embedded = self.model(given)["sentence_embedding"]
+                for i, vector in zip(numbers, self.torch.nn.functional.normalize(embedded, dim=-1).numpy(), strict=True):
+                    vectors[i] = vector
         return vectors
 
     def inputs(self, pieces: Sequence[Piece]) -> list[dict]:
         """Of each column, its texts."""
-        texts = [texts_of(piece) for piece in pieces]
-        return [
-            {
-                "input_ids": padded(self.torch, column, self.pad),
-                "attention_mask": padded(self.torch, [[1] * len(ids) for ids in column], 0),
-                "token_type_ids": padded(self.torch, [[0] * len(ids) for ids in column], 0),
-            }
-            for column in zip(*texts, strict=True)
-        ]
+        return [self.tokens(pieces[n :: self.task.texts]) for n in range(self.task.texts)]
 
     def targets(self, pieces: Sequence[Piece]):
-        scores = np.array([piece.targets.get("scores", ()) for piece in pieces], np.float32)
+        scores = [piece.targets.get("scores", ()) for piece in pieces[:: self.task.texts]]
+        scores = np.array(scores, np.float32)
         return self.torch.from_numpy(scores[:, 0] if scores.shape[1] == 1 else scores)
-
-
-def texts_of(piece: Piece) -> list[list[int]]:
-    """The tokens of each text of a group."""
-    ids, begins = list(piece.encoding.ids), piece.encoding.begins
-    return [ids[begin:end] for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True)]

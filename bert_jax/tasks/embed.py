@@ -24,9 +24,8 @@ from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
 from bert_jax.terminal import CYAN, GREEN, PLAIN, RED, is_coloured
-from bert_jax.text.apart import joined
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Truncated
 
 MARKS = (CYAN, GREEN, RED)
@@ -62,10 +61,10 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     task = dataclasses.replace(task, card=card)
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
     batches = batch_config(
-        config, config.data.rows, config.data.max_length * texts, task.layout.config,
-        sets=list(zip(map(len, sets), shares, strict=True)),
+        config, config.data.rows, config.data.max_length, task.layout.config,
+        sets=list(zip(map(len, sets), shares, strict=True)), together=texts,
     )  # fmt: skip
-    batches = dataclasses.replace(batches, noun="group")
+    batches = dataclasses.replace(batches, noun="text")
     judge = Judge(heldout, task.of_pairs)
     data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
     say(
@@ -76,8 +75,8 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
 
 
 def outline(config: Config) -> Outline:
-    """Of the data's groups; without data, of the smallest that the loss learns from, one in each row and all texts as
-    long as they may be."""
+    """Of the data's groups; without data, of the smallest that the loss learns from, a text in each row and all as long
+    as they may be."""
     if any(config.data.train):
         return outlined(*open(config, taught=False))
     loss = LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
@@ -88,12 +87,14 @@ def outline(config: Config) -> Outline:
         if loss.fits(texts, scores) and (scores > 0) == loss.scored
     )
     task = task_of(config, *next(sizes))
-    rows, longest = config.batch, config.data.max_length
-    length = task.texts * longest
-    say(f"data: none (--config.data.train), so each row is a group of {task.texts} texts of {longest} tokens")
-    resolved = config.resolved(rows, task.best, task.layout.config.hidden_size)
-    phase = Phase(length, 1.0, task.features(rows, length))
-    return Outline(task, resolved, rows, rows, (phase,), max(config.steps, 0))
+    groups, longest = config.batch, config.data.max_length
+    rows = task.texts * groups
+    say(
+        f"data: none (--config.data.train), so a group has {task.texts} texts, each in a row of {longest} tokens"
+    )
+    resolved = config.resolved(groups, task.best, task.layout.config.hidden_size)
+    phase = Phase(longest, 1.0, task.features(rows, longest))
+    return Outline(task, resolved, groups, rows, (phase,), max(config.steps, 0))
 
 
 def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
@@ -214,6 +215,7 @@ class GroupReader:
         self.taught = vectors_of_teacher(config.loss.teacher, groups, task) if taught else []
 
     def pieces(self, groups: Sequence[Group]) -> list[Piece]:
+        """The texts of the first group, then those of the second ..."""
         config, columns = self.config, []
         for n in range(self.task.texts):
             prompt = config.prompts.document if n else config.prompts.query
@@ -221,17 +223,19 @@ class GroupReader:
             encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
             self.truncated.count(encodings)
             columns.append(encodings)
-        rows = zip(groups, zip(*columns, strict=True), strict=True)
-        return [Piece(joined(encodings), i, self.targets(group)) for i, (group, encodings) in enumerate(rows)]
+        return [
+            Piece(encoding, i, self.targets(group, n))
+            for i, (group, encodings) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
+            for n, encoding in enumerate(encodings)
+        ]
 
-    def targets(self, group: Group) -> dict:
-        known = [group.alike] * len(group.texts) if group.alike else group.texts
-        targets: dict = {"ids": [self.ids[text] for text in known], "weight": 1.0}
-        if group.scores:
+    def targets(self, group: Group, n: int) -> dict:
+        """Of the n-th text."""
+        targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "weight": 1.0}
+        if group.scores and n == 0:
             targets["scores"] = group.scores
-        if self.task.teacher_shape:
-            vectors = [by_text[text] for by_text, text in zip(self.taught, group.texts, strict=False)]
-            targets[TEACHER] = np.stack(vectors) if vectors else np.zeros(self.task.teacher_shape)
+        if n < len(self.taught):
+            targets[TEACHER] = self.taught[n][group.texts[n]]
         return targets
 
 
@@ -261,27 +265,26 @@ def vectors_of_teacher(
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
-    """The groups of a step as text."""
+    """The first groups of a step as text."""
     task, data, _ = open(config)
     check_step(data, step)
-    colour = is_coloured()
-    lines = []
-    for row, pieces in enumerate(data.rows_of(step)[:rows]):
-        tokens = sum(map(len, pieces))
-        lines.append(f"step {step} row {row}: {len(pieces)} groups, {tokens} of {data.length(step)} tokens")
-        for piece in pieces:
-            for n, text in enumerate(texts_of(piece.encoding, data.tokenizer)):
-                role = min(n, 2)
-                name = f"{MARKS[role]}{ROLES[role]}{PLAIN}" if colour else ROLES[role]
-                lines.append(f"  {name}: {text}")
-            if task.scores_of_group:
-                lines.append(f"  score: {', '.join(f'{score:g}' for score in piece.targets['scores'])}")
+    groups, colour = groups_of(task, data, step), is_coloured()
+    lines = [f"step {step}: {len(groups)} groups in {data.batch} rows of {data.length(step)} tokens"]
+    for number, group in enumerate(groups[:rows]):
+        lines.append(f"group {number}: {sum(map(len, group))} tokens")
+        for n, text in enumerate(texts_of(group, data.tokenizer)):
+            role = min(n, 2)
+            name = f"{MARKS[role]}{ROLES[role]}{PLAIN}" if colour else ROLES[role]
+            lines.append(f"  {name}: {text}")
+        if task.scores_of_group:
+            lines.append(f"  score: {', '.join(f'{score:g}' for score in group[0].targets['scores'])}")
     return "\n".join(lines)
 
 
-def texts_of(encoding: Encoding, tokenizer: Tokenizer) -> list[str]:
-    ends = [*encoding.begins[1:], len(encoding.ids)]
-    return [
-        " ".join(tokenizer.tokens(encoding.ids[begin:end]))
-        for begin, end in zip(encoding.begins, ends, strict=True)
-    ]
+def groups_of(task: Embedding, data: Epochs, step: int) -> list[list[Piece]]:
+    """The texts of each group of a step."""
+    return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, task.texts)]
+
+
+def texts_of(group: Sequence[Piece], tokenizer: Tokenizer) -> list[str]:
+    return [" ".join(tokenizer.tokens(piece.encoding.ids)) for piece in group]

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import metrics, retrieval
-from bert_jax.data.examples.arrange import Target
+from bert_jax.data.examples.arrange import PLACE, Target
 from bert_jax.data.examples.groups import Group
 from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
 from bert_jax.hub.sentence_transformers import PROJECTION, Embedder
 from bert_jax.losses import Loss, weigh
 from bert_jax.models.pooling import pool_texts, project, unit
+from bert_jax.tasks.assembly import assembled
 from bert_jax.train.rules import Parameter, Rules
 from bert_jax.train.task import Features, Task
 
@@ -52,45 +53,46 @@ class Embedding(Task):
 
     @property
     def targets(self) -> dict[str, Target]:
-        count = self.scores_of_group
-        scores = {"scores": Target("float32", (count,))} if count else {}
-        teacher = {TEACHER: Target("float32", self.teacher_shape)} if self.teacher_shape else {}
-        return {"ids": Target("int32", (self.texts,)), "weight": Target("float32")} | scores | teacher
+        """Of a text. Scores are those of its group, which the first text brings."""
+        targets = {"ids": Target("int32"), "weight": Target("float32"), PLACE: Target("int32")}
+        if self.scores_of_group:
+            targets["scores"] = Target("float32", (self.scores_of_group,))
+        if self.teacher_shape:
+            targets[TEACHER] = Target("float32", self.teacher_shape[1:])
+        return targets
 
     def init(self, key) -> dict:
         scale = {SCALE: {"growth": jnp.zeros(())}} if self.learns_scale else {}
         return super().init(key) | scale
 
     def features(self, rows: int, length: int) -> Features:
-        """Of a group in each row."""
-        of_tokens = {
-            name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask", "packs")
-        }
-        of_groups = {
+        """Of a text in each row."""
+        of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask")}
+        of_texts = {
             name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()
         }
-        return of_tokens | {"cls_positions": ((rows, self.texts), np.dtype("int32"))} | of_groups
+        return of_tokens | of_texts
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """The vectors of each group, [B, T, D], or [B, P, T, D] where rows hold several, and the cosines' scale."""
+        """The vectors of the texts, [B, D], or [B, P, D] where rows hold several, and the cosines' scale."""
         hidden = super().outputs(params, batch, constants, key)["hidden"]
         vectors = pool_texts(hidden, batch, self.embedder.pooling)
         if projection := self.embedder.projection:
             vectors = project(vectors, params[PROJECTION]["dense"], projection.activation)
         if self.embedder.normalize:
             vectors = unit(vectors)
-        outputs = {VECTORS: vectors.reshape(*batch["weight"].shape, self.texts, -1)}
+        outputs = {VECTORS: vectors.reshape(*batch["weight"].shape, -1)}
         if self.learns_scale:
             scale = self.settings.scale * jnp.exp(SCALE_SPEED * params[SCALE]["growth"])
             outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, HIGHEST_SCALE), batch["weight"].shape)
         return outputs
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        vectors, groups = in_groups(outputs, batch)
+        vectors, groups = self.in_groups(outputs, batch)
         return {"embedding_loss": at_each_size(self.loss.compute, self.sizes)(vectors, groups, self.settings)}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        _, groups = in_groups(outputs, batch)
+        _, groups = self.in_groups(outputs, batch)
         scores = {}
         if self.loss.in_batch:
             scores["false_negatives"] = false_negatives(groups)
@@ -98,35 +100,38 @@ class Embedding(Task):
             scores[SCALE] = weigh(groups[SCALE], groups["weight"])
         return scores
 
+    def in_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
+        """The vectors [N, T, D] of the groups of all rows, and what else is known of them."""
+
+        def by_group(values):
+            return assembled(values, batch, self.texts)
+
+        groups = {"weight": by_group(batch["weight"])[:, 0], "ids": by_group(batch["ids"])}
+        if "scores" in batch:
+            groups["scores"] = by_group(batch["scores"])[:, 0]
+        if TEACHER in batch:
+            groups[TEACHER] = by_group(batch[TEACHER])[:, : self.teacher_shape[0]]
+        if SCALE in outputs:
+            groups[SCALE] = by_group(outputs[SCALE])[:, 0]
+        vectors = by_group(outputs[VECTORS].astype(jnp.float32))
+        # A group that is padding has vectors of zeros, at which some losses have no finite slope.
+        return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
+
     def predictions(self, outputs: dict, batch: dict):
         return unit(outputs[VECTORS])
 
 
-def in_groups(outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
-    """The vectors [N, T, D] of the groups of all rows, and what else is known of them."""
-    packed = batch["weight"].ndim
-    known = batch | ({SCALE: outputs[SCALE]} if SCALE in outputs else {})
-
-    def flat(x):
-        return x.reshape(-1, *x.shape[packed:])
-
-    groups = {
-        name: flat(known[name]) for name in ("weight", "ids", "scores", TEACHER, SCALE) if name in known
-    }
-    vectors = flat(outputs[VECTORS]).astype(jnp.float32)
-    # A group that is padding has vectors of zeros, at which some losses have no finite slope.
-    return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
-
-
 @dataclass(frozen=True)
 class Judge:
-    """Vectors of the held-out groups, None for those that were not computed -> metrics."""
+    """Vectors of the held-out groups' texts, None for those that were not computed -> metrics."""
 
     groups: Sequence[Group]
     of_pairs: bool
 
     def __call__(self, vectors: list) -> dict[str, float]:
-        known = [(v, group) for v, group in zip(vectors, self.groups, strict=True) if v is not None]
+        texts = len(vectors) // max(len(self.groups), 1)
+        by_group = [vectors[n * texts : (n + 1) * texts] for n in range(len(self.groups))]
+        known = [(v, group) for v, group in zip(by_group, self.groups, strict=True) if v[0] is not None]
         if not known:
             return {}
         stacked, groups = np.stack([v for v, _ in known]), [group for _, group in known]

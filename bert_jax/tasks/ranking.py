@@ -9,6 +9,7 @@ from bert_jax.data.examples.arrange import PLACE, Target
 from bert_jax.losses import Loss
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.ranking_losses import LOSSES, RankingLoss, Settings
+from bert_jax.tasks.assembly import assembled
 from bert_jax.tasks.finetune import Finetuning
 
 
@@ -29,17 +30,10 @@ class Ranking(Finetuning):
         return {self.head: super().outputs(params, batch, constants, key)[self.head]}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        logits = self.in_lists(outputs[self.head][..., 0].astype(jnp.float32), batch)
+        logits = assembled(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
         lists = {
-            name: self.in_lists(batch[name], batch)
+            name: assembled(batch[name], batch, self.documents)
             for name in ("labels", "weight", "scores")
             if name in batch
         }
         return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.settings)}
-
-    def in_lists(self, values, batch: dict):
-        """What the rows hold of the pairs, as [N, K]: of each query and document, and 0 where there is none."""
-        known, values = batch["weight"].reshape(-1) > 0, values.reshape(-1)
-        count = -(-values.size // self.documents) * self.documents
-        place = jnp.where(known, batch[PLACE].reshape(-1), count)
-        return jnp.zeros(count, values.dtype).at[place].set(values, mode="drop").reshape(-1, self.documents)
