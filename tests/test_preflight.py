@@ -308,27 +308,27 @@ def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, mo
     config = of_texts("embed", model, "data.batch=64", f"loss.name={loss}")
     outline = tasks.outline_of(config)
     (phase,) = outline.phases
-    assert (outline.rows, phase.length, outline.steps) == (64, 16 * texts, 0)
-    assert phase.features["tokens"][0] == (64, 16 * texts)
-    assert phase.features["cls_positions"][0] == (64, texts)
-    assert phase.features.get("scores", ((64, 0), None))[0] == (64, scores)
-    assert f"each row is a group of {texts} texts of 16 tokens" in capsys.readouterr().out
+    rows = 64 * texts
+    assert (outline.batch, outline.rows, phase.length, outline.steps) == (64, rows, 16, 0)
+    assert phase.features["tokens"][0] == (rows, 16)
+    assert phase.features.get("scores", ((rows, 0), None))[0] == (rows, scores)
+    assert f"a group has {texts} texts, each in a row of 16 tokens" in capsys.readouterr().out
     assert "set by --config.steps" in checks.check_schedule(config, outline)
 
 
-@pytest.mark.parametrize("name", ["embed", "classify"])
-def test_the_rows_of_data_are_those_of_the_slice(name, model, tmp_path):
+@pytest.mark.parametrize(("name", "chips"), [("embed", 64), ("classify", 32)])
+def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
     """Not of the devices here."""
     train = tmp_path / "train.csv"
     columns = {"embed": "question,answer", "classify": "text,label"}[name]
     written = [f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(texts(60))]
     train.write_text("\n".join([columns, *map(str.strip, written)]))
     config = of_texts(name, model, f"data.train={train}", "data.batch=32", "data.heldout_share=0.2")
-    devices = jax.sharding.AbstractMesh((32, 1, 1), AXES)
+    devices = jax.sharding.AbstractMesh((chips, 1, 1), AXES)
     with jax.sharding.use_abstract_mesh(devices):
         there = tasks.outline_of(config)
     here = tasks.outline_of(config)
-    assert here.rows < there.rows == 32, "a row for each of 32 chips"
+    assert here.rows < there.rows == chips, "a row for each chip"
     assert there.batch == 32 and there.steps == there.config.steps > 0
     assert "steps warm up" in checks.check_schedule(config, there), "whose checkpoints are left to the data"
     assert sum(phase.share for phase in there.phases) == pytest.approx(1)

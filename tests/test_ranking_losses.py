@@ -8,6 +8,7 @@ import pytest
 from bert_jax.hub import directory as hub
 from bert_jax.ranking_losses import LOSSES, Settings
 from bert_jax.tasks import load as load_task
+from bert_jax.tasks.assembly import assembled
 from bert_jax.train.state import fresh_params
 from gradients import assert_like_reference
 from test_embed_task import table
@@ -67,15 +68,15 @@ def both(model, tmp_path_factory):  # noqa: F811
     def losses(params):
         logits = task.outputs(params, batch)[task.head][..., 0]
         known = {
-            "weight": task.in_lists(batch["weight"], batch),
-            "scores": task.in_lists(batch["scores"], batch),
+            "weight": assembled(batch["weight"], batch, DOCUMENTS),
+            "scores": assembled(batch["scores"], batch, DOCUMENTS),
         }
         of_cases = []
         for name, graded in CASES:
             wanted = jnp.asarray(labels[graded][chosen])
             wanted = jnp.zeros_like(known["weight"]).at[:QUERIES].set(wanted)
             loss = LOSSES[name].compute(
-                task.in_lists(logits, batch), known | {"labels": wanted}, Settings(LOSSES[name].scale)
+                assembled(logits, batch, DOCUMENTS), known | {"labels": wanted}, Settings(LOSSES[name].scale)
             )
             of_cases.append(loss.mean)
         return jnp.stack(of_cases)

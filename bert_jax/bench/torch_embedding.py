@@ -53,9 +53,9 @@ class TorchEmbedding(TorchModel):
         self.model.eval()
         with self.torch.no_grad():
             for numbers in np.split(order, range(TEXTS, len(order), TEXTS)):
-                given = self.tokens([pieces[i] for i in numbers])
-                embedded = self.model(given)["sentence_embedding"]
-                for i, vector in zip(numbers, self.torch.nn.functional.normalize(embedded, dim=-1).numpy(), strict=True):
+                embedded = self.model(self.tokens([pieces[i] for i in numbers]))["sentence_embedding"]
+                embedded = self.torch.nn.functional.normalize(embedded, dim=-1).numpy()
+                for i, vector in zip(numbers, embedded, strict=True):
                     vectors[i] = vector
         return vectors
 
