@@ -64,6 +64,6 @@ class TorchEmbedding(TorchModel):
         return [self.tokens(pieces[n :: self.task.texts]) for n in range(self.task.texts)]
 
     def targets(self, pieces: Sequence[Piece]):
-        scores = [piece.targets.get("scores", ()) for piece in pieces[:: self.task.texts]]
-        scores = np.array(scores, np.float32)
+        firsts = pieces[:: self.task.texts]
+        scores = np.array([piece.targets.get("scores", ()) for piece in firsts], np.float32)
         return self.torch.from_numpy(scores[:, 0] if scores.shape[1] == 1 else scores)
