@@ -25,7 +25,7 @@ class GroupsConfig:
     # groups a step; each has the texts of all others as negatives
     batch: Annotated[int, Range(1, 1 << 20)] = 64
     max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of a text; longer ones are truncated
-    # how groups stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
+    # how texts stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
     # padded: one in each, all of one length; what is learnt is the same
     rows: RowLayout = "packed"
 
