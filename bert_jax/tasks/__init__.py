@@ -23,6 +23,7 @@ TASKS = Registry(
     "bert_jax.tasks",
     "task",
     helpers=(
+        "assembly",
         "batches",
         "cards",
         "contrast",
