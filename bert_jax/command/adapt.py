@@ -18,7 +18,7 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     flag("--pairs", type=count, default=20_000, metavar="N", help="pairs to learn from at most (default 20,000)"),
     flag(
         "--epochs", type=number(0, 100, above=True), default=0.0, metavar="N",
-        help="of each training (default 1, but 60 steps of the reranker at least)",
+        help="of each training (default 1, but 120 steps of the reranker at least)",
     ),
     flag("--passage-tokens", type=count, default=128, metavar="N", help="tokens of a passage (default 128)"),
     flag(

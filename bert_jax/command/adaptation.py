@@ -76,6 +76,8 @@ NEGATIVES = 4
 MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
 GENTLE_RATE = 2e-5
+# Documents of a query that the reranker learns from at once, one of them relevant: it learns sooner than from all five.
+SHOWN = 2
 PARTS = 4  # of a batch of groups or lists, so that a laptop's memory holds one
 
 
@@ -206,7 +208,8 @@ class Adaptation:
         self.mine(CANDIDATES, embedder)
         longest = min(2 * self.longest, self.config.max_positions)
         return self.train("reranker", {"task": "rerank"}, self.asked.model, f"data.train={self.path / CANDIDATES}",
-                          f"data.max_length={longest}", "report=False", *self.learning())  # fmt: skip
+                          f"data.documents={SHOWN}", f"data.max_length={longest}", "report=False",
+                          *self.learning())  # fmt: skip
 
     def distilled(self, embedder: str, reranker: str) -> str:
         self.mine(SCORED, embedder, reranker)

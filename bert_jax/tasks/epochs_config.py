@@ -11,7 +11,6 @@ from bert_jax.errors import BertJaxError
 from bert_jax.models.config import Attention, EncoderConfig
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 
-LEAST_STEPS = 60  # with fewer a model of a few hundred examples has learnt less than it could
 MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
 LEAST_BETWEEN_CHECKPOINTS = 100  # steps, where nothing is measured: writing one takes as long as several
 MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
@@ -78,6 +77,8 @@ class ModelConfig:
 @dataclass(frozen=True)
 class EpochsConfig(RunConfig, ABC):
     usual_epochs: ClassVar[float] = 3.0
+    # With fewer a model of a few hundred examples has learnt less than it could.
+    least_steps: ClassVar[int] = 60
     # The learning rate of base, and the power of its width by which that of a narrower model is higher.
     usual_rate: ClassVar[float] = 3e-5
     rate_power: ClassVar[int] = 1
@@ -85,7 +86,7 @@ class EpochsConfig(RunConfig, ABC):
     # updates of the parameters; 0: none, the run measures what it begins with; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
     # passes over the training data; N: N of them, however few steps that is; 0: the usual number of the task (3; answer
-    # 2, distil_classifier 5, embed and rerank 1), but at least 60 steps
+    # 2, distil_classifier 5, embed and rerank 1), but at least 60 steps (rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     first_step: Annotated[int, Range(-1)] = 0
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
@@ -108,7 +109,7 @@ class EpochsConfig(RunConfig, ABC):
         """So many as their epochs take."""
         if self.steps >= 0 or self.epochs:
             return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
-        return max(math.ceil(examples * self.usual_epochs / self.batch), LEAST_STEPS)
+        return max(math.ceil(examples * self.usual_epochs / self.batch), self.least_steps)
 
     def rate_by_width(self, width: int) -> float:
         return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
