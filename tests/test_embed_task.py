@@ -205,9 +205,9 @@ def test_a_batch_has_what_its_teacher_gives(model, tmp_path):  # noqa: F811
         given = (f"loss.name={loss}", f"loss.teacher={model}", "data.batch=6", "data.rows=bucketed")
         task, data, _ = opened(model, train, *given)
         (batch,) = data.batches(0, 1, 0, 1)
-        given = task.in_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
-        assert given.shape == (6, count, 32)
-        for group, vectors in zip(groups_of(task, data, 0), given, strict=True):
+        taught = task.in_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
+        assert taught.shape == (6, count, 32)
+        for group, vectors in zip(groups_of(task, data, 0), taught, strict=True):
             words = [" ".join(text.split()[1:-1]) for text in texts_of(group, data.tokenizer)]
             np.testing.assert_allclose(load(model).embed(words[:count]), vectors, atol=1e-6)
 

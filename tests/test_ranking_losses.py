@@ -8,7 +8,7 @@ import pytest
 from bert_jax.hub import directory as hub
 from bert_jax.ranking_losses import LOSSES, Settings
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks.assembly import assembled
+from bert_jax.tasks.pieces import by_example
 from bert_jax.train.state import fresh_params
 from gradients import assert_like_reference
 from test_embed_task import table
@@ -68,15 +68,15 @@ def both(model, tmp_path_factory):  # noqa: F811
     def losses(params):
         logits = task.outputs(params, batch)[task.head][..., 0]
         known = {
-            "weight": assembled(batch["weight"], batch, DOCUMENTS),
-            "scores": assembled(batch["scores"], batch, DOCUMENTS),
+            "weight": by_example(batch["weight"], batch, DOCUMENTS),
+            "scores": by_example(batch["scores"], batch, DOCUMENTS),
         }
         of_cases = []
         for name, graded in CASES:
             wanted = jnp.asarray(labels[graded][chosen])
             wanted = jnp.zeros_like(known["weight"]).at[:QUERIES].set(wanted)
             loss = LOSSES[name].compute(
-                assembled(logits, batch, DOCUMENTS), known | {"labels": wanted}, Settings(LOSSES[name].scale)
+                by_example(logits, batch, DOCUMENTS), known | {"labels": wanted}, Settings(LOSSES[name].scale)
             )
             of_cases.append(loss.mean)
         return jnp.stack(of_cases)

@@ -23,7 +23,6 @@ TASKS = Registry(
     "bert_jax.tasks",
     "task",
     helpers=(
-        "assembly",
         "batches",
         "cards",
         "contrast",
@@ -37,6 +36,7 @@ TASKS = Registry(
         "label_notices",
         "outline",
         "parts",
+        "pieces",
         "probe",
         "ranking",
         "rerank_config",

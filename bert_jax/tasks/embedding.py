@@ -15,7 +15,7 @@ from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings, at_each_s
 from bert_jax.hub.sentence_transformers import PROJECTION, Embedder
 from bert_jax.losses import Loss, weigh
 from bert_jax.models.pooling import pool_texts, project, unit
-from bert_jax.tasks.assembly import assembled
+from bert_jax.tasks.pieces import by_example
 from bert_jax.train.rules import Parameter, Rules
 from bert_jax.train.task import Features, Task
 
@@ -104,7 +104,7 @@ class Embedding(Task):
         """The vectors [N, T, D] of the groups of all rows, and what else is known of them."""
 
         def by_group(values):
-            return assembled(values, batch, self.texts)
+            return by_example(values, batch, self.texts)
 
         groups = {"weight": by_group(batch["weight"])[:, 0], "ids": by_group(batch["ids"])}
         if "scores" in batch:
@@ -129,8 +129,8 @@ class Judge:
     of_pairs: bool
 
     def __call__(self, vectors: list) -> dict[str, float]:
-        texts = len(vectors) // max(len(self.groups), 1)
-        by_group = [vectors[n * texts : (n + 1) * texts] for n in range(len(self.groups))]
+        following = iter(vectors)
+        by_group = [[next(following) for _ in group.texts] for group in self.groups]
         known = [(v, group) for v, group in zip(by_group, self.groups, strict=True) if v[0] is not None]
         if not known:
             return {}

@@ -9,8 +9,8 @@ from bert_jax.data.examples.arrange import PLACE, Target
 from bert_jax.losses import Loss
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.ranking_losses import LOSSES, RankingLoss, Settings
-from bert_jax.tasks.assembly import assembled
 from bert_jax.tasks.finetune import Finetuning
+from bert_jax.tasks.pieces import by_example
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Ranking(Finetuning):
         return {self.head: super().outputs(params, batch, constants, key)[self.head]}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        logits = assembled(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
+        logits = by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
         lists = {
-            name: assembled(batch[name], batch, self.documents)
+            name: by_example(batch[name], batch, self.documents)
             for name in ("labels", "weight", "scores")
             if name in batch
         }
