@@ -57,6 +57,7 @@ class LossConfig:
 @dataclass(frozen=True)
 class RerankConfig(EpochsConfig):
     usual_epochs: ClassVar[float] = 1.0
+    # On pairs of Cranfield MiniLM had an MRR@10 of .620 after 60 steps of 32 pairs, .703 after 116; chance is .457.
     least_steps: ClassVar[int] = 120
     # A cross-encoder learns from an embedder something new, the words that query and document share. After 62 steps of
     # 32 pairs MiniLM (384 wide) had an MRR@10 of .335 with 6e-5, .813 with 2e-4, .844 with 4e-4; chance is .29.
