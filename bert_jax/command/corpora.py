@@ -52,7 +52,7 @@ def prepare(args):
     "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
     CONFIG,
     flag("--step", type=whole(0), default=0, help="training step (default 0)"),
-    flag("--rows", type=count, default=4, help="rows to show (default 4)"),
+    flag("--rows", type=count, default=4, help="rows to show, or groups of texts of an embedder (default 4)"),
 )
 def inspect(args):
     from bert_jax.command.train import inspect
