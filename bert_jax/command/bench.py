@@ -1,5 +1,8 @@
 """What `bert-jax bench` measures, in the order from text to models."""
 
+import shlex
+import sys
+
 from bert_jax.command.flags import (
     COLUMN,
     CONFIG,
@@ -138,18 +141,35 @@ def input_(args):
 
 
 @verb(
-    "losses of a pre-training, beside transformers",
-    "bert-jax bench pretrain --config configs/pretrain.py:mini,laptop --workdir runs/mini "
-    "--config.data.corpora=corpus --against transformers",
+    "losses of a pre-training, beside transformers or beside other recipes at equal seconds",
+    "bert-jax bench pretrain --config configs/pretrain.py:mini,laptop --beside configs/electra.py:mini,laptop "
+    "--minutes 10 --workdir runs/recipes --config.data.corpora=corpus",
     CONFIG,
-    flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
+    flag("--workdir", required=True, metavar="DIR", help="directory of the run or runs; existing runs are resumed"),
     against("transformers"),
+    flag(
+        "--beside", nargs="+", metavar="RECIPE",
+        help='other recipes to compare with, as "FILE:NAME KEY=VALUE ..."; --config takes this form, too, and '
+        "--config.KEY=VALUE holds for all",
+    ),
+    flag(
+        "--minutes", type=number(0, A_DAY / 60, above=True), default=10,
+        help="of --beside: training of each recipe, without compiling and measuring (default 10)",
+    ),
     JSON,
-)
+)  # fmt: skip
 def pretrain(args):
-    from bert_jax.bench.pretrain import compare
+    from bert_jax.bench import pretrain, recipes
+    from bert_jax.errors import BertJaxError
 
-    print(compare(args.config, args.overrides, args.workdir, args.against, args.json))
+    if not args.beside:
+        print(pretrain.compare(args.config, args.overrides, args.workdir, args.against, args.json))
+        return
+    if args.against:
+        raise BertJaxError("--beside compares recipes, not libraries; leave --against out")
+    command = shlex.join(["bert-jax", *sys.argv[1:]])
+    texts = [args.config, *args.beside]
+    print(recipes.compare(texts, args.overrides, args.minutes, args.workdir, command, args.json))
 
 
 @verb(

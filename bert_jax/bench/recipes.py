@@ -1,0 +1,209 @@
+"""`bert-jax bench pretrain --beside`: recipes of pre-training at equal seconds, in one table and one picture.
+
+WORKDIR/recipes.json    the recipes, their minutes and steps
+WORKDIR/1/, WORKDIR/2/  their runs
+WORKDIR/recipes.png     losses and accuracies by seconds
+WORKDIR/table.md        how they end
+
+The first steps of a recipe are timed. Its run has as many steps as fit into the minutes, so its learning rate falls to
+0 where they end. Compiling and measuring do not count. The more a recipe masks, the harder its own measure is, so every
+model is also measured on the validation set of the first recipe.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_jax import config_files, tasks
+from bert_jax.errors import BertJaxError
+from bert_jax.files import read_json, to_json, write_atomically, write_json
+from bert_jax.hub import directory as hub
+from bert_jax.output import holding, remove, replacing
+from bert_jax.report.page import table
+from bert_jax.report.pictures import STROKES
+from bert_jax.runs.run import run
+from bert_jax.tasks.electra import GENERATOR
+from bert_jax.tasks.pretrain import CorporaConfig
+from bert_jax.terminal import part_of_run, say
+from bert_jax.train.log import heldout, read
+from bert_jax.train.workdir import Workdir
+
+PLAN, PICTURE, TABLE = "recipes.json", "recipes.png", "table.md"
+TIMED = 30  # steps, of which the first half compiles and settles
+DRAWN = {"mlm_loss": "loss", "mlm_accuracy": "accuracy"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A config file with settings, as on a command line: FILE:NAME KEY=VALUE ..."""
+
+    text: str
+    shared: tuple[str, ...]  # settings of all recipes
+
+    @property
+    def spec(self) -> str:
+        return shlex.split(self.text)[0]
+
+    @property
+    def settings(self) -> list[str]:
+        return [*self.shared, *shlex.split(self.text)[1:]]
+
+    def check(self) -> None:
+        values = config_files.read_file(self.spec)
+        if not issubclass(tasks.module_of(values, self.settings).Config, CorporaConfig):
+            raise BertJaxError(f"{self.spec} is not a pre-training; leave it out")
+        tasks.read(values, self.settings)
+
+    def train(self, directory: Path, command: str, *settings: str) -> None:
+        values = config_files.read_file(self.spec)
+        if run(values, [*self.settings, *settings], str(directory), command) is None:
+            raise BertJaxError(f"the run in {directory} was stopped; the same command resumes it")
+
+    def steps_in(self, seconds: float, directory: Path, command: str) -> int:
+        every = TIMED // 2
+        self.train(directory, command, f"steps={TIMED}", f"log.every={every}", "log.evaluate_batches=1")
+        timed = read(Workdir(directory).metrics)
+        last = [line for line in timed if line["kind"] == "train"][-1]
+        return max(round(seconds / last["time"]["seconds"] * every), 1)
+
+
+@dataclass(frozen=True)
+class Result:
+    recipe: str
+    steps: int
+    tokens: int
+    curves: dict[str, list[tuple[float, float]]]  # measure -> its value on the validation set, by seconds
+    compared: dict[str, float]  # measures on the validation set of the first recipe
+
+    @property
+    def own(self) -> dict[str, float]:
+        return {name: points[-1][1] for name, points in self.curves.items()}
+
+
+def compare(
+    texts: Sequence[str], shared: Sequence[str], minutes: float, workdir: str, command: str, as_json: bool
+) -> str:
+    recipes = [Recipe(text, tuple(shared)) for text in texts]
+    for recipe in recipes:
+        recipe.check()  # now, not after hours
+    path = Path(workdir)
+    path.mkdir(parents=True, exist_ok=True)
+    with holding(path):
+        plan = Plan(path / PLAN, minutes)
+        results = []
+        for number, recipe in enumerate(recipes, 1):
+            directory = path / str(number)
+            with part_of_run(f"recipe {number} of {len(recipes)}"):
+                steps = plan.steps(number, recipe, directory, command)
+                say(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
+                recipe.train(directory, command, f"steps={steps}")
+                compared = measured(directory, recipes[0], command)
+            results.append(result(recipe, steps, directory, compared))
+            draw(results, path / PICTURE)
+        lines = "\n".join(in_lines(results))
+        write_atomically(path / TABLE, lines + "\n")
+    say(f"the picture is {path / PICTURE}")
+    return to_json([asdict(of_recipe) for of_recipe in results]) if as_json else lines
+
+
+class Plan:
+    """The steps of each recipe, which are counted once."""
+
+    def __init__(self, path: Path, minutes: float):
+        self.path = path
+        self.facts: dict[str, Any] = (
+            read_json(path, dict[str, Any]) if path.exists() else {"minutes": minutes, "recipes": []}
+        )
+        if self.facts["minutes"] != minutes:
+            raise BertJaxError(
+                f"{path} is of recipes of {self.facts['minutes']:g} minutes; name another --workdir"
+            )
+
+    def steps(self, number: int, recipe: Recipe, directory: Path, command: str) -> int:
+        known, text = self.facts["recipes"], [recipe.spec, *recipe.settings]
+        if number <= len(known):
+            if known[number - 1]["recipe"] != text:
+                raise BertJaxError(
+                    f"{self.path}: recipe {number} is {shlex.join(known[number - 1]['recipe'])}; name the recipes in "
+                    "the same order, or another --workdir"
+                )
+            return known[number - 1]["steps"]
+        timing = directory.with_name(f"{directory.name}.timing")
+        steps = recipe.steps_in(60 * self.facts["minutes"], timing, command)
+        known.append({"recipe": text, "steps": steps})
+        write_json(self.path, self.facts)
+        remove(timing)
+        return steps
+
+
+def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
+    """What the model that predicts masked words does on the validation set of the first recipe."""
+    model, workdir = directory / "model", Workdir(directory / "compared")
+    if known := heldout(workdir.metrics):
+        return {name: known[-1][name] for name in DRAWN}
+    layout, _ = hub.survey(str(model))
+    if "mlm" not in layout.heads:
+        model = model / GENERATOR
+        layout, _ = hub.survey(str(model))
+    values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.settings}
+    values |= {
+        name: value for name, value in config_files.read_file(first.spec).items() if name in ("data", "log")
+    }
+    settings = [text for text in first.settings if text.startswith(("data.", "log."))]
+    run(values, [*settings, f"init={model}", "first_step=0", "steps=0"], str(workdir.path), command)
+    last = heldout(workdir.metrics)[-1]
+    return {name: last[name] for name in DRAWN}
+
+
+def result(recipe: Recipe, steps: int, directory: Path, compared: dict[str, float]) -> Result:
+    seconds, tokens = 0.0, 0
+    curves: dict[str, list[tuple[float, float]]] = {name: [] for name in DRAWN}
+    for line in read(Workdir(directory).metrics):
+        if line["kind"] == "train":
+            tokens += line["tokens"]
+            # At the speed of its steps, for the first line also holds the compiling.
+            seconds += line["tokens"] / line["time"]["tokens_per_second"]
+        elif line["kind"] == "heldout":
+            for name, points in curves.items():
+                points.append((seconds, line[name]))
+    return Result(recipe.text, steps, tokens, curves, compared)
+
+
+def in_lines(results: Sequence[Result]) -> list[str]:
+    header = ("recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy")
+    rows = [
+        (r.recipe, r.steps, r.tokens, *(r.own[name] for name in DRAWN), *(r.compared[name] for name in DRAWN))
+        for r in results
+    ]
+    return [
+        *table(header, rows),
+        "",
+        "Of masked words on the validation set: as the recipe masks them (own), and as the first recipe does.",
+    ]
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4 + 0.2 * len(results)), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(DRAWN))
+    for axes, (name, title) in zip(panels, DRAWN.items(), strict=True):
+        for number, of_recipe in enumerate(results):
+            colour, stroke = STROKES[number % len(STROKES)]
+            seconds, values = zip(*of_recipe.curves[name], strict=True)
+            minutes = [moment / 60 for moment in seconds]
+            axes.plot(
+                minutes, values, color=colour, ls=stroke, marker="o", ms=3, lw=1.3, label=of_recipe.recipe
+            )
+        axes.set_title(f"{title} of masked words", fontsize=10)
+        axes.set_xlabel("minutes of training", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.grid(color="0.9")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", fontsize=8, frameon=False)
+    with replacing(path) as new:
+        figure.savefig(new, format="png", dpi=110)

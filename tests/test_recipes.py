@@ -1,0 +1,92 @@
+"""`bert-jax bench pretrain --beside`: recipes at equal seconds."""
+
+import json
+
+import pytest
+
+import runs
+from bert_jax.bench import recipes
+from bert_jax.command.main import main
+from bert_jax.errors import BertJaxError
+from bert_jax.train.workdir import Workdir
+
+PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
+PAIRS = f"{PRETRAIN} data.examples=next_sentence"
+REPLACED = f"{ELECTRA} generator.width=1"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return runs.small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def flags(corpus, workdir, *others):
+    settings = runs.CONFIG | {
+        "data.corpora": corpus, "model.attention_dropout": 0, "log.evaluate_every": 20, "checkpoints.every": 40,
+    }  # fmt: skip
+    del settings["steps"]
+    return [
+        "bench", "pretrain", "--config", f"{PRETRAIN} data.examples=full_sentences", "--beside", *others,
+        "--minutes", "0.1", "--workdir", str(workdir), *(f"--config.{k}={v}" for k, v in settings.items()),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypatch, capsys):
+    timed, counts = recipes.Recipe.steps_in, []
+
+    def steps_in(recipe, *given):
+        if recipe.spec == ELECTRA:
+            counts.append(timed(recipe, *given))
+        return 40
+
+    monkeypatch.setattr(recipes.Recipe, "steps_in", steps_in)
+    asked = flags(corpus, tmp_path / "out", PAIRS, REPLACED)
+    assert main([*asked, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [r["recipe"].split()[0] for r in results] == [PRETRAIN, PRETRAIN, ELECTRA]
+    assert len(counts) == 1 and counts[0] > 0
+    assert [r["steps"] for r in results] == [40] * 3
+    first, *others = results
+    ends = [{name: points[-1][1] for name, points in r["curves"].items()} for r in results]
+    # The first recipe's own measure is what all are measured by.
+    assert first["compared"] == pytest.approx(ends[0], rel=1e-6)
+    for other, end in zip(others, ends[1:], strict=True):
+        assert other["compared"] != pytest.approx(end, rel=1e-6)
+        assert len(other["curves"]["mlm_loss"]) == 2
+        (early, _), (late, _) = other["curves"]["mlm_loss"]
+        assert 0 < early < late
+    assert (tmp_path / "out" / recipes.PICTURE).stat().st_size > 10_000
+
+    trained = Workdir(tmp_path / "out/3").metrics.read_bytes()
+    monkeypatch.setattr(recipes.Recipe, "steps_in", lambda *_: 80)  # which are known
+    assert main(asked) == 0
+    table = capsys.readouterr().out
+    assert table.endswith((tmp_path / "out" / recipes.TABLE).read_text())
+    assert f"{first['compared']['mlm_accuracy']:.4f}" in table and "electra.py:tiny" in table
+    assert Workdir(tmp_path / "out/3").metrics.read_bytes() == trained
+
+
+def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
+    """Of the steps that were timed, the later half counts."""
+
+    def train(_, directory, *__):
+        lines = [{"kind": "train", "time": {"seconds": seconds}} for seconds in (9.0, 1.5)]
+        directory.mkdir()
+        Workdir(directory).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    monkeypatch.setattr(recipes.Recipe, "train", train)
+    plan, recipe = recipes.Plan(tmp_path / recipes.PLAN, 10), recipes.Recipe(PRETRAIN, ("seed=1",))
+    assert plan.steps(1, recipe, tmp_path / "1", "") == 600 / (1.5 / 15)
+    assert [path.name for path in tmp_path.iterdir()] == [recipes.PLAN]
+    for minutes, other, message in (
+        (5, recipe, "is of recipes of 10 minutes; name another --workdir"),
+        (10, recipes.Recipe(PRETRAIN, ()), "recipe 1 is .*seed=1; name the recipes in the same order"),
+    ):
+        with pytest.raises(BertJaxError, match=message):
+            recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
+
+
+def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
+    assert main(flags("nowhere", tmp_path / "out", "configs/classify.py init=x data.train=y")) == 1
+    assert "configs/classify.py is not a pre-training; leave it out" in capsys.readouterr().err
