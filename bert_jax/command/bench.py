@@ -153,7 +153,7 @@ def input_(args):
         "--config.KEY=VALUE holds for all",
     ),
     flag(
-        "--minutes", type=number(0, A_DAY / 60, above=True), default=10,
+        "--minutes", type=number(0, A_DAY / 60, above=True), metavar="N",
         help="of --beside: training of each recipe, without compiling and measuring (default 10)",
     ),
     JSON,
@@ -163,13 +163,15 @@ def pretrain(args):
     from bert_jax.errors import BertJaxError
 
     if not args.beside:
+        if args.minutes:
+            raise BertJaxError("--minutes is for recipes; set --config.steps, or give --beside")
         print(pretrain.compare(args.config, args.overrides, args.workdir, args.against, args.json))
         return
     if args.against:
         raise BertJaxError("--beside compares recipes, not libraries; leave --against out")
     command = shlex.join(["bert-jax", *sys.argv[1:]])
     texts = [args.config, *args.beside]
-    print(recipes.compare(texts, args.overrides, args.minutes, args.workdir, command, args.json))
+    print(recipes.compare(texts, args.overrides, args.minutes or 10, args.workdir, command, args.json))
 
 
 @verb(
@@ -187,6 +189,22 @@ def finetune(args):
 
     limits = Limits(args.seeds, args.seconds)
     print(measure(args.config, args.overrides, limits, args.against, args.json))
+
+
+@verb(
+    "models of the same labels by score and by speed, as a table and a picture",
+    "bert-jax bench quality runs/large/model runs/small/model --data test.csv --picture quality.png",
+    flag("models", nargs="+", metavar="DIR", help="model directories; the others are compared with the first"),
+    flag("--data", required=True, metavar="FILE", help="labelled examples, as `bert-jax evaluate` reads them"),
+    *limits("rounds", 6, 60),
+    flag("--picture", type=picture, metavar="FILE.png", help="draw scores against speeds into this file"),
+    JSON,
+)  # fmt: skip
+def quality(args):
+    from bert_jax.bench.quality import compare
+    from bert_jax.bench.turns import Limits
+
+    print(compare(args.models, args.data, Limits(args.rounds, args.seconds), args.picture, args.json))
 
 
 @verb(
