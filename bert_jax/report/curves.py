@@ -1,5 +1,6 @@
 """curves.png: losses and scores by step, in training and on the validation set."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,19 @@ from bert_jax.output import replacing
 from bert_jax.train.log import read
 
 STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
+Usual = Callable[[int], dict[str, tuple[float, float]]]
 MANY = 60  # points from which on a line shows them all
 
 
-def draw(metrics: Path, picture: Path) -> None:
-    """A picture of a metrics.jsonl: a panel for each loss and score, and one for the learning rate."""
+def nothing_known(step: int) -> dict[str, tuple[float, float]]:
+    return {}
+
+
+def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
+    """A picture of a metrics.jsonl: a panel for each loss and score, and one for the learning rate.
+
+    `usual(step)` gives (low, high) of the losses that such runs usually have, which are drawn as a band.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -28,6 +37,10 @@ def draw(metrics: Path, picture: Path) -> None:
         axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
         axes.set_title(name.replace("_", " "), fontsize=10)
         axes.grid(color="0.9")
+        band = {step: usual(step)[name] for step in sorted(set(steps)) if name in usual(step)}
+        if band:
+            low, high = zip(*band.values(), strict=True)
+            axes.fill_between(list(band), low, high, color="0.88", label="usual")
         for kind, style in STYLES.items():
             points = [(line["step"], line[name]) for line in lines[kind] if name in line]
             if points:

@@ -16,7 +16,7 @@ from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
 from bert_jax.report import card
-from bert_jax.report.curves import draw
+from bert_jax.report.curves import Usual, draw, nothing_known
 from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
@@ -66,7 +66,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
             task, data, config = module.open(config)
     finished = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
-        draw_training(directory)
+        draw_training(directory, task.usual)
     if not finished:
         return None
     if jax.process_index() > 0:
@@ -94,10 +94,10 @@ def check_begun(module: ModuleType, task: Task, data: Data, config: RunConfig, d
     directory.begin(config, data, task)
 
 
-def draw_training(directory: Workdir) -> None:
+def draw_training(directory: Workdir, usual: Usual = nothing_known) -> None:
     """Of a run of no step there is nothing to draw."""
     if any(line["step"] > 0 for line in read(directory.metrics)):
-        draw(directory.metrics, directory.curves)
+        draw(directory.metrics, directory.curves, usual)
 
 
 def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> dict[str, float] | None:

@@ -41,6 +41,7 @@ TASKS = Registry(
         "ranking",
         "rerank_config",
         "student",
+        "usual_losses",
         "warm_start",
     ),
 )

@@ -22,6 +22,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.tasks.outline import Outline, Phase
 from bert_jax.tasks.parts import say
+from bert_jax.tasks.usual_losses import UsualLosses, usual
 from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Features, Task
@@ -57,6 +58,8 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     task = Pretraining.of(dataclasses.replace(config, model=model), source)
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
+    else:
+        task = dataclasses.replace(task, usual_losses=usual(model, config.data))
     say_documents(data)
     return task, data, config
 
@@ -162,6 +165,8 @@ class MaskedWords(Task):
 class Pretraining(MaskedWords):
     """Masked words and, where rows are pairs, what the head of pairs says of their halves."""
 
+    usual_losses: UsualLosses | None = field(default=None, kw_only=True, compare=False)
+
     @classmethod
     def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
         """The task of a config; `source` is the layout of the directory `init`, where it was read already."""
@@ -196,6 +201,10 @@ class Pretraining(MaskedWords):
         if head := self.pair_head:
             scores[f"{head}_accuracy"] = accuracy(outputs[head], batch["labels"], batch["weight"])
         return scores
+
+    def usual(self, step: int) -> dict[str, tuple[float, float]]:
+        band = self.usual_losses.at(step) if self.usual_losses else None
+        return {"mlm_loss": band} if band else {}
 
 
 def accuracy(logits, labels, weight) -> Loss:

@@ -83,6 +83,7 @@ class Run:
         self.history: list = []  # (step, standing) of each evaluation, where checkpoints are kept by a metric
         self.pending: dict | None = None  # what the last step measured, still on the devices
         self.tracing = False
+        self.unusual: set[str] = set()  # losses of which it was told
         self.pace = Pace()
         self.shared = cache is not None
         self.take_step, self.evaluation = (cache or StepCache()).of(task, config, self.mesh)
@@ -214,6 +215,22 @@ class Run:
         values["tokens"] = self.window.sums["tokens"]
         self.log.line("train", step, values, self.timings(step))
         self.window = Window()
+        self.tell_unusual(means, step)
+
+    def tell_unusual(self, means: dict[str, float], step: int) -> None:
+        """Once for a loss, when it leaves the band of usual ones."""
+        for name, (low, high) in self.task.usual(step).items():
+            if name in self.unusual or name not in means or low <= means[name] <= high:
+                continue
+            self.unusual.add(name)
+            where, hint = (
+                ("above", "or the learning rate may not fit") if means[name] > high else ("below", "")
+            )
+            self.say(
+                f"step {step:,}: {name} {means[name]:.3g} is {where} the {low:.3g} to {high:.3g} that runs of this "
+                f"recipe usually have; the text may be of another sort{', ' * bool(hint)}{hint}: `bert-jax inspect "
+                f"--step {step - 1}` shows a batch"
+            )
 
     def timings(self, step: int) -> dict:
         timings = self.pace.line(self.config.steps - step)

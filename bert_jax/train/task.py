@@ -129,6 +129,10 @@ class Task:
     def predictions(self, outputs: dict, batch: dict):
         """An array [B, ...] kept for the whole held-out part; `Data.metrics` reads it."""
 
+    def usual(self, step: int) -> dict[str, tuple[float, float]]:
+        """(low, high) of the training losses that such runs usually have after a step, where that is known."""
+        return {}
+
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """The means of losses and scores over the held-out part -> the metrics that people read."""
         return means
