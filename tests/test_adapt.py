@@ -14,7 +14,7 @@ from bert_jax.command.main import main
 from bert_jax.inference.model import load
 from bert_jax.output import remove
 from bert_jax.report.intervals import Interval
-from bert_jax.search.structure import SOURCES, Pair, Passage, in_equal_shares, pairs_of
+from bert_jax.search.structure import Pair, Passage, in_equal_shares, pairs_of, queries_of
 from hostile.outcomes import kill_when, started
 from test_embed_task import table
 from test_finetune import model  # noqa: F401
@@ -38,6 +38,30 @@ def test_pairs_of_titles_neighbours_and_sentences():
     assert not [pair for pair in pairs_of(alike) if pair.source == "title"], "which of them is meant?"
 
 
+def test_made_up_queries_are_words_of_one_sentence_that_few_passages_have():
+    sentences = [
+        f"The {word} of a{n} likes b{n} and c{n}, d{n} or e{n}." for n, word in enumerate(corpora.WORDS[:40])
+    ]
+    passages = [
+        Passage(str(n), str(n), "", f"{first} {second}")
+        for n, (first, second) in enumerate(zip(sentences[::2], sentences[1::2], strict=True))
+    ]
+    asked = list(queries_of([*passages, Passage("t", "t", "A title", "The of and the.")]))
+    assert [pair.source for pair in asked] == ["words"] * 20 + ["title"], (
+        "nothing is asked for by common words"
+    )
+    counts = set()
+    for passage, pair in zip(passages, asked[:20], strict=True):
+        assert pair.positive == passage.text and pair.passage == passage.id
+        words = pair.anchor.split()
+        counts.add(len(words))
+        of_one = [s for s in sentences if set(words) <= set(s.replace(",", "").replace(".", "").split())]
+        assert len(of_one) == 1 and of_one[0] in passage.text
+        assert sorted(words, key=of_one[0].index) == words, "in their order"
+        assert not {"The", "of", "likes", "and", "or"} & set(words)
+    assert min(counts) == 2 and len(counts) > 3 and list(queries_of(passages)) == asked[:20]
+
+
 @pytest.mark.parametrize(
     ("most", "counts"),
     [
@@ -51,15 +75,16 @@ def test_pairs_of_titles_neighbours_and_sentences():
     ],
 )
 def test_pairs_are_drawn_of_each_source_alike(most, counts):
+    order = ("title", "sentence", "neighbour")
     sources = ["title"] * 4 + ["sentence"] * 7 + ["neighbour"] * 20
     pairs = [
         Pair(f"a{n}", f"b{n}", "d", "p", source)
         for n, source in enumerate(random.Random(0).sample(sources, 31))
     ]
     drawn = in_equal_shares(pairs, most)
-    assert tuple(sum(pair.source == source for pair in drawn) for source in SOURCES) == counts
+    assert tuple(sum(pair.source == source for pair in drawn) for source in order) == counts
     assert drawn == [pair for pair in pairs if pair in drawn], "in their order, and none twice"
-    by_source = [[pair for pair in pairs if pair.source == source] for source in SOURCES]
+    by_source = [[pair for pair in pairs if pair.source == source] for source in order]
     first = {pair for some, count in zip(by_source, counts, strict=True) for pair in some[:count]}
     assert most not in (9, 15, 16) or {*drawn} != first, "drawn at random"
 

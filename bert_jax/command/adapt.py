@@ -11,8 +11,8 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     flag("--output", required=True, metavar="DIR", help="directory of all stages, in which the same command resumes"),
     flag(
         "--data", metavar="FOLDER",
-        help="queries with judgements of these documents, in BEIR's layout, to measure by (default: sentences and "
-        "titles of held-out documents)",
+        help="queries with judgements of these documents, in BEIR's layout, to measure by (default: sentences, "
+        "titles and words of held-out documents)",
     ),
     flag("--split", default="", metavar="NAME", help="of --data: the judgements of qrels/NAME.tsv"),
     flag("--pairs", type=count, default=20_000, metavar="N", help="pairs to learn from at most (default 20,000)"),

@@ -6,7 +6,8 @@ OUTPUT/heldout/         queries of held-out documents, in BEIR's layout
 OUTPUT/language/        masked language modelling, where asked for: a run
 OUTPUT/mined.jsonl      pairs with negatives
 OUTPUT/embedder/        the training of the embedder: a run
-OUTPUT/candidates.jsonl pairs with the negatives that the adapted embedder finds
+OUTPUT/queries.jsonl    titles and a few words of passages, as people ask: anchor, positive
+OUTPUT/candidates.jsonl these with the negatives that the adapted embedder finds
 OUTPUT/reranker/        the training of the reranker: a run
 OUTPUT/scored.jsonl     the candidates with the reranker's scores, where asked for
 OUTPUT/distilled/       the training of the embedder on them: a run
@@ -19,7 +20,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,13 @@ from bert_jax.search.settings import Asked as IndexAsked
 from bert_jax.search.settings import Plan
 from bert_jax.search.structure import (
     SOURCES,
+    Pair,
     Passage,
     in_equal_shares,
     is_first,
     pairs_of,
     passages_of,
+    queries_of,
     without_a_sentence,
 )
 from bert_jax.search.vectors import Vectors, fingerprint
@@ -66,15 +69,16 @@ from bert_jax.terminal import say
 from bert_jax.text.readers import Source as TextSource
 from bert_jax.train.stop import Stop
 
-FACTS, PAIRS, HELDOUT, MINED, CANDIDATES, SCORED = (
-    "adapt.json", "pairs.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
+FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
+    "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
 )  # fmt: skip
 SHARE = 0.1  # of the documents, held out
 FEWEST = 100  # pairs
-QUERIES = 500  # of held-out documents at most
+MOST_HELDOUT = 500  # queries of held-out documents
 NEGATIVES = 4
 MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
+QUERY_ROOM = 64  # tokens beside a passage, for a query and what stands between
 GENTLE_RATE = 2e-5
 # Documents of a query that the reranker learns from, the relevant one and the nearest of its negatives. With all five
 # it took longer and was still at chance on Cranfield. It is measured with all five.
@@ -138,7 +142,7 @@ class Adaptation:
 
     def read_documents(self) -> None:
         """The pairs, and queries of the documents that are held out."""
-        if (self.path / HELDOUT / "qrels.tsv").exists():
+        if all((self.path / name).exists() for name in (QUERIES, f"{HELDOUT}/qrels.tsv")):
             return
         documents = [Example(passage.id, None, "", document=passage.document) for passage in self.passages]
         _, held = split(documents, SHARE)
@@ -149,7 +153,11 @@ class Adaptation:
                 f"the documents give {len(learnt)} pairs to learn from, fewer than {FEWEST}; give more documents"
             )
         drawn = in_equal_shares(learnt, self.asked.pairs)
-        write_rows(self.path / PAIRS, ({"anchor": p.anchor, "positive": p.positive} for p in drawn))
+        write_pairs(self.path / PAIRS, drawn)
+        asked = [pair for pair in queries_of(self.passages) if pair.document not in names]
+        if len(asked) < FEWEST:  # text without words between spaces
+            asked = learnt
+        write_pairs(self.path / QUERIES, in_equal_shares(asked, self.asked.pairs))
         self.write_heldout([passage for passage in self.passages if passage.document in names])
         counts = Counter(pair.source for pair in drawn)
         kinds = ", ".join(f"{counts[source]:,} of {what}" for source, what in SOURCES.items())
@@ -158,13 +166,14 @@ class Adaptation:
         )
 
     def write_heldout(self, held: Sequence[Passage]) -> None:
-        """A query is a sentence of a passage, which is taken out of it, or the title above it."""
+        """A query is a sentence of a passage, which is taken out of it, a few words of the rest, or the title above."""
         clozes = {passage.id: cloze for passage in held if (cloze := without_a_sentence(passage))}
+        left = [replace(p, text=clozes[p.id][1] if p.id in clozes else p.text) for p in held]
         asked = [(name, query) for name, (query, _) in clozes.items()]
-        asked += [(p.passage, p.anchor) for p in pairs_of(held) if p.source == "title"]
+        asked += [(pair.passage, pair.anchor) for pair in queries_of(left)]
         asked = [
             (example.id, str(example.text))
-            for example in sample([Example(query, None, "", id=name) for name, query in asked], QUERIES)
+            for example in sample([Example(query, None, "", id=name) for name, query in asked], MOST_HELDOUT)
         ]
         folder = self.path / HELDOUT
         folder.mkdir(exist_ok=True)
@@ -201,19 +210,19 @@ class Adaptation:
         return str(self.path / "language/model")
 
     def embedder(self, begin: str) -> str:
-        self.mine(MINED, begin)
+        self.mine(MINED, begin, PAIRS, MARGIN)
         return self.train("embedder", {"task": "embed"}, begin, f"data.train={self.path / MINED}", "data.batch=64",
                           f"data.max_length={self.longest}", *self.as_before, *self.gently)  # fmt: skip
 
     def reranker(self, embedder: str) -> str:
-        self.mine(CANDIDATES, embedder)
-        longest = min(2 * self.longest, self.config.max_positions)
+        self.mine(CANDIDATES, embedder, QUERIES, margin=0.0)
+        longest = min(self.longest + QUERY_ROOM, self.config.max_positions)
         return self.train("reranker", {"task": "rerank"}, self.asked.model, f"data.train={self.path / CANDIDATES}",
                           f"data.documents={CONTRASTED}", f"data.max_length={longest}", "report=False",
                           *self.learning())  # fmt: skip
 
     def distilled(self, embedder: str, reranker: str) -> str:
-        self.mine(SCORED, embedder, reranker)
+        self.mine(SCORED, embedder, QUERIES, 0.0, reranker)
         return self.train("distilled", {"task": "embed"}, embedder, f"data.train={self.path / SCORED}",
                           "data.batch=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
                           *self.as_before, *self.gently)  # fmt: skip
@@ -244,12 +253,11 @@ class Adaptation:
         before = hub.survey(self.asked.model)[0].embedder or Embedder()
         return [f"model.pooling={before.pooling}", f"model.normalize={'yes' if before.normalize else 'no'}"]
 
-    def mine(self, name: str, model: str, reranker: str = "") -> None:
+    def mine(self, name: str, model: str, pairs: str, margin: float, reranker: str = "") -> None:
         path, cache = self.path / name, self.path / f"{name}.cache"
         if not path.exists():
             say(f"mining negatives with {model}")
-            groups = read_groups(str(self.path / PAIRS), GroupColumns())
-            margin = 0.0 if reranker else MARGIN
+            groups = read_groups(str(self.path / pairs), GroupColumns())
             counts = mine.write(
                 path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
                 Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
@@ -277,8 +285,8 @@ class Adaptation:
         folder = self.asked.data or str(self.path / HELDOUT)
         if not self.asked.data:
             say(
-                "no --data, so queries are sentences and titles of held-out documents, as they were learnt; real "
-                "queries may gain less"
+                "no --data, so queries are sentences, titles and words of held-out documents, as they were learnt; "
+                "real queries may gain less"
             )
         _, (before, after) = evaluate.measure([self.asked.model, embedder], Trial(folder, self.asked.split))
         gap = differences(before.sums, after.sums)[BEST]
@@ -326,6 +334,10 @@ def verdict(what: str, otherwise: str, gap: Interval) -> str:
         return f"{what}, is better: {BEST} {interval}"
     word = "worse" if gap.high < 0 else "not better by more than chance"
     return f"{what}, is {word}: {BEST} {interval}; {otherwise}"
+
+
+def write_pairs(path: Path, pairs: Sequence[Pair]) -> None:
+    write_rows(path, ({"anchor": pair.anchor, "positive": pair.positive} for pair in pairs))
 
 
 def write_rows(path: Path, rows) -> None:

@@ -1,8 +1,10 @@
 """Pairs that documents give by themselves, without a label: a title and what stands below it, a passage and the next
-one, a sentence and the rest of its passage."""
+one, a sentence and the rest of its passage, and a few words of a sentence, as people type them, and the passage."""
 
+import random
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bert_jax.data.randomness import key_of
@@ -10,10 +12,14 @@ from bert_jax.search.passages import Cut, sentence_spans
 
 MOST_ALIKE = 3  # documents with the same title; a title of more tells little of each
 WORDS = (4, 40)  # of a sentence that is asked for
+ASKED = (2, 8)  # words of a made-up query
+COMMON = 0.1  # share of the passages; a word of more of them is not asked for
+WORD = re.compile(r"\w[\w'-]*")
 SOURCES = {
     "title": "titles",
     "sentence": "sentences",
     "neighbour": "neighbours",
+    "words": "made-up queries",
 }  # of pairs, and their plurals
 
 
@@ -42,17 +48,56 @@ def passages_of(cuts: Iterable[Cut]) -> Iterator[Passage]:
 
 def pairs_of(passages: Sequence[Passage]) -> Iterator[Pair]:
     """In the order of the passages, those of a document one after the other."""
-    titles = Counter(
-        passage.title for n, passage in enumerate(passages) if is_first(passages, n) and passage.title.strip()
-    )
+    titled = with_titles(passages)
     for n, passage in enumerate(passages):
-        first = is_first(passages, n)
-        if first and 0 < titles[passage.title] <= MOST_ALIKE:
-            yield Pair(passage.title, passage.text, passage.document, passage.id, "title")
-        if not first:
+        if n in titled:
+            yield title_of(passage)
+        if not is_first(passages, n):
             yield Pair(passages[n - 1].text, passage.text, passage.document, passage.id, "neighbour")
         if cloze := without_a_sentence(passage):
             yield Pair(*cloze, passage.document, passage.id, "sentence")
+
+
+def queries_of(passages: Sequence[Passage]) -> Iterator[Pair]:
+    """Titles, and a few words of a sentence of each passage: what people ask by, where sentences and neighbours are
+    longer and say more."""
+    titled = with_titles(passages)
+    counts = Counter(word for passage in passages for word in {*WORD.findall(passage.text.lower())})
+    common = {word for word, count in counts.items() if count > max(COMMON * len(passages), 1)}
+    for n, passage in enumerate(passages):
+        if n in titled:
+            yield title_of(passage)
+        if words := some_words(passage, common):
+            yield Pair(words, passage.text, passage.document, passage.id, "words")
+
+
+def with_titles(passages: Sequence[Passage]) -> set[int]:
+    """Numbers of the passages that stand below a title of their own."""
+    first = [n for n, passage in enumerate(passages) if is_first(passages, n) and passage.title.strip()]
+    counts = Counter(passages[n].title for n in first)
+    return {n for n in first if counts[passages[n].title] <= MOST_ALIKE}
+
+
+def title_of(passage: Passage) -> Pair:
+    return Pair(passage.title, passage.text, passage.document, passage.id, "title")
+
+
+def some_words(passage: Passage, common: Collection[str]) -> str:
+    """Words of one of its sentences, both drawn at random, in their order and without common ones; "" where none has
+    enough.
+
+    >>> some_words(Passage("a", "a", "", "Few know why cats land on their feet."), {"why", "on", "their"})
+    'Few know cats land'
+    """
+    rng = random.Random(int(key_of("words", passage.id)))
+    sentences = [WORD.findall(passage.text[start:end]) for start, end in sentence_spans(passage.text)]
+    rare = [[word for word in words if word.lower() not in common] for words in sentences]
+    fitting = [words for words in rare if len(words) >= ASKED[0]]
+    if not fitting:
+        return ""
+    words = rng.choice(fitting)
+    kept = sorted(rng.sample(range(len(words)), min(rng.randint(*ASKED), len(words))))
+    return " ".join(words[n] for n in kept)
 
 
 def in_equal_shares(pairs: Sequence[Pair], most: int) -> list[Pair]:
