@@ -157,12 +157,12 @@ class Adaptation:
         asked = [pair for pair in queries_of(self.passages) if pair.document not in names]
         if len(asked) < FEWEST:  # text without words between spaces
             asked = learnt
-        write_pairs(self.path / QUERIES, in_equal_shares(asked, self.asked.pairs))
+        shown = in_equal_shares(asked, self.asked.pairs)
+        write_pairs(self.path / QUERIES, shown)
         self.write_heldout([passage for passage in self.passages if passage.document in names])
-        counts = Counter(pair.source for pair in drawn)
-        kinds = ", ".join(f"{counts[source]:,} of {what}" for source, what in SOURCES.items())
         say(
-            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(drawn):,} of them to learn from: {kinds}"
+            f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(drawn):,} of them to learn from: "
+            f"{of_sources(drawn)}; the reranker learns from {of_sources(shown)}"
         )
 
     def write_heldout(self, held: Sequence[Passage]) -> None:
@@ -334,6 +334,11 @@ def verdict(what: str, otherwise: str, gap: Interval) -> str:
         return f"{what}, is better: {BEST} {interval}"
     word = "worse" if gap.high < 0 else "not better by more than chance"
     return f"{what}, is {word}: {BEST} {interval}; {otherwise}"
+
+
+def of_sources(pairs: Sequence[Pair]) -> str:
+    counts = Counter(pair.source for pair in pairs)
+    return ", ".join(f"{counts[source]:,} {what}" for source, what in SOURCES.items() if source in counts)
 
 
 def write_pairs(path: Path, pairs: Sequence[Pair]) -> None:
