@@ -80,8 +80,8 @@ MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
 CORPUS_ROWS = 128  # tokens
 QUERY_ROOM = 64  # tokens beside a passage, for a query and what stands between
 GENTLE_RATE = 2e-5
-# Documents of a query that the reranker learns from, the relevant one and the nearest of its negatives. With all five
-# it took longer and was still at chance on Cranfield. It is measured with all five.
+# Documents of a query that the reranker learns from, the relevant one and the nearest of its negatives: with all five,
+# and sentences for queries, it took longer and was still at chance on Cranfield. It is measured with all five.
 CONTRASTED = 2
 PARTS = 4  # of a batch of groups or lists, so that a laptop's memory holds one
 
