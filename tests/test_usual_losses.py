@@ -37,7 +37,7 @@ def test_known_runs_are_whole_and_learn():
         for curve in curves:
             steps, shares = zip(*curve, strict=True)
             assert steps == tuple(range(50, 2001, 50))
-            assert 0.9 < shares[0] < 1.05 and min(shares) > 0.4
+            assert 0.85 < shares[0] < 1.05 and min(shares) > 0.4
             assert np.polyfit(np.log(steps), shares, 1)[0] < -0.02
 
 
