@@ -18,7 +18,7 @@ LABELS = "no", "yes", "maybe"
 
 @pytest.mark.slow
 def test_scores_are_those_of_evaluate_and_parameters_are_counted(tmp_path, capsys):
-    """Ours and one with half of its layers, whose last prediction alone the labels contradict."""
+    """A model, and one with half of its layers; the labels are what the first predicts, but for the last one."""
     models = [tmp_path / "whole/model", tmp_path / "half/model"]
     for path, layers in zip(models, (2, 1), strict=True):
         write(path, CONFIG.replace(layers=layers), heads=("classify",), labels=LABELS)
@@ -44,7 +44,7 @@ def test_scores_are_those_of_evaluate_and_parameters_are_counted(tmp_path, capsy
 
     assert main(asked) == 0
     table = capsys.readouterr().out
-    assert f"| {names[0]} | {whole['parameters']:,} |" in table and f"{names[1]} less {names[0]}" in table
+    assert f"| {names[0]} | {whole['parameters']:,} |" in table and f"{names[1]} - {names[0]}" in table
 
 
 def test_other_labels_and_a_model_named_twice_are_refused(tmp_path):

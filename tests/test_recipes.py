@@ -68,16 +68,19 @@ def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypat
 
 
 def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
-    """Of the steps that were timed, the later half counts."""
+    """Of the steps that were timed, the later half counts; a line of such a run stands for three of them."""
 
     def train(_, directory, *__):
-        lines = [{"kind": "train", "time": {"seconds": seconds}} for seconds in (9.0, 1.5)]
+        lines = [
+            {"kind": "train", "step": step, "time": {"seconds": 0.3 if step > 15 else 9.0}}
+            for step in range(3, recipes.TIMED + 1, 3)
+        ]
         directory.mkdir()
         Workdir(directory).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     monkeypatch.setattr(recipes.Recipe, "train", train)
     plan, recipe = recipes.Plan(tmp_path / recipes.PLAN, 10), recipes.Recipe(PRETRAIN, ("seed=1",))
-    assert plan.steps(1, recipe, tmp_path / "1", "") == 600 / (1.5 / 15)
+    assert plan.steps(1, recipe, tmp_path / "1", "") == 6000
     assert [path.name for path in tmp_path.iterdir()] == [recipes.PLAN]
     for minutes, other, message in (
         (5, recipe, "is of recipes of 10 minutes; name another --workdir"),
@@ -85,6 +88,18 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
     ):
         with pytest.raises(BertJaxError, match=message):
             recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
+
+
+def test_a_line_of_one_step_takes_as_long_as_others(tmp_path):
+    """The first step of a process has no speed."""
+    lines = [
+        {"kind": "train", "step": 1, "tokens": 50, "time": {"seconds": 20.0}},
+        {"kind": "train", "step": 2, "tokens": 50, "time": {"seconds": 0.5, "tokens_per_second": 100.0}},
+        {"kind": "heldout", "step": 2, "mlm_loss": 6.0, "mlm_accuracy": 0.1, "time": {"seconds": 3.0}},
+    ]
+    Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = recipes.result(recipes.Recipe(PRETRAIN, ()), 2, tmp_path, {})
+    assert result.curves == {"mlm_loss": [(1.0, 6.0)], "mlm_accuracy": [(1.0, 0.1)]} and result.tokens == 100
 
 
 def test_what_is_no_pre_training_is_refused(tmp_path, capsys):

@@ -1,6 +1,6 @@
-"""`bert-jax bench quality`: models of the same labels beside each other, by their scores and by their speed.
+"""`bert-jax bench quality`: models of the same labels beside each other, by score and by speed.
 
-Each reads the labelled examples of a file from text to prediction. All take turns, in processes of their own.
+Each predicts the labelled examples of a file, tokenizing counted. All take turns, in processes of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,25 +59,25 @@ def compare(
     ]  # fmt: skip
     if picture:
         draw(results, best, Path(picture))
-    load_of = machine.during(turn for turns in taken.values() for turn in turns)
+    load_during = machine.during(turn for turns in taken.values() for turn in turns)
     if as_json:
         return to_json(
-            {"data": data, "score": best, "machine": load_of, "models": [asdict(r) for r in results]}
+            {"data": data, "score": best, "machine": load_during, "models": [asdict(r) for r in results]}
         )
     device = jax.devices()[0].device_kind
     return "\n".join(
-        [f"{count:,} examples of {data} on {device}", *in_lines(results, best), "", describe(load_of)]
+        [f"{count:,} examples of {data} on {device}", *in_lines(results, best), "", describe(load_during)]
     )
 
 
 def scores(models: Sequence[str], data: str) -> tuple[str, int, dict[str, int], dict[str, Sums]]:
     """The name of the score, the number of examples, and each model's parameters and what its scores are sums of."""
-    kinds, counts, parameters, scored = {}, set(), {}, {}
+    kinds, parameters, scored, count = {}, {}, {}, 0
     for directory in models:
         model = load(directory)
         given = outcomes(model, *read(model, data))
         kinds[directory], scored[directory] = given.kind, given.sums
-        counts.add(len(given.examples))
+        count = len(given.examples)
         parameters[directory] = sum(leaf.size for leaf in jax.tree.leaves(model.params))
     first = kinds[models[0]]
     for directory, kind in kinds.items():
@@ -86,23 +86,30 @@ def scores(models: Sequence[str], data: str) -> tuple[str, int, dict[str, int], 
                 f"{directory} predicts {kind.name}, and {models[0]} {first.name}, or their labels differ; "
                 "only models of the same labels are compared"
             )
-    return first.best, counts.pop(), parameters, scored
+    return first.best, count, parameters, scored
 
 
 def reader(directory: str, data: str) -> Callable:
-    """A function that reads all examples; their labels, which others wrote, are no part of it."""
+    """A function that predicts all examples, from text on; the file is read before."""
     model = load(directory)
     texts = [example.text for example in read(model, data)[0]]
-    kind = model.kind
 
     def run() -> None:
-        model.outcomes(kind, texts)
+        model.outcomes(model.kind, texts)
 
     return run
 
 
 def in_lines(results: Sequence[Quality], best: str) -> list[str]:
-    header = ("model", "parameters", best, "95% interval", "of the first", "examples/s", "times as fast")
+    header = (
+        "model",
+        "parameters",
+        best,
+        "95% interval",
+        "share of the first's",
+        "examples/s",
+        "times as fast",
+    )
     rows = [
         (r.model, r.parameters, r.score.value, f"{r.score.low:.4f} to {r.score.high:.4f}",
          f"{r.score.value / results[0].score.value:.1%}", round(r.texts_per_second),
@@ -113,7 +120,7 @@ def in_lines(results: Sequence[Quality], best: str) -> list[str]:
     for r in results:
         if r.difference:
             gap = f"{r.difference.value:+.4f} ({r.difference.low:+.4f} to {r.difference.high:+.4f})"
-            lines += ["", f"{r.model} less {results[0].model}: {best} {gap}"]
+            lines += ["", f"{r.model} - {results[0].model}: {best} {gap}"]
     return lines
 
 

@@ -10,10 +10,12 @@ The first steps of a recipe are timed. Its run has as many steps as fit into the
 model is also measured on the validation set of the first recipe.
 """
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bert_jax import config_files, tasks
@@ -62,11 +64,11 @@ class Recipe:
             raise BertJaxError(f"the run in {directory} was stopped; the same command resumes it")
 
     def steps_in(self, seconds: float, directory: Path, command: str) -> int:
-        every = TIMED // 2
-        self.train(directory, command, f"steps={TIMED}", f"log.every={every}", "log.evaluate_batches=1")
-        timed = read(Workdir(directory).metrics)
-        last = [line for line in timed if line["kind"] == "train"][-1]
-        return max(round(seconds / last["time"]["seconds"] * every), 1)
+        self.train(directory, command, f"steps={TIMED}", "log.evaluate_batches=1")
+        timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
+        settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
+        later = sum(line["time"]["seconds"] for line in timed if line["step"] > settling)
+        return max(round(seconds / later * (TIMED - settling)), 1)
 
 
 @dataclass(frozen=True)
@@ -158,13 +160,17 @@ def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
 
 
 def result(recipe: Recipe, steps: int, directory: Path, compared: dict[str, float]) -> Result:
-    seconds, tokens = 0.0, 0
+    seconds, tokens, lines = 0.0, 0, read(Workdir(directory).metrics)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in DRAWN}
-    for line in read(Workdir(directory).metrics):
+    speeds = [
+        line["time"]["tokens_per_second"] for line in lines if "tokens_per_second" in line.get("time", {})
+    ]
+    for line in lines:
         if line["kind"] == "train":
             tokens += line["tokens"]
-            # At the speed of its steps, for the first line also holds the compiling.
-            seconds += line["tokens"] / line["time"]["tokens_per_second"]
+            # At the speed of its steps, for the first line of a process also holds the compiling, and one of a single
+            # step, which has no speed, is that alone.
+            seconds += line["tokens"] / line["time"].get("tokens_per_second", median(speeds or [math.inf]))
         elif line["kind"] == "heldout":
             for name, points in curves.items():
                 points.append((seconds, line[name]))

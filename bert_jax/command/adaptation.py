@@ -2,12 +2,12 @@
 
 OUTPUT/adapt.json       what was asked for, and of which documents and model
 OUTPUT/pairs.jsonl      what the documents give by themselves: anchor, positive
+OUTPUT/queries.jsonl    titles and a few words of passages, as people ask: anchor, positive
 OUTPUT/heldout/         queries of held-out documents, in BEIR's layout
 OUTPUT/language/        masked language modelling, where asked for: a run
 OUTPUT/mined.jsonl      pairs with negatives
 OUTPUT/embedder/        the training of the embedder: a run
-OUTPUT/queries.jsonl    titles and a few words of passages, as people ask: anchor, positive
-OUTPUT/candidates.jsonl these with the negatives that the adapted embedder finds
+OUTPUT/candidates.jsonl queries with the negatives that the adapted embedder finds
 OUTPUT/reranker/        the training of the reranker: a run
 OUTPUT/scored.jsonl     the candidates with the reranker's scores, where asked for
 OUTPUT/distilled/       the training of the embedder on them: a run
@@ -154,10 +154,10 @@ class Adaptation:
             )
         drawn = in_equal_shares(learnt, self.asked.pairs)
         write_pairs(self.path / PAIRS, drawn)
-        asked = [pair for pair in queries_of(self.passages) if pair.document not in names]
-        if len(asked) < FEWEST:  # text without words between spaces
-            asked = learnt
-        shown = in_equal_shares(asked, self.asked.pairs)
+        queries = [pair for pair in queries_of(self.passages) if pair.document not in names]
+        if len(queries) < FEWEST:  # text without spaces between words
+            queries = learnt
+        shown = in_equal_shares(queries, self.asked.pairs)
         write_pairs(self.path / QUERIES, shown)
         self.write_heldout([passage for passage in self.passages if passage.document in names])
         say(

@@ -28,6 +28,7 @@ def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
     lines = {kind: [line for line in read(metrics) if line["kind"] == kind] for kind in ("train", "heldout")}
     panels = panels_of(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
     steps = [line["step"] for kind in STYLES for line in lines[kind]] or [0]
+    bands = {step: usual(step) for step in sorted(set(steps))}
     margin = 0.03 * max(max(steps) - min(steps), 1)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
@@ -37,7 +38,7 @@ def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
         axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
         axes.set_title(name.replace("_", " "), fontsize=10)
         axes.grid(color="0.9")
-        band = {step: usual(step)[name] for step in sorted(set(steps)) if name in usual(step)}
+        band = {step: of_step[name] for step, of_step in bands.items() if name in of_step}
         if band:
             low, high = zip(*band.values(), strict=True)
             axes.fill_between(list(band), low, high, color="0.88", label="usual")

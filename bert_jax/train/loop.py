@@ -223,13 +223,12 @@ class Run:
             if name in self.unusual or name not in means or low <= means[name] <= high:
                 continue
             self.unusual.add(name)
-            where, hint = (
-                ("above", "or the learning rate may not fit") if means[name] > high else ("below", "")
-            )
+            where, why = "below", "the text may be easier"
+            if means[name] > high:
+                where, why = "above", "the text may be harder, or the learning rate too high or too low"
             self.say(
                 f"step {step:,}: {name} {means[name]:.3g} is {where} the {low:.3g} to {high:.3g} that runs of this "
-                f"recipe usually have; the text may be of another sort{', ' * bool(hint)}{hint}: `bert-jax inspect "
-                f"--step {step - 1}` shows a batch"
+                f"recipe usually have; {why}; `bert-jax inspect --step {step - 1}` shows a batch"
             )
 
     def timings(self, step: int) -> dict:
