@@ -2,15 +2,21 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import corpora
 import runs
-from bert_jax.bench import recipes
+from bert_jax.bench import gain, recipes
+from bert_jax.bench.gain import Arm
+from bert_jax.bench.recipe import Recipe
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
+from bert_jax.metrics import classes
 from bert_jax.train.workdir import Workdir
 
 PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
+CLASSIFY = f"{runs.ROOT}/configs/classify.py"
 PAIRS = f"{PRETRAIN} data.examples=next_sentence"
 REPLACED = f"{ELECTRA} generator.width=1"
 
@@ -20,28 +26,28 @@ def corpus(tmp_path_factory):
     return runs.small_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-def flags(corpus, workdir, *others):
+def flags(corpus, workdir, *more):
     settings = runs.CONFIG | {
         "data.corpora": corpus, "model.attention_dropout": 0, "log.evaluate_every": 20, "checkpoints.every": 40,
     }  # fmt: skip
     del settings["steps"]
     return [
-        "bench", "pretrain", "--config", f"{PRETRAIN} data.examples=full_sentences", "--beside", *others,
+        "bench", "pretrain", "--config", f"{PRETRAIN} data.examples=full_sentences", *more,
         "--minutes", "0.1", "--workdir", str(workdir), *(f"--config.{k}={v}" for k, v in settings.items()),
     ]  # fmt: skip
 
 
 @pytest.mark.slow
 def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypatch, capsys):
-    timed, counts = recipes.Recipe.steps_in, []
+    timed, counts = recipes.steps_in, []
 
-    def steps_in(recipe, *given):
+    def steps_in(seconds, recipe, *given):
         if recipe.spec == ELECTRA:
-            counts.append(timed(recipe, *given))
+            counts.append(timed(seconds, recipe, *given))
         return 40
 
-    monkeypatch.setattr(recipes.Recipe, "steps_in", steps_in)
-    asked = flags(corpus, tmp_path / "out", PAIRS, REPLACED)
+    monkeypatch.setattr(recipes, "steps_in", steps_in)
+    asked = flags(corpus, tmp_path / "out", "--beside", PAIRS, REPLACED)
     assert main([*asked, "--json"]) == 0
     results = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [r["recipe"].split()[0] for r in results] == [PRETRAIN, PRETRAIN, ELECTRA]
@@ -59,7 +65,7 @@ def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypat
     assert (tmp_path / "out" / recipes.PICTURE).stat().st_size > 10_000
 
     trained = Workdir(tmp_path / "out/3").metrics.read_bytes()
-    monkeypatch.setattr(recipes.Recipe, "steps_in", lambda *_: 80)  # which are known
+    monkeypatch.setattr(recipes, "steps_in", lambda *_: 80)  # which are known
     assert main(asked) == 0
     table = capsys.readouterr().out
     assert table.endswith((tmp_path / "out" / recipes.TABLE).read_text())
@@ -78,13 +84,13 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
         directory.mkdir()
         Workdir(directory).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    monkeypatch.setattr(recipes.Recipe, "train", train)
-    plan, recipe = recipes.Plan(tmp_path / recipes.PLAN, 10), recipes.Recipe(PRETRAIN, ("seed=1",))
+    monkeypatch.setattr(Recipe, "train", train)
+    plan, recipe = recipes.Plan(tmp_path / recipes.PLAN, 10), Recipe(PRETRAIN, ("seed=1",))
     assert plan.steps(1, recipe, tmp_path / "1", "") == 6000
     assert [path.name for path in tmp_path.iterdir()] == [recipes.PLAN]
     for minutes, other, message in (
         (5, recipe, "is of recipes of 10 minutes; name another --workdir"),
-        (10, recipes.Recipe(PRETRAIN, ()), "recipe 1 is .*seed=1; name the recipes in the same order"),
+        (10, Recipe(PRETRAIN), "recipe 1 is .*seed=1; name the recipes in the same order"),
     ):
         with pytest.raises(BertJaxError, match=message):
             recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
@@ -98,10 +104,76 @@ def test_a_line_of_one_step_takes_as_long_as_others(tmp_path):
         {"kind": "heldout", "step": 2, "mlm_loss": 6.0, "mlm_accuracy": 0.1, "time": {"seconds": 3.0}},
     ]
     Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    result = recipes.result(recipes.Recipe(PRETRAIN, ()), 2, tmp_path, {})
+    result = recipes.result(Recipe(PRETRAIN), 2, tmp_path, {}, [])
     assert result.curves == {"mlm_loss": [(1.0, 6.0)], "mlm_accuracy": [(1.0, 0.1)]} and result.tokens == 100
 
 
 def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
-    assert main(flags("nowhere", tmp_path / "out", "configs/classify.py init=x data.train=y")) == 1
-    assert "configs/classify.py is not a pre-training; leave it out" in capsys.readouterr().err
+    assert main(flags("nowhere", tmp_path / "out", "--beside", f"{CLASSIFY} init=x data.train=y")) == 1
+    assert "classify.py is not a pre-training; leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsys):
+    """Each arm at its better rate: here the one that learns."""
+    monkeypatch.setattr(recipes, "steps_in", lambda *_: 40)
+    words = corpora.made_up(40, seed=6)
+    rows = [{"text": " ".join(words[n][0]), "label": "ab"[n % 2]} for n in range(40)]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tuning = (
+        f"{CLASSIFY} data.train={tmp_path}/labels.jsonl data.heldout={tmp_path}/labels.jsonl seeds=2 epochs=8 "
+        "data.calibration_share=0 head=kept sweep=optimizer.rate=[1e-9,1e-2]"
+    )
+    asked = flags(corpus, tmp_path / "out", "--labels", tuning)
+    assert main([*asked, "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    (of_labels,) = result["gains"]
+    assert of_labels["score"] == "accuracy" and of_labels["standard_error"] > 0
+    arms = tmp_path / "out/1/labels/1"
+    for arm in gain.ARMS:
+        assert of_labels[f"{arm}_setting"] == "optimizer.rate=0.01"
+        of_runs = [
+            json.loads(path.read_text().splitlines()[-1])["accuracy"]
+            for path in sorted((arms / arm / "optimizer.rate=0.01").glob("seed=*/metrics.jsonl"))
+        ]
+        assert of_labels[arm] == pytest.approx(np.mean(of_runs)) and len(of_runs) == 2
+    begun = {
+        arm: Workdir(arms / arm / "optimizer.rate=0.01/seed=0").read()["config"]["init"] for arm in gain.ARMS
+    }
+    assert begun == {"untrained": f"{tmp_path}/out/1/untrained/model", "trained": f"{tmp_path}/out/1/model"}
+
+    monkeypatch.setattr(Recipe, "train", lambda *_: None)  # what is known is not trained again
+    assert main(asked) == 0
+    assert "labels 1, accuracy: " in capsys.readouterr().out
+    assert main([*asked[:-1], asked[-1], "--labels", tuning.replace("epochs=8", "epochs=9")]) == 1
+    assert "name the same labels in the same order" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "tuning, message",
+    [
+        (PRETRAIN, "is not a fine-tuning"),
+        ("CLASSIFY data.train=x seeds=3", "give the validation set, data.heldout=FILE"),
+        ("CLASSIFY data.train=x data.heldout=y", "one seed shows no spread; set seeds=3"),
+    ],
+)
+def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys):
+    assert main(flags("nowhere", tmp_path / "out", "--labels", tuning.replace("CLASSIFY", CLASSIFY))) == 1
+    assert message in capsys.readouterr().err
+
+
+def arm(*rights: str) -> Arm:
+    """Of each seed, which examples are right."""
+    sums = [classes(list(right), list("1" * len(right)), ("0", "1")) for right in rights]
+    return Arm("", "accuracy", sums)
+
+
+def test_the_error_of_a_gain_holds_seeds_and_examples():
+    """Runs that differ by nothing leave the sample's error; a sample that all runs get right leaves the seeds'."""
+    half, all_right, most = "10" * 50, "1" * 100, "1" * 80 + "0" * 20
+    steady = gain.of_arms(Recipe(CLASSIFY), arm(half, half), arm(all_right, all_right))
+    assert steady.difference == pytest.approx(0.5)
+    assert steady.standard_error == pytest.approx((0.5 * 0.5 / 100) ** 0.5, rel=0.1)
+    seeds = gain.of_arms(Recipe(CLASSIFY), arm(most, all_right), arm(most, all_right))
+    assert seeds.difference == 0
+    assert seeds.standard_error == pytest.approx((2 * 0.2**2 / 2 / 2) ** 0.5)

@@ -1,24 +1,28 @@
 """`bert-jax bench pretrain --beside`: recipes of pre-training at equal seconds, in one table and one picture.
 
 WORKDIR/recipes.json    the recipes, their minutes and steps
-WORKDIR/1/, WORKDIR/2/  their runs
+WORKDIR/1/, WORKDIR/2/  their runs; within them what was fine-tuned
 WORKDIR/recipes.png     losses and accuracies by seconds
 WORKDIR/table.md        how they end
 
 The first steps of a recipe are timed. Its run has as many steps as fit into the minutes, so its learning rate falls to
 0 where they end. Compiling and measuring do not count. The more a recipe masks, the harder its own measure is, so every
-model is also measured on the validation set of the first recipe.
+model is also measured on the validation set of the first recipe. With --labels, models and their initial values are
+fine-tuned, too: masked words are learnt for the sake of others.
 """
 
 import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bert_jax import config_files, tasks
+from bert_jax.bench import gain
+from bert_jax.bench.gain import Gain
+from bert_jax.bench.recipe import Recipe
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, to_json, write_atomically, write_json
 from bert_jax.hub import directory as hub
@@ -37,38 +41,19 @@ TIMED = 30  # steps, of which the first half compiles and settles
 DRAWN = {"mlm_loss": "loss", "mlm_accuracy": "accuracy"}
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A config file with settings, as on a command line: FILE:NAME KEY=VALUE ..."""
+def check(recipe: Recipe) -> None:
+    """Refuse what is no pre-training, and settings that are not sound: now, not after hours."""
+    if not issubclass(recipe.module.Config, CorporaConfig):
+        raise BertJaxError(f"{recipe.spec} is not a pre-training; leave it out")
+    recipe.config()
 
-    text: str
-    shared: tuple[str, ...]  # settings of all recipes
 
-    @property
-    def spec(self) -> str:
-        return shlex.split(self.text)[0]
-
-    @property
-    def settings(self) -> list[str]:
-        return [*self.shared, *shlex.split(self.text)[1:]]
-
-    def check(self) -> None:
-        values = config_files.read_file(self.spec)
-        if not issubclass(tasks.module_of(values, self.settings).Config, CorporaConfig):
-            raise BertJaxError(f"{self.spec} is not a pre-training; leave it out")
-        tasks.read(values, self.settings)
-
-    def train(self, directory: Path, command: str, *settings: str) -> None:
-        values = config_files.read_file(self.spec)
-        if run(values, [*self.settings, *settings], str(directory), command) is None:
-            raise BertJaxError(f"the run in {directory} was stopped; the same command resumes it")
-
-    def steps_in(self, seconds: float, directory: Path, command: str) -> int:
-        self.train(directory, command, f"steps={TIMED}", "log.evaluate_batches=1")
-        timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
-        settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
-        later = sum(line["time"]["seconds"] for line in timed if line["step"] > settling)
-        return max(round(seconds / later * (TIMED - settling)), 1)
+def steps_in(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:
+    recipe.train(directory, command, f"steps={TIMED}", "log.evaluate_batches=1")
+    timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
+    settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
+    later = sum(line["time"]["seconds"] for line in timed if line["step"] > settling)
+    return max(round(seconds / later * (TIMED - settling)), 1)
 
 
 @dataclass(frozen=True)
@@ -78,6 +63,7 @@ class Result:
     tokens: int
     curves: dict[str, list[tuple[float, float]]]  # measure -> its value on the validation set, by seconds
     compared: dict[str, float]  # measures on the validation set of the first recipe
+    gains: list[Gain]  # where labels are known
 
     @property
     def own(self) -> dict[str, float]:
@@ -85,11 +71,17 @@ class Result:
 
 
 def compare(
-    texts: Sequence[str], shared: Sequence[str], minutes: float, workdir: str, command: str, as_json: bool
+    recipes: Sequence[Recipe],
+    labels: Sequence[Recipe],
+    minutes: float,
+    workdir: str,
+    command: str,
+    as_json: bool,
 ) -> str:
-    recipes = [Recipe(text, tuple(shared)) for text in texts]
     for recipe in recipes:
-        recipe.check()  # now, not after hours
+        check(recipe)
+    for tuning in labels:
+        gain.check(tuning)
     path = Path(workdir)
     path.mkdir(parents=True, exist_ok=True)
     with holding(path):
@@ -102,7 +94,8 @@ def compare(
                 say(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
                 recipe.train(directory, command, f"steps={steps}")
                 compared = measured(directory, recipes[0], command)
-            results.append(result(recipe, steps, directory, compared))
+                gains = worth(recipe, labels, directory, command)
+            results.append(result(recipe, steps, directory, compared, gains))
             draw(results, path / PICTURE)
         lines = "\n".join(in_lines(results))
         write_atomically(path / TABLE, lines + "\n")
@@ -124,7 +117,7 @@ class Plan:
             )
 
     def steps(self, number: int, recipe: Recipe, directory: Path, command: str) -> int:
-        known, text = self.facts["recipes"], [recipe.spec, *recipe.settings]
+        known, text = self.facts["recipes"], recipe.words
         if number <= len(known):
             if known[number - 1]["recipe"] != text:
                 raise BertJaxError(
@@ -133,7 +126,7 @@ class Plan:
                 )
             return known[number - 1]["steps"]
         timing = directory.with_name(f"{directory.name}.timing")
-        steps = recipe.steps_in(60 * self.facts["minutes"], timing, command)
+        steps = steps_in(60 * self.facts["minutes"], recipe, timing, command)
         known.append({"recipe": text, "steps": steps})
         write_json(self.path, self.facts)
         remove(timing)
@@ -150,16 +143,29 @@ def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
         model = model / GENERATOR
         layout, _ = hub.survey(str(model))
     values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.settings}
-    values |= {
-        name: value for name, value in config_files.read_file(first.spec).items() if name in ("data", "log")
-    }
+    values |= {name: value for name, value in first.values.items() if name in ("data", "log")}
     settings = [text for text in first.settings if text.startswith(("data.", "log."))]
     run(values, [*settings, f"init={model}", "first_step=0", "steps=0"], str(workdir.path), command)
     last = heldout(workdir.metrics)[-1]
     return {name: last[name] for name in DRAWN}
 
 
-def result(recipe: Recipe, steps: int, directory: Path, compared: dict[str, float]) -> Result:
+def worth(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
+    """What each fine-tuning gains over the initial values of the recipe."""
+    if not labels:
+        return []
+    models = {"untrained": directory / "untrained", "trained": directory}
+    recipe.train(models["untrained"], command, "steps=0")
+    models = {arm: workdir / "model" for arm, workdir in models.items()}
+    return [
+        gain.measure(tuning, models, directory / "labels" / str(number), command)
+        for number, tuning in enumerate(labels, 1)
+    ]
+
+
+def result(
+    recipe: Recipe, steps: int, directory: Path, compared: dict[str, float], gains: list[Gain]
+) -> Result:
     seconds, tokens, lines = 0.0, 0, read(Workdir(directory).metrics)
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in DRAWN}
     speeds = [
@@ -174,19 +180,32 @@ def result(recipe: Recipe, steps: int, directory: Path, compared: dict[str, floa
         elif line["kind"] == "heldout":
             for name, points in curves.items():
                 points.append((seconds, line[name]))
-    return Result(recipe.text, steps, tokens, curves, compared)
+    return Result(recipe.text, steps, tokens, curves, compared, gains)
 
 
 def in_lines(results: Sequence[Result]) -> list[str]:
-    header = ("recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy")
+    labels = [of_labels.labels for of_labels in results[0].gains]
+    header = [
+        "recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy",
+        *(f"labels {number}" for number, _ in enumerate(labels, 1)),
+    ]  # fmt: skip
     rows = [
-        (r.recipe, r.steps, r.tokens, *(r.own[name] for name in DRAWN), *(r.compared[name] for name in DRAWN))
+        (r.recipe, r.steps, r.tokens, *(r.own[name] for name in DRAWN), *(r.compared[name] for name in DRAWN),
+         *map(str, r.gains))
         for r in results
-    ]
-    return [
+    ]  # fmt: skip
+    lines = [
         *table(header, rows),
         "",
         "Of masked words on the validation set: as the recipe masks them (own), and as the first recipe does.",
+    ]
+    if labels:
+        lines += [
+            "Of labels: from the initial values to the trained model (difference ± its standard error)."
+        ]
+    return lines + [
+        f"labels {number}, {results[0].gains[number - 1].score}: {text}"
+        for number, text in enumerate(labels, 1)
     ]
 
 
@@ -194,12 +213,12 @@ def draw(results: Sequence[Result], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4 + 0.2 * len(results)), facecolor="white", layout="constrained")
+    panels = len(DRAWN) + bool(results[0].gains)
+    figure = Figure(figsize=(4.5 * panels, 4 + 0.2 * len(results)), facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(DRAWN))
-    for axes, (name, title) in zip(panels, DRAWN.items(), strict=True):
-        for number, of_recipe in enumerate(results):
-            colour, stroke = STROKES[number % len(STROKES)]
+    all_axes = figure.subplots(1, panels)
+    for axes, (name, title) in zip(all_axes, DRAWN.items(), strict=False):
+        for of_recipe, (colour, stroke) in zip(results, cycle(STROKES), strict=False):
             seconds, values = zip(*of_recipe.curves[name], strict=True)
             minutes = [moment / 60 for moment in seconds]
             axes.plot(
@@ -207,9 +226,29 @@ def draw(results: Sequence[Result], path: Path) -> None:
             )
         axes.set_title(f"{title} of masked words", fontsize=10)
         axes.set_xlabel("minutes of training", fontsize=9)
+    if results[0].gains:
+        draw_gains(results, all_axes[-1])
+    for axes in all_axes:
         axes.tick_params(labelsize=8)
         axes.grid(color="0.9")
-    handles, labels = panels[0].get_legend_handles_labels()
+    handles, labels = all_axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", fontsize=8, frameon=False)
     with replacing(path) as new:
         figure.savefig(new, format="png", dpi=110)
+
+
+def draw_gains(results: Sequence[Result], axes) -> None:
+    """With two standard errors to both sides."""
+    for number, (of_recipe, (colour, _)) in enumerate(zip(results, cycle(STROKES), strict=False)):
+        shift = (number - (len(results) - 1) / 2) * 0.6 / len(results)
+        for place, of_labels in enumerate(of_recipe.gains):
+            axes.errorbar(
+                place + shift, of_labels.difference, 2 * of_labels.standard_error, color=colour, marker="o",
+                ms=4, capsize=2,
+            )  # fmt: skip
+    axes.axhline(0, color="0.5", lw=0.8)
+    axes.set_xticks(
+        range(len(results[0].gains)),
+        [f"labels {number}:\n{of_labels.score}" for number, of_labels in enumerate(results[0].gains, 1)],
+    )
+    axes.set_title("gain over the initial values", fontsize=10)

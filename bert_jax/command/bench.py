@@ -153,25 +153,33 @@ def input_(args):
         "--config.KEY=VALUE holds for all",
     ),
     flag(
+        "--labels", nargs="+", metavar="FINE-TUNING",
+        help="what to fine-tune from each recipe's model and from its initial values, as \"FILE:NAME KEY=VALUE ...\" "
+        "with a validation set and several seeds",
+    ),
+    flag(
         "--minutes", type=number(0, A_DAY / 60, above=True), metavar="N",
-        help="of --beside: training of each recipe, without compiling and measuring (default 10)",
+        help="of recipes: training of each, without compiling and measuring (default 10)",
     ),
     JSON,
 )  # fmt: skip
 def pretrain(args):
     from bert_jax.bench import pretrain, recipes
+    from bert_jax.bench.recipe import Recipe
     from bert_jax.errors import BertJaxError
 
-    if not args.beside:
+    if not (args.beside or args.labels):
         if args.minutes:
-            raise BertJaxError("--minutes is for recipes; set --config.steps, or give --beside")
+            raise BertJaxError("--minutes is for recipes; set --config.steps, or give --beside or --labels")
         print(pretrain.compare(args.config, args.overrides, args.workdir, args.against, args.json))
         return
     if args.against:
-        raise BertJaxError("--beside compares recipes, not libraries; leave --against out")
+        raise BertJaxError("--beside and --labels compare recipes, not libraries; leave --against out")
     command = shlex.join(["bert-jax", *sys.argv[1:]])
-    texts = [args.config, *args.beside]
-    print(recipes.compare(texts, args.overrides, args.minutes or 10, args.workdir, command, args.json))
+    texts = [args.config, *(args.beside or [])]
+    compared = [Recipe(text, tuple(args.overrides)) for text in texts]
+    labels = [Recipe(text) for text in args.labels or []]
+    print(recipes.compare(compared, labels, args.minutes or 10, args.workdir, command, args.json))
 
 
 @verb(

@@ -1,0 +1,44 @@
+"""A config file with settings, as on a command line: FILE:NAME KEY=VALUE ..."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from bert_jax import config_files, tasks
+from bert_jax.errors import BertJaxError
+from bert_jax.runs.run import run
+from bert_jax.train.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Recipe:
+    text: str
+    shared: tuple[str, ...] = ()  # settings of all recipes
+
+    @property
+    def spec(self) -> str:
+        return shlex.split(self.text)[0]
+
+    @property
+    def words(self) -> list[str]:
+        return [self.spec, *self.settings]
+
+    @property
+    def values(self) -> dict:
+        return config_files.read_file(self.spec)
+
+    @property
+    def settings(self) -> list[str]:
+        return [*self.shared, *shlex.split(self.text)[1:]]
+
+    @property
+    def module(self) -> ModuleType:
+        return tasks.module_of(self.values, self.settings)
+
+    def config(self, *settings: str) -> RunConfig:
+        return tasks.read(self.values, [*self.settings, *settings])[1]
+
+    def train(self, directory: Path, command: str, *settings: str) -> None:
+        if run(self.values, [*self.settings, *settings], str(directory), command) is None:
+            raise BertJaxError(f"the run in {directory} was stopped; the same command resumes it")
