@@ -154,8 +154,11 @@ def tpu(config: ConfigDict) -> None:
 
 
 def laptop(config: ConfigDict) -> None:
-    """Small batches of short rows without sentence pairs, 40% of their tokens masked: what tiny and mini learn from."""
+    """Small batches of short rows without sentence pairs or dropout, 40% of their tokens masked, and embeddings that
+    begin as what stands together in the corpus: what tiny and mini learn from."""
     config.steps = 2_000
+    config.embeddings = "cooccurrences"
+    config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
     config.data.update({"batch": 64, "lengths": (64,), "shares": (1.0,), "plans": 1, "rate": 0.4})
     if config.data.examples == "next_sentence":
         config.data.examples = "full_sentences"

@@ -42,13 +42,13 @@ def test_known_runs_are_whole_and_learn():
 
 
 def test_what_is_known_of_tiny_and_of_no_other_recipe():
-    assert usual(TINY, DATA) is not None
+    assert usual(TINY, DATA, "random") is not None
     for model, data in (
         (TINY.replace(layers=3), DATA),
         (TINY, DataConfig()),
         (TINY, DataConfig(lengths=(64,), shares=(1.0,), examples="full_sentences", batch=64, rate=0.15)),
     ):
-        assert usual(model, data) is None
+        assert usual(model, data, "random") is None
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_a_run_that_leaves_the_band_is_told_of_it_once(tmp_path, monkeypatch, ca
     spec = f"{runs.ROOT}/configs/pretrain.py:tiny"
     told = {}
     for name, share in (("high", 0.5), ("usual", 1.0), ("low", 1.5)):
-        recipe = Recipe(1, 32, "full_sentences", 24, 8, 0.15)
+        recipe = Recipe(1, 32, "full_sentences", 24, 8, 0.15, "random")
         monkeypatch.setattr(usual_losses, "known", lambda s=share, r=recipe: {r: (((5, s), (20, s)),)})
         module, config = tasks.load(spec, overrides)
         task, data, config = module.open(config)

@@ -21,7 +21,7 @@ def rows_of(workdir: Workdir, text: str) -> list[dict]:
     model = workdir.layouts()[""].config
     recipe = Recipe(
         model.layers, model.hidden_size, config["data.examples"], config["data.lengths"][0], config["data.batch"],
-        config["data.rate"],
+        config["data.rate"], config["embeddings"],
     )  # fmt: skip
     facts = {"text": text, "entries": model.vocab_size} | asdict(recipe)
     return [

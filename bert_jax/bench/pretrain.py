@@ -15,6 +15,7 @@ from bert_jax.bench.torch_training import Updates, quiet_transformers
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
+from bert_jax.runs.run import beginning
 from bert_jax.tasks import load
 from bert_jax.tasks.pretrain import Config, Corpora, Pretraining
 from bert_jax.train.log import heldout
@@ -33,8 +34,10 @@ def compare(spec: str, overrides: Sequence[str], workdir: str, against: str | No
     if config.init:
         raise BertJaxError("both sides begin with initial values; leave --config.init out")
     task, data, config = module.open(config)
+    if against and task.begins_with_data:
+        raise BertJaxError("both sides begin with random embeddings; set --config.embeddings=random")
     theirs = TorchPretraining(task, data, config) if against else None
-    if not train(task, data, config, workdir):
+    if not train(task, data, config, workdir, beginning(task, data, config)):
         raise BertJaxError(f"the run in {workdir} was stopped; the same command resumes it")
     results = {"bert_jax": heldout(Workdir(workdir).metrics)}
     if theirs:

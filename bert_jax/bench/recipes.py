@@ -6,9 +6,9 @@ WORKDIR/recipes.png     losses and accuracies by seconds
 WORKDIR/table.md        how they end
 
 The first steps of a recipe are timed. Its run has as many steps as fit into the minutes, so its learning rate falls to
-0 where they end. Compiling and measuring do not count. The more a recipe masks, the harder its own measure is, so every
-model is also measured on the validation set of the first recipe. With --labels, models and their initial values are
-fine-tuned, too: masked words are learnt for the sake of others.
+0 where they end. Compiling, measuring and embeddings that are read off the corpora do not count. The more a recipe
+masks, the harder its own measure is, so every model is also measured on the validation set of the first recipe. With
+--labels, models and their initial values are fine-tuned, too: masked words are learnt for the sake of others.
 """
 
 import math
@@ -31,7 +31,7 @@ from bert_jax.report.page import table
 from bert_jax.report.pictures import STROKES
 from bert_jax.runs.run import run
 from bert_jax.tasks.electra import GENERATOR
-from bert_jax.tasks.pretrain import CorporaConfig
+from bert_jax.tasks.pretrain import Config, CorporaConfig
 from bert_jax.terminal import part_of_run, say
 from bert_jax.train.log import heldout, read
 from bert_jax.train.workdir import Workdir
@@ -155,7 +155,9 @@ def worth(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: st
     if not labels:
         return []
     models = {"untrained": directory / "untrained", "trained": directory}
-    recipe.train(models["untrained"], command, "steps=0")
+    # What is read off the corpora is learnt, too.
+    random = ["embeddings=random"] if isinstance(recipe.config(), Config) else []
+    recipe.train(models["untrained"], command, "steps=0", *random)
     models = {arm: workdir / "model" for arm, workdir in models.items()}
     return [
         gain.measure(tuning, models, directory / "labels" / str(number), command)

@@ -1,6 +1,6 @@
 """A whole run, from the values of a config to a finished model: one training, one with folds, or a sweep."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +10,7 @@ import jax
 from bert_jax import tasks
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import GroupColumns
+from bert_jax.errors import BertJaxError
 from bert_jax.metrics import nothing_learnt
 from bert_jax.output import refuse_foreign
 from bert_jax.pod.chips import peak_of
@@ -32,6 +33,7 @@ from bert_jax.terminal import say
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout, read
 from bert_jax.train.loop import train
+from bert_jax.train.state import fresh_params
 from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir
@@ -115,7 +117,15 @@ def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> di
 def run_single(
     task: Task, data: Data, config: RunConfig, workdir: Path, cache: StepCache | None = None
 ) -> bool:
-    def params() -> dict:
+    begin = beginning(task, data, config)
+    peak = peak_of(jax.devices()[0].device_kind)
+    return train(task, data, config, workdir, begin, peak, cache)
+
+
+def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] | None:
+    """What gives the parameters to begin with; None where those are initial values."""
+
+    def of_directory() -> dict:
         params, missing = warm_start.read(config.init, task, config.seed)
         initial = f" with initial values for {', '.join(missing)}" if missing else ""
         if isinstance(task, Finetuning) and task.probe and missing:
@@ -125,9 +135,17 @@ def run_single(
             say(f"begins from {config.init}{initial}{step}")
         return task.begun(params, data, config.steps)
 
-    begin = params if config.init and not config.scratch else None
-    peak = peak_of(jax.devices()[0].device_kind)
-    return train(task, data, config, workdir, begin, peak, cache)
+    def of_data() -> dict:
+        if jax.process_count() > 1:
+            raise BertJaxError(
+                "what a run begins with is read off its data by one process; let one train --config.steps=0, and set "
+                "--config.init to its model and --config.first_step=0"
+            )
+        return task.begun(jax.device_get(jax.jit(lambda: fresh_params(task, config))()), data, config.steps)
+
+    if config.init and not config.scratch:
+        return of_directory
+    return of_data if task.begins_with_data else None
 
 
 def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:

@@ -164,6 +164,7 @@ class ReplacedTokens(MaskedWords):
         return cls(
             Layout(model, family, (head,), pooler=False),
             config.data,
+            embeddings=config.embeddings,
             weight=config.discriminator_weight,
             disentangled=config.sharing == "disentangled",
             generator=Layout(smaller, family, ("mlm",), pooler=False),

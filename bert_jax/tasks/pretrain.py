@@ -4,13 +4,15 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.config import Registered
 from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.cooccurrences import read_off
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -25,7 +27,7 @@ from bert_jax.tasks.parts import say
 from bert_jax.tasks.usual_losses import UsualLosses, usual
 from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.config import RunConfig
-from bert_jax.train.task import Features, Task
+from bert_jax.train.task import Data, Features, Task
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Stream
@@ -41,11 +43,15 @@ class Config(CorporaConfig):
     # family of the model that is saved; "": that of `init`, else the one that has models like this
     family: Annotated[str, Registered(FAMILIES.names)] = ""
     model: EncoderConfig = field(default_factory=EncoderConfig)
+    # what word embeddings begin as without `init`: random numbers, or what the corpora say of their entries, that of
+    # those which stand near one another, with a bias of their frequencies (seconds to minutes)
+    embeddings: Literal["random", "cooccurrences"] = "random"
 
 
 C = TypeVar("C", bound=Config)
 # The heads that may learn from the examples; the first one that the family has does. In families without one for the
 # order of sentences that for the next sentence learns it: to both, label 1 is a pair that no document has.
+WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")
 PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "full_sentences": ()}
 
 
@@ -59,7 +65,7 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
     else:
-        task = dataclasses.replace(task, usual_losses=usual(model, config.data))
+        task = dataclasses.replace(task, usual_losses=usual(model, config.data, config.embeddings))
     say_documents(data)
     return task, data, config
 
@@ -142,6 +148,17 @@ class MaskedWords(Task):
     best = "mlm_loss"
 
     data: DataConfig = DataConfig()
+    embeddings: str = field(default="random", kw_only=True)  # as in the config
+
+    @property
+    def begins_with_data(self) -> bool:
+        return self.embeddings != "random"
+
+    def begun(self, params: dict, data: Data, steps: int) -> dict:
+        if not self.begins_with_data:
+            return params
+        assert isinstance(data, Corpora)
+        return data.with_cooccurrences(params)
 
     def features(self, rows: int, length: int) -> Features:
         return self.data.features(rows, length)
@@ -181,7 +198,7 @@ class Pretraining(MaskedWords):
                 f'"{family.model_type}" lack; set --config.data.examples=full_sentences'
             )
         layout = Layout(family.fixed(config.model), family, ("mlm", *pair_head), pooler=bool(pair_head))
-        return cls(layout, config.data)
+        return cls(layout, config.data, embeddings=config.embeddings)
 
     @property
     def pair_head(self) -> str:
@@ -225,6 +242,20 @@ class Corpora:
 
     def identity(self) -> dict[str, str]:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
+
+    def with_cooccurrences(self, params: dict) -> dict:
+        """The parameters, with the word embeddings and the bias of their logits as the corpora say."""
+        say("counting which entries stand near each other, for the embeddings")
+        flat = flatten_dict(params)
+        (words,) = (path for path in flat if path[-2:] == WORDS)
+        vectors, frequencies = read_off(self.stream.corpora, self.tokenizer.size, flat[words].shape[1])
+        table = np.array(flat[words])
+        known = vectors.any(1).nonzero()[0]
+        table[known] = vectors[known]
+        flat[words] = table
+        for path in (path for path in flat if path[-2:] == BIAS):
+            flat[path] = np.pad(frequencies, (0, len(flat[path]) - len(frequencies)))
+        return unflatten_dict(flat)
 
     def length(self, step: int) -> int:
         return self.stream.length(step)

@@ -28,10 +28,12 @@ class Recipe:
     length: int
     batch: int
     rate: float  # share of the tokens that are predicted
+    embeddings: str  # what they begin as
 
     @classmethod
-    def of(cls, model: EncoderConfig, data: DataConfig) -> "Recipe":
-        return cls(model.layers, model.hidden_size, data.examples, data.lengths[0], data.batch, data.rate)
+    def of(cls, model: EncoderConfig, data: DataConfig, embeddings: str) -> "Recipe":
+        shape = model.layers, model.hidden_size
+        return cls(*shape, data.examples, data.lengths[0], data.batch, data.rate, embeddings)
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,9 @@ def share_at(curve: tuple[tuple[int, float], ...], step: int) -> float | None:
     return first + (second - first) * (step - before) / (then - before)
 
 
-def usual(model: EncoderConfig, data: DataConfig) -> UsualLosses | None:
+def usual(model: EncoderConfig, data: DataConfig, embeddings: str) -> UsualLosses | None:
     """Of a run that begins with initial values; None where no such run is known."""
-    curves = known().get(Recipe.of(model, data)) if len(data.lengths) == 1 else None
+    curves = known().get(Recipe.of(model, data, embeddings)) if len(data.lengths) == 1 else None
     return UsualLosses(model.vocab_size, curves) if curves else None
 
 

@@ -78,6 +78,11 @@ class Task:
         """Initial values of everything that is trained."""
         return self.layout.init(key)
 
+    @property
+    def begins_with_data(self) -> bool:
+        """Whether `begun` changes initial values, too."""
+        return False
+
     def begun(self, params: dict, data: "Data", steps: int) -> dict:
         """The parameters that the steps begin with, of those of a model directory and initial values of what it
         lacks."""

@@ -1,0 +1,128 @@
+"""Word embeddings read off a corpus."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import corpora
+import runs
+from bert_jax import tasks
+from bert_jax.data.corpus import cooccurrences
+from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.prepare import prepare
+from bert_jax.errors import BertJaxError
+from bert_jax.runs.run import beginning
+from bert_jax.text.readers import Source
+
+PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
+TOPICS = [corpora.WORDS[:20], corpora.WORDS[20:40]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Documents of one of two topics, whose words stand together."""
+    place = tmp_path_factory.mktemp("topics")
+    random = np.random.default_rng(0)
+    documents = [
+        [[str(word) for word in random.choice(TOPICS[n % 2], 8)] for _ in range(10)] for n in range(200)
+    ]
+    (place / "text.txt").write_text(corpora.written(documents))
+    vocabulary = corpora.save_tokenizer(place / "vocabulary")
+    prepare(
+        Source([place / "text.txt"], "sentences"), vocabulary, place / "corpus", heldout=0.05, processes=1
+    )
+    return place / "corpus"
+
+
+@pytest.fixture(scope="module")
+def corpus(folder):
+    return Corpus(folder)
+
+
+def settings(folder, *more):
+    return [
+        f"data.corpora={folder}", "model.hidden_size=32", "model.feed_forward=64", "model.layers=1",
+        "model.heads=2", "data.examples=full_sentences", "data.lengths=24", "data.shares=1", "data.batch=8",
+        "embeddings=cooccurrences", *more,
+    ]  # fmt: skip
+
+
+def test_counts_and_information_are_those_of_the_definition(monkeypatch):
+    monkeypatch.setattr(cooccurrences, "CHUNK", 7)  # pairs across chunks count once
+    tokens = np.random.default_rng(1).integers(0, 5, 60, np.int32)
+    expected = np.zeros((5, 5))
+    for i, entry in enumerate(tokens):
+        for j in range(max(i - cooccurrences.WINDOW, 0), min(i + cooccurrences.WINDOW + 1, 60)):
+            if i != j:
+                expected[entry, tokens[j]] += 1 / abs(i - j)
+    counts = cooccurrences.neighbours(tokens, 5)
+    np.testing.assert_allclose(counts.toarray(), expected, rtol=1e-5)
+
+    totals = expected.sum(1)
+    flattened = totals**0.75 / (totals**0.75).sum()
+    positive = np.maximum(np.log(expected / totals[:, None] / flattened), 0)
+    np.testing.assert_allclose(cooccurrences.information(counts).toarray(), positive, rtol=1e-4, atol=1e-6)
+
+
+def test_entries_that_stand_together_are_near(corpus):
+    entries = corpus.tokenizer.size
+    vectors, logs = cooccurrences.read_off([corpus], entries, 16)
+    one, other = ([corpora.IDS[word] for word in topic] for topic in TOPICS)
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    assert (unit[one] @ unit[one].T).mean() > (unit[one] @ unit[other].T).mean() + 0.3
+    assert vectors[one].std() == pytest.approx(cooccurrences.SPREAD, rel=0.1)
+    seen = Counter(corpus.train.tokens.tolist())
+    assert not vectors[[n for n in range(entries) if seen[n] < cooccurrences.FEWEST]].any()
+    assert logs.mean() == pytest.approx(0, abs=1e-6)
+    assert logs[one[0]] - logs[0] == pytest.approx(math.log(seen[one[0]] + 1), rel=1e-5)
+    again, _ = cooccurrences.read_off([corpus], entries, 16)
+    np.testing.assert_array_equal(vectors, again)
+    wide, _ = cooccurrences.read_off([corpus], entries, entries + 3)
+    assert wide.shape == (entries, entries + 3) and np.isfinite(wide).all()
+
+
+def test_large_corpora_are_read_in_proportion(corpus, monkeypatch):
+    whole = len(corpus.train.tokens)
+    half = replace_tokens(corpus, whole // 2)
+    monkeypatch.setattr(cooccurrences, "MOST", whole // 4)
+    lengths = [len(cooccurrences.part_of(each, [corpus, half])) for each in (corpus, half)]
+    assert lengths == pytest.approx([whole // 6, whole // 12], abs=1)
+
+
+def replace_tokens(corpus, count):
+    class Half:
+        train = replace(corpus.train, tokens=corpus.train.tokens[:count])
+
+    return Half()
+
+
+@pytest.mark.parametrize("spec", [PRETRAIN, ELECTRA])
+def test_a_run_begins_with_them(folder, corpus, spec):
+    module, config = tasks.load(spec, settings(folder))
+    task, data, config = module.open(config)
+    begun = task.models(beginning(task, data, config)())
+    random = task.models(jax.jit(task.init)(jax.random.key(config.seed, impl="threefry2x32")))
+    name = "generator" if spec == ELECTRA else ""
+    table, other = (models[name]["encoder"]["embeddings"]["words"] for models in (begun, random))
+    vectors, logs = cooccurrences.read_off([corpus], corpus.tokenizer.size, table.shape[1])
+    known = vectors.any(1)
+    np.testing.assert_array_equal(table[known], vectors[known])
+    np.testing.assert_array_equal(table[~known], other[~known])
+    np.testing.assert_array_equal(begun[name]["mlm"]["bias"], logs)
+    if spec == ELECTRA:  # they are those of both models
+        np.testing.assert_array_equal(begun[""]["encoder"]["embeddings"]["words"], table)
+    ours, theirs = (models[""]["encoder"]["layers"] for models in (begun, random))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_several_processes_are_refused(folder, monkeypatch):
+    """Singular vectors of two machines differ in their last digits."""
+    module, config = tasks.load(PRETRAIN, settings(folder))
+    task, data, config = module.open(config)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(BertJaxError, match="let one train --config.steps=0"):
+        beginning(task, data, config)()
