@@ -31,8 +31,8 @@ echo "2. A BERT of your own, from raw text"
 config=(--config "configs/pretrain.py:tiny,laptop" --config.data.corpora="$work/corpus")
 say bert-jax inspect "${config[@]}" --rows 1
 echo
-echo "The initial values, measured by a run of no steps:"
-say bert-jax train "${config[@]}" --config.steps=0 --workdir $work/untrained
+echo "The initial values, of which nothing is read off the text, measured by a run of no steps:"
+say bert-jax train "${config[@]}" --config.embeddings=random --config.steps=0 --workdir $work/untrained
 say bert-jax train "${config[@]}" --config.steps=600 --workdir $work/pretrained
 
 draws=$(printf ",$text/train-%s.jsonl" 1 2 3)

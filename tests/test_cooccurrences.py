@@ -89,7 +89,7 @@ def test_large_corpora_are_read_in_proportion(corpus, monkeypatch):
     whole = len(corpus.train.tokens)
     half = replace_tokens(corpus, whole // 2)
     monkeypatch.setattr(cooccurrences, "MOST", whole // 4)
-    lengths = [len(cooccurrences.part_of(each, [corpus, half])) for each in (corpus, half)]
+    lengths = [len(cooccurrences.part_of(part, [corpus, half])) for part in (corpus, half)]
     assert lengths == pytest.approx([whole // 6, whole // 12], abs=1)
 
 

@@ -34,7 +34,7 @@ def read_off(corpora: Sequence[Corpus], entries: int, width: int) -> tuple[np.nd
 def part_of(corpus: Corpus, corpora: Sequence[Corpus]) -> np.ndarray:
     """Its first tokens: of all of them no more than MOST, in proportion to the sizes of the corpora."""
     tokens = corpus.train.tokens
-    total = sum(len(each.train.tokens) for each in corpora)
+    total = sum(len(other.train.tokens) for other in corpora)
     return np.asarray(tokens[: len(tokens) * min(MOST, total) // total], np.int32)
 
 
