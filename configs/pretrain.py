@@ -154,8 +154,7 @@ def tpu(config: ConfigDict) -> None:
 
 
 def laptop(config: ConfigDict) -> None:
-    """Small batches of short rows without sentence pairs or dropout, 40% of their tokens masked, and embeddings that
-    begin as what stands together in the corpus: what tiny and mini learn from."""
+    """For a small machine: short rows, no sentence pairs, 40% masked, no dropout, embeddings of co-occurrences."""
     config.steps = 2_000
     config.embeddings = "cooccurrences"
     config.model.update({"dropout": 0.0, "attention_dropout": 0.0})

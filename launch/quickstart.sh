@@ -31,7 +31,7 @@ echo "2. A BERT of your own, from raw text"
 config=(--config "configs/pretrain.py:tiny,laptop" --config.data.corpora="$work/corpus")
 say bert-jax inspect "${config[@]}" --rows 1
 echo
-echo "The initial values, of which nothing is read off the text, measured by a run of no steps:"
+echo "Random initial values, measured by a run of no steps:"
 say bert-jax train "${config[@]}" --config.embeddings=random --config.steps=0 --workdir $work/untrained
 say bert-jax train "${config[@]}" --config.steps=600 --workdir $work/pretrained
 

@@ -145,7 +145,7 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(Recipe, "train", lambda *_: None)  # what is known is not trained again
     assert main(asked) == 0
     assert "labels 1, accuracy: " in capsys.readouterr().out
-    assert main([*asked[:-1], asked[-1], "--labels", tuning.replace("epochs=8", "epochs=9")]) == 1
+    assert main([*asked, "--labels", tuning.replace("epochs=8", "epochs=9")]) == 1
     assert "name the same labels in the same order" in capsys.readouterr().err
 
 

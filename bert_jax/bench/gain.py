@@ -1,7 +1,7 @@
 """What a pre-training is worth where labels are known.
 
-The same fine-tuning begins from the trained model and from its initial values, with several seeds, each at the setting
-of its sweep that is better for it.
+The same fine-tuning begins from the trained model and from its random initial values, with several seeds, each at the
+setting of the sweep that is best for it.
 
 DIRECTORY/untrained/, DIRECTORY/trained/    the fine-tunings
 DIRECTORY/gain.json                         what they came to
@@ -33,12 +33,12 @@ FACTS = "gain.json"
 class Gain:
     """Of one score on the validation set: means over the seeds."""
 
-    labels: str
+    labels: str  # the fine-tuning, as it was given
     score: str
     untrained: float
     trained: float
     standard_error: float  # of the difference: of the seeds, and of the validation set as a sample
-    untrained_setting: str  # the better one of the sweep
+    untrained_setting: str  # the best one of the sweep
     trained_setting: str
 
     @property
@@ -52,10 +52,6 @@ class Gain:
 
 def check(labels: Recipe) -> None:
     """Refuse what is no fine-tuning of several seeds that a validation set judges."""
-    if not issubclass(labels.module.Config, FinetuneConfig):
-        raise BertJaxError(
-            f"{labels.spec} is not a fine-tuning; give --labels one, such as configs/classify.py"
-        )
     config = config_of(labels)
     if not config.data.heldout:
         raise BertJaxError(f"{labels.text}: give the validation set, data.heldout=FILE")
@@ -88,7 +84,7 @@ def measure(labels: Recipe, models: dict[str, Path], directory: Path, command: s
     for arm in ARMS:
         with part_of_run(arm):
             labels.train(directory / arm, command, f"init={models[arm]}", "report=False")
-            arms[arm] = better(labels, directory / arm)
+            arms[arm] = best(labels, directory / arm)
     gain = of_arms(labels, *arms.values())
     write_json(path, {"recipe": labels.words, "gain": asdict(gain)})
     return gain
@@ -107,11 +103,10 @@ class Arm:
         return np.array([sums.scores[self.score] for sums in self.sums])
 
 
-def better(labels: Recipe, directory: Path) -> Arm:
+def best(labels: Recipe, directory: Path) -> Arm:
     """The runs of the setting that is best on average; a setting counts if all its seeds came to a model."""
-    config = config_of(labels)
+    config, arms = config_of(labels), []
     data = config.data
-    arms = []
     for setting in sorted({path.parent.parent for path in directory.glob("*/seed=*/model")}):
         models = [load(path) for path in sorted(setting.glob("seed=*/model"))]
         if len(models) == config.seeds:

@@ -212,7 +212,8 @@ MEASUREMENTS = (
         "pretrain --config {configs}/pretrain.py:mini,laptop --workdir {output}/pretrain "
         "--config.data.corpora={corpus} --config.data.batch=16 --config.data.lengths=128 --config.data.rate=0.15 "
         "--config.data.examples=next_sentence --config.steps=3000 "
-        "--config.model.dropout=0 --config.model.attention_dropout=0 --config.log.evaluate_batches=80",
+        "--config.model.dropout=0 --config.model.attention_dropout=0 --config.embeddings=random "
+        "--config.log.evaluate_batches=80",
         of_losses,
         ("transformers",),
         "--workdir {output}/pretrain-quick --config.steps=2 --config.log.evaluate_batches=1",

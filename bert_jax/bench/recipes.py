@@ -8,7 +8,7 @@ WORKDIR/table.md        how they end
 The first steps of a recipe are timed. Its run has as many steps as fit into the minutes, so its learning rate falls to
 0 where they end. Compiling, measuring and embeddings that are read off the corpora do not count. The more a recipe
 masks, the harder its own measure is, so every model is also measured on the validation set of the first recipe. With
---labels, models and their initial values are fine-tuned, too: masked words are learnt for the sake of others.
+--labels, models and their random initial values are fine-tuned, too: masked words are learnt for the sake of others.
 """
 
 import math
@@ -48,8 +48,13 @@ def check(recipe: Recipe) -> None:
     recipe.config()
 
 
+def random_values(recipe: Recipe) -> list[str]:
+    """The settings with which nothing is read off the corpora before the first step."""
+    return ["embeddings=random"] if isinstance(recipe.config(), Config) else []
+
+
 def steps_in(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:
-    recipe.train(directory, command, f"steps={TIMED}", "log.evaluate_batches=1")
+    recipe.train(directory, command, f"steps={TIMED}", "log.evaluate_batches=1", *random_values(recipe))
     timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
     settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
     later = sum(line["time"]["seconds"] for line in timed if line["step"] > settling)
@@ -151,14 +156,12 @@ def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
 
 
 def worth(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
-    """What each fine-tuning gains over the initial values of the recipe."""
+    """What each fine-tuning gains over random initial values."""
     if not labels:
         return []
-    models = {"untrained": directory / "untrained", "trained": directory}
-    # What is read off the corpora is learnt, too.
-    random = ["embeddings=random"] if isinstance(recipe.config(), Config) else []
-    recipe.train(models["untrained"], command, "steps=0", *random)
-    models = {arm: workdir / "model" for arm, workdir in models.items()}
+    untrained = directory / "untrained"
+    recipe.train(untrained, command, "steps=0", *random_values(recipe))
+    models = {"untrained": untrained / "model", "trained": directory / "model"}
     return [
         gain.measure(tuning, models, directory / "labels" / str(number), command)
         for number, tuning in enumerate(labels, 1)
@@ -186,11 +189,8 @@ def result(
 
 
 def in_lines(results: Sequence[Result]) -> list[str]:
-    labels = [of_labels.labels for of_labels in results[0].gains]
-    header = [
-        "recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy",
-        *(f"labels {number}" for number, _ in enumerate(labels, 1)),
-    ]  # fmt: skip
+    labels = {f"labels {number}": of_labels for number, of_labels in enumerate(results[0].gains, 1)}
+    header = ["recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy", *labels]
     rows = [
         (r.recipe, r.steps, r.tokens, *(r.own[name] for name in DRAWN), *(r.compared[name] for name in DRAWN),
          *map(str, r.gains))
@@ -202,13 +202,8 @@ def in_lines(results: Sequence[Result]) -> list[str]:
         "Of masked words on the validation set: as the recipe masks them (own), and as the first recipe does.",
     ]
     if labels:
-        lines += [
-            "Of labels: from the initial values to the trained model (difference ± its standard error)."
-        ]
-    return lines + [
-        f"labels {number}, {results[0].gains[number - 1].score}: {text}"
-        for number, text in enumerate(labels, 1)
-    ]
+        lines += ["Of labels: without and with pre-training (difference ± its standard error)."]
+    return lines + [f"{name}, {of_labels.score}: {of_labels.labels}" for name, of_labels in labels.items()]
 
 
 def draw(results: Sequence[Result], path: Path) -> None:

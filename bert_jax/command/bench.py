@@ -154,8 +154,8 @@ def input_(args):
     ),
     flag(
         "--labels", nargs="+", metavar="FINE-TUNING",
-        help="what to fine-tune from each recipe's model and from its initial values, as \"FILE:NAME KEY=VALUE ...\" "
-        "with a validation set and several seeds",
+        help="what to fine-tune from each recipe's model and from random initial values, as "
+        '"FILE:NAME KEY=VALUE ..." with a validation set and several seeds',
     ),
     flag(
         "--minutes", type=number(0, A_DAY / 60, above=True), metavar="N",

@@ -123,7 +123,7 @@ def run_single(
 
 
 def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] | None:
-    """What gives the parameters to begin with; None where those are initial values."""
+    """A function that gives the parameters to begin with; None where those are random initial values."""
 
     def of_directory() -> dict:
         params, missing = warm_start.read(config.init, task, config.seed)
@@ -138,7 +138,7 @@ def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] |
     def of_data() -> dict:
         if jax.process_count() > 1:
             raise BertJaxError(
-                "what a run begins with is read off its data by one process; let one train --config.steps=0, and set "
+                "initial values are read off the data by one process alone; train --config.steps=0 in one, then set "
                 "--config.init to its model and --config.first_step=0"
             )
         return task.begun(jax.device_get(jax.jit(lambda: fresh_params(task, config))()), data, config.steps)

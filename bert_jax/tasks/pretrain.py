@@ -43,16 +43,16 @@ class Config(CorporaConfig):
     # family of the model that is saved; "": that of `init`, else the one that has models like this
     family: Annotated[str, Registered(FAMILIES.names)] = ""
     model: EncoderConfig = field(default_factory=EncoderConfig)
-    # what word embeddings begin as without `init`: random numbers, or what the corpora say of their entries, that of
-    # those which stand near one another, with a bias of their frequencies (seconds to minutes)
+    # what word embeddings begin as without `init`: random numbers, or vectors of the corpora's co-occurrences, and the
+    # output bias as their frequencies, which takes seconds to minutes
     embeddings: Literal["random", "cooccurrences"] = "random"
 
 
 C = TypeVar("C", bound=Config)
 # The heads that may learn from the examples; the first one that the family has does. In families without one for the
 # order of sentences that for the next sentence learns it: to both, label 1 is a pair that no document has.
-WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")
 PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "full_sentences": ()}
+WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # how the paths of these parameters end
 
 
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
@@ -244,13 +244,13 @@ class Corpora:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
 
     def with_cooccurrences(self, params: dict) -> dict:
-        """The parameters, with the word embeddings and the bias of their logits as the corpora say."""
-        say("counting which entries stand near each other, for the embeddings")
+        """The parameters, with word embeddings and output bias read off the corpora."""
+        say("counting co-occurrences, for the word embeddings")
         flat = flatten_dict(params)
         (words,) = (path for path in flat if path[-2:] == WORDS)
         vectors, frequencies = read_off(self.stream.corpora, self.tokenizer.size, flat[words].shape[1])
         table = np.array(flat[words])
-        known = vectors.any(1).nonzero()[0]
+        (known,) = vectors.any(1).nonzero()
         table[known] = vectors[known]
         flat[words] = table
         for path in (path for path in flat if path[-2:] == BIAS):

@@ -80,7 +80,7 @@ class Task:
 
     @property
     def begins_with_data(self) -> bool:
-        """Whether `begun` changes initial values, too."""
+        """Whether `begun` changes random initial values, too, not only those of a model directory."""
         return False
 
     def begun(self, params: dict, data: "Data", steps: int) -> dict:
