@@ -50,7 +50,8 @@ class Clock:
 
 @pytest.mark.slow
 def test_everyone_gives_the_same_logits_and_is_timed(tmp_path):
-    pytest.importorskip("onnxruntime"), pytest.importorskip("transformers")
+    for library in ("onnx", "onnxruntime", "transformers"):
+        pytest.importorskip(library)
     write(tmp_path, heads=("classify",), labels=("no", "yes", "maybe"))
     # Neither transformers nor the comparison of logits minds a calibration.
     calibration.save(tmp_path, Calibration("classes", ("no", "yes", "maybe"), (2.0,)))
