@@ -188,11 +188,17 @@ def test_hostile_pages_take_a_time_in_proportion_to_their_length():
         "&lt;" * n, "a\n" * n, "[a](" * n, "a".join("`" * k for k in range(500)), "*a " * n,
         "# " + " " * n + "b", "- " * n,
     )  # fmt: skip
+
+    def seconds(read, page):
+        # Of this thread alone: those that other tests left behind in this process do not count.
+        begun = time.thread_time()
+        read(page)
+        return time.thread_time() - begun
+
     for page in pages:
         for read in (text_of, title_and_text):
-            begun = time.process_time()
-            read(page)
-            assert time.process_time() - begun < 1.5, (read.__module__, page[:9])
+            # About 0.05 s. A collection of garbage may disturb one try, not three.
+            assert any(seconds(read, page) < 1.5 for _ in range(3)), (read.__module__, page[:9])
 
 
 @pytest.mark.slow
