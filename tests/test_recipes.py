@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,7 +13,14 @@ from bert_jax.bench.gain import Arm
 from bert_jax.bench.recipe import Recipe
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
 from bert_jax.metrics import classes
+from bert_jax.models.config import EncoderConfig
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.train.config import RunConfig
+from bert_jax.train.state import fresh_params
+from bert_jax.train.task import Task
 from bert_jax.train.workdir import Workdir
 
 PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
@@ -106,6 +114,28 @@ def test_a_line_of_one_step_takes_as_long_as_others(tmp_path):
     Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = recipes.result(Recipe(PRETRAIN), 2, tmp_path, {}, [])
     assert result.curves == {"mlm_loss": [(1.0, 6.0)], "mlm_accuracy": [(1.0, 0.1)]} and result.tokens == 100
+
+
+@pytest.mark.parametrize("heads, entries", [((), corpora.ENTRIES), (("mlm",), corpora.ENTRIES[:-1])])
+def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries, corpus, tmp_path):
+    """A model that predicts none, and one of another vocabulary."""
+    layout = Layout(
+        EncoderConfig(len(entries), hidden_size=8, layers=1, heads=2, feed_forward=8), heads=heads
+    )
+    params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
+    hub.save(tmp_path / "model", layout, params, WordPiece.from_vocabulary(entries))
+    lines = [
+        {"kind": "train", "step": 2, "tokens": 50, "time": {"seconds": 0.5, "tokens_per_second": 100.0}},
+        {"kind": "heldout", "step": 2, "states_loss": 6.0, "time": {"seconds": 3.0}},
+    ]
+    Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first = Recipe(f"{PRETRAIN} data.corpora={corpus}")
+    compared = recipes.measured(tmp_path, first, "")
+    shown = recipes.result(first, 2, tmp_path, compared, [])
+    assert shown.own == compared == {}
+    _, _, row, *_, remark = recipes.in_lines([shown])
+    assert row.endswith(" | 2 | 50 | - | - | - | - |") and "another vocabulary" in remark
+    recipes.draw([shown], tmp_path / recipes.PICTURE)
 
 
 def test_what_is_no_pre_training_is_refused(tmp_path, capsys):

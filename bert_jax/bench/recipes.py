@@ -7,8 +7,9 @@ WORKDIR/table.md        how they end
 
 The first steps of a recipe are timed. Its run has as many steps as fit into the minutes, so its learning rate falls to
 0 where they end. Compiling, measuring and embeddings that are read off the corpora do not count. The more a recipe
-masks, the harder its own measure is, so every model is also measured on the validation set of the first recipe. With
---labels, models and their random initial values are fine-tuned, too: masked words are learnt for the sake of others.
+masks, the harder its own measure is, so every model is also measured on the validation set of the first recipe, if it
+predicts masked words of the same vocabulary. With --labels, models and their initial values (without what is read off
+the corpora) are fine-tuned, too: masked words are learnt for the sake of others.
 """
 
 import math
@@ -23,6 +24,7 @@ from typing import Any
 from bert_jax.bench import gain
 from bert_jax.bench.gain import Gain
 from bert_jax.bench.recipe import Recipe
+from bert_jax.data.corpus.directory import Corpus
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, to_json, write_atomically, write_json
 from bert_jax.hub import directory as hub
@@ -33,6 +35,7 @@ from bert_jax.runs.run import run
 from bert_jax.tasks.electra import GENERATOR
 from bert_jax.tasks.pretrain import Config, CorporaConfig
 from bert_jax.terminal import part_of_run, say
+from bert_jax.text.directory import open_tokenizer
 from bert_jax.train.log import heldout, read
 from bert_jax.train.workdir import Workdir
 
@@ -72,7 +75,7 @@ class Result:
 
     @property
     def own(self) -> dict[str, float]:
-        return {name: points[-1][1] for name, points in self.curves.items()}
+        return {name: points[-1][1] for name, points in self.curves.items() if points}
 
 
 def compare(
@@ -139,14 +142,17 @@ class Plan:
 
 
 def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
-    """What the model that predicts masked words does on the validation set of the first recipe."""
-    model, workdir = directory / "model", Workdir(directory / "compared")
+    """What the model that predicts masked words does on the validation set of the first recipe; nothing, if there is
+    none, or if it reads other tokens."""
+    workdir = Workdir(directory / "compared")
     if known := heldout(workdir.metrics):
         return {name: known[-1][name] for name in DRAWN}
+    models = [path for path in (directory / "model", directory / "model" / GENERATOR) if path.exists()]
+    of_words = [path for path in models if "mlm" in hub.survey(str(path))[0].heads]
+    if not of_words or not same_tokens(of_words[0], first):
+        return {}
+    model = of_words[0]
     layout, _ = hub.survey(str(model))
-    if "mlm" not in layout.heads:
-        model = model / GENERATOR
-        layout, _ = hub.survey(str(model))
     values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.settings}
     values |= {name: value for name, value in first.values.items() if name in ("data", "log")}
     settings = [text for text in first.settings if text.startswith(("data.", "log."))]
@@ -155,8 +161,14 @@ def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
     return {name: last[name] for name in DRAWN}
 
 
+def same_tokens(model: Path, recipe: Recipe) -> bool:
+    config = recipe.config()
+    assert isinstance(config, CorporaConfig)
+    return open_tokenizer(model).fingerprint == Corpus(config.data.corpora[0]).fingerprint
+
+
 def worth(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
-    """What each fine-tuning gains over random initial values."""
+    """What each fine-tuning gains over the initial values."""
     if not labels:
         return []
     untrained = directory / "untrained"
@@ -183,8 +195,8 @@ def result(
             # step, which has no speed, is that alone.
             seconds += line["tokens"] / line["time"].get("tokens_per_second", median(speeds or [math.inf]))
         elif line["kind"] == "heldout":
-            for name, points in curves.items():
-                points.append((seconds, line[name]))
+            for name in DRAWN.keys() & line.keys():
+                curves[name].append((seconds, line[name]))
     return Result(recipe.text, steps, tokens, curves, compared, gains)
 
 
@@ -192,8 +204,8 @@ def in_lines(results: Sequence[Result]) -> list[str]:
     labels = {f"labels {number}": of_labels for number, of_labels in enumerate(results[0].gains, 1)}
     header = ["recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy", *labels]
     rows = [
-        (r.recipe, r.steps, r.tokens, *(r.own[name] for name in DRAWN), *(r.compared[name] for name in DRAWN),
-         *map(str, r.gains))
+        (r.recipe, r.steps, r.tokens, *(r.own.get(name, "-") for name in DRAWN),
+         *(r.compared.get(name, "-") for name in DRAWN), *map(str, r.gains))
         for r in results
     ]  # fmt: skip
     lines = [
@@ -201,6 +213,8 @@ def in_lines(results: Sequence[Result]) -> list[str]:
         "",
         "Of masked words on the validation set: as the recipe masks them (own), and as the first recipe does.",
     ]
+    if not all(of_recipe.compared for of_recipe in results):
+        lines += ["-: predicts no masked words, or those of another vocabulary than the first recipe's."]
     if labels:
         lines += ["Of labels: without and with pre-training (difference ± its standard error)."]
     return lines + [f"{name}, {of_labels.score}: {of_labels.labels}" for name, of_labels in labels.items()]
@@ -216,8 +230,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
     all_axes = figure.subplots(1, panels)
     for axes, (name, title) in zip(all_axes, DRAWN.items(), strict=False):
         for of_recipe, (colour, stroke) in zip(results, cycle(STROKES), strict=False):
-            seconds, values = zip(*of_recipe.curves[name], strict=True)
-            minutes = [moment / 60 for moment in seconds]
+            points = of_recipe.curves[name]
+            minutes, values = [seconds / 60 for seconds, _ in points], [value for _, value in points]
             axes.plot(
                 minutes, values, color=colour, ls=stroke, marker="o", ms=3, lw=1.3, label=of_recipe.recipe
             )
