@@ -22,7 +22,8 @@ The student has half of the teacher's layers, begins as every second one of them
 of 6 layers of 384 learns how the tokens of a text relate to each other by queries, keys and values: in its last layer
 as in the teacher's, or in that of --config.loss.teacher_layer. A `tinybert` of 4 layers of 312 learns the embeddings,
 the hidden states of layers evenly taken from the teacher's, and the scores of their attention. Both begin with initial
-values, or as --config.init=DIR. `tinybert,laptop` is for a small machine: 2 layers of 192.
+values, or as --config.init=DIR. `tinybert,laptop` is for a small machine: 2 layers of 192, which learn from any
+published encoder or embedder.
 """
 
 from ml_collections import ConfigDict
@@ -80,12 +81,13 @@ def tinybert(config: ConfigDict) -> None:
 
 
 def laptop(config: ConfigDict) -> None:
-    """For a small machine: 2 layers of 192 learn from short rows without masks, and have no dropout."""
+    """For a small machine: 2 layers of 192 learn embeddings and states of short rows, without masks and dropout."""
     tinybert(config)
     config.steps = 2_000
     config.model.update({"layers": 2, "hidden_size": 192, "feed_forward": 768})
     config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
     config.data.update({"batch": 32, "lengths": (64,), "plans": 1, "masked": 0.0, "replaced": 0.0})
+    config.loss = ConfigDict({"scores": 0.0})
     config.optimizer = ConfigDict({"rate": 2e-3, "warmup": 100})
     config.log = ConfigDict({"every": 50, "evaluate_every": 250, "evaluate_batches": 20})
     config.checkpoints = ConfigDict({"every": 250})

@@ -89,6 +89,7 @@ class LossConfig:
     relation_heads: Annotated[int, Range(1, 4096)] = (
         48  # minilm: that queries, keys and values are split into
     )
+    scores: Weight = 1.0  # tinybert: weight of the scores of attention; 0: not learnt, and heads may differ
     # minilm: the teacher's layer that is learnt; 0: the last of up to 12, else that at seven eighths of the depth
     teacher_layer: NotNegative = 0
 
@@ -250,7 +251,8 @@ class LikeMiniLM(OfLayers):
 
 
 class LikeTinyBert(OfLayers):
-    """The embeddings, the hidden states of layers evenly taken from the teacher's, and the scores of their attention.
+    """The embeddings, the hidden states of layers evenly taken from the teacher's, and the scores of their attention
+    unless they have no weight.
 
     The student's states are brought to the teacher's width by two dense layers, which the finished model is without.
     """
@@ -260,10 +262,10 @@ class LikeTinyBert(OfLayers):
 
     def check(self) -> None:
         ours, theirs = self.layout.config.heads, self.teacher.config.heads
-        if ours != theirs:
+        if self.settings.scores and ours != theirs:
             raise BertJaxError(
                 f"objective=tinybert compares heads one by one, and the student has {ours}, the teacher {theirs}; set "
-                f"--config.model.heads={theirs}"
+                f"--config.model.heads={theirs}, or --config.loss.scores=0"
             )
 
     def init(self, key) -> dict:
@@ -279,9 +281,11 @@ class LikeTinyBert(OfLayers):
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
         count, theirs = self.layout.config.layers, self.teacher.config.layers
-        every = [layer * theirs // count for layer in range(count + 1)]
-        taught = layerwise(self.teacher, constants[TEACHER], batch, states=every, scores=every[1:])
-        ours = layerwise(self.layout, params, batch, key, states=range(count + 1), scores=range(1, count + 1))
+        own = list(range(count + 1))
+        every = [layer * theirs // count for layer in own]
+        scored = slice(1, None if self.settings.scores else 1)
+        taught = layerwise(self.teacher, constants[TEACHER], batch, states=every, scores=every[scored])
+        ours = layerwise(self.layout, params, batch, key, states=own, scores=own[scored])
         kernels = [params[name]["dense"]["kernel"] for name in self.projections]
         dtype = self.layout.config.computed_dtype
         ours[STATES] = [
@@ -292,14 +296,19 @@ class LikeTinyBert(OfLayers):
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         ours, theirs = outputs["student"], outputs[TEACHER]
-        mask = batch["mask"]
-        pairs = allowed(mask, batch.get("packs"), None)[:, 0] & (mask[:, :, None] > 0)
-        of_pairs = [[scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)]
-        return {
+        mask, weight = batch["mask"], self.settings.scores
+        losses = {
             "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], mask),
             "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], mask),
-            "scores_loss": mean_squares(of_pairs[0], of_pairs[1], pairs),
         }
+        if weight:
+            pairs = allowed(mask, batch.get("packs"), None)[:, 0] & (mask[:, :, None] > 0)
+            of_pairs = [
+                [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)
+            ]
+            scores = mean_squares(of_pairs[0], of_pairs[1], pairs)
+            losses["scores_loss"] = Loss(weight * scores.total, scores.weight)
+        return losses
 
 
 def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
