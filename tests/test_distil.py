@@ -214,6 +214,23 @@ def test_a_student_begins_as_layers_of_its_teacher(teacher):
     assert narrow[2].init == "" and narrow[0].layout.config.feed_forward == 32
 
 
+def test_scores_of_attention_have_a_weight(teacher):
+    """Without one they are not compared, and heads may differ."""
+
+    def losses(**changes):
+        task, data, _ = opened(teacher, "tinybert", **changes)
+        batch = next(data.batches(0, 1, 0, 1))
+        params = jax.jit(task.init)(jax.random.key(3))
+        return jax.jit(lambda: task.losses(task.outputs(params, batch, task.constants()), batch))()
+
+    whole, half, without = (losses(**{"loss.scores": weight}) for weight in (1, 0.5, 0))
+    assert whole.keys() == half.keys() == {*without, "scores_loss"}
+    for name, loss in without.items():
+        np.testing.assert_allclose(loss.mean, whole[name].mean, rtol=1e-6)
+    np.testing.assert_allclose(half["scores_loss"].mean, 0.5 * whole["scores_loss"].mean, rtol=1e-6)
+    assert losses(**{"loss.scores": 0, "model.heads": 2}).keys() == without.keys()
+
+
 def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
     directory, corpus = teacher
     load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")
@@ -223,7 +240,9 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
         opened(teacher, **{"model.hidden_size": 16})
     with pytest.raises(BertJaxError, match="relation_heads=48 does not divide .* 24 and 32; 8 does"):
         opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})
-    with pytest.raises(BertJaxError, match="the student has 2, the teacher 4; set --config.model.heads=4"):
+    with pytest.raises(
+        BertJaxError, match="teacher 4; set --config.model.heads=4, or --config.loss.scores=0"
+    ):
         opened(teacher, "tinybert", **{"model.heads": 2})
     with pytest.raises(BertJaxError, match="data.lengths goes up to 48, and .* reads 40 tokens"):
         opened(teacher, **{"data.lengths": 48})
