@@ -72,6 +72,7 @@ LITTLE = {
     "configs/embed.py": ["steps=2", "data.batch=8", "data.max_length=16"],
     "configs/rerank.py": ["steps=2", "data.batch=8", "data.max_length=32"],
     "runs/half": ["steps=2", "data.batch=8", "data.lengths=32", "log.evaluate_batches=2"],
+    "runs/taught": ["steps=2", "data.batch=8", "data.lengths=32", "log.evaluate_batches=2"],
     "runs/faster": ["epochs=1", "data.max_length=32", "report=False"],
     "runs/reviews": ["data.calibration_share=0.5", "report=True"],
 }  # fmt: skip

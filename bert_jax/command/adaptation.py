@@ -65,7 +65,7 @@ from bert_jax.search.structure import (
     without_a_sentence,
 )
 from bert_jax.search.vectors import Vectors, fingerprint
-from bert_jax.terminal import say
+from bert_jax.terminal import part_of_run, say
 from bert_jax.text.readers import Source as TextSource
 from bert_jax.train.stop import Stop
 
@@ -275,7 +275,9 @@ class Adaptation:
     def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
         """A run, from where it is; the directory of its model."""
         workdir = self.path / name
-        if run(values, [f"init={init}", *overrides], str(workdir), self.command) is None or Stop.unheard:
+        with part_of_run(name):
+            stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
+        if stopped or Stop.unheard:
             raise BertJaxError(f"{workdir} was told to stop; the same command goes on")
         return str(workdir / "model")
 

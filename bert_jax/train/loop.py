@@ -111,9 +111,9 @@ class Run:
                     (n, standing(best, {best: value})) for n, value in old if math.isfinite(value)
                 ]
             if self.step == self.config.steps or self.gave_up():
-                self.say(
-                    f"this run has already finished, at step {newest:,}; name another --workdir for a new one"
-                )
+                # A part of a larger run has no --workdir of its own.
+                advice = "" if PART.get() else "; name another --workdir for a new one"
+                self.say(f"this run has already finished, at step {newest:,}{advice}")
             else:
                 self.say(f"resuming at step {newest:,}")
         self.constants = constants_of(self.task, self.config, self.mesh)
