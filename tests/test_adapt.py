@@ -152,6 +152,8 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     assert main(given) == 0
     assert results(out) == before
     kept = [line for line in capsys.readouterr().out.splitlines() if "already finished" in line]
-    assert kept and all(line.startswith(("language: ", "embedder: ")) and "--workdir" not in line for line in kept)
+    assert kept and all(
+        line.startswith(("language: ", "embedder: ")) and "--workdir" not in line for line in kept
+    )
     assert main([*given, "--epochs", "2"]) == 1
     assert "holds an adaptation with other epochs; name a new --output" in capsys.readouterr().err
