@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -22,8 +23,9 @@ def may_be_absent() -> Iterator[None]:
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # no use for input pipelines, and it announces itself
-# Triton, which torch brings for GPUs, crashes the process when it is loaded after TensorFlow.
-if find_spec("triton"):
+# Triton, which torch brings for GPUs, crashes the process when it is loaded after TensorFlow, which another library may
+# have loaded by now.
+if "tensorflow" not in sys.modules and find_spec("triton"):
     with contextlib.suppress(ImportError):  # one that cannot be loaded here does no harm
         import triton._C.libtriton  # noqa: F401
 
