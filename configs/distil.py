@@ -22,8 +22,8 @@ The student has half of the teacher's layers, begins as every second one of them
 of 6 layers of 384 learns how the tokens of a text relate to each other by queries, keys and values: in its last layer
 as in the teacher's, or in that of --config.loss.teacher_layer. A `tinybert` of 4 layers of 312 learns the embeddings,
 the hidden states of layers evenly taken from the teacher's, and the scores of their attention. Both begin with initial
-values, or as --config.init=DIR. `tinybert,laptop` is for a small machine: 2 layers of 192, which learn from any
-published encoder or embedder.
+values, or as --config.init=DIR. `tinybert,laptop` is for a small machine: 2 layers of 192 learn embeddings and hidden
+states of short rows.
 """
 
 from ml_collections import ConfigDict

@@ -134,7 +134,7 @@ def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries
     shown = recipes.result(first, 2, tmp_path, compared, [])
     assert shown.own == compared == {}
     _, _, row, *_, remark = recipes.in_lines([shown])
-    assert row.endswith(" | 2 | 50 | - | - | - | - |") and "another vocabulary" in remark
+    assert row.endswith(" | 2 | 50 | - | - | - | - |") and "its vocabulary is not that of" in remark
     recipes.draw([shown], tmp_path / recipes.PICTURE)
 
 

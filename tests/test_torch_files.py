@@ -199,7 +199,8 @@ def test_what_transformers_saved_long_ago(directory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "modules", ["bert_jax.text.host_tensorflow, triton", "tensorflow, bert_jax.text.host_tensorflow"]
+    "modules",
+    ["bert_jax.text.host_tensorflow, triton._C.libtriton", "tensorflow, bert_jax.text.host_tensorflow"],
 )
 def test_tensorflow_and_triton_go_together(modules):
     """torch loads triton when it compiles; after TensorFlow alone that ends the process, so here it comes first, if

@@ -148,11 +148,11 @@ def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
     if known := heldout(workdir.metrics):
         return {name: known[-1][name] for name in DRAWN}
     models = [path for path in (directory / "model", directory / "model" / GENERATOR) if path.exists()]
-    of_words = [path for path in models if "mlm" in hub.survey(str(path))[0].heads]
-    if not of_words or not same_tokens(of_words[0], first):
+    layouts = {path: hub.survey(str(path))[0] for path in models}
+    model = next((path for path, layout in layouts.items() if "mlm" in layout.heads), None)
+    if model is None or not same_tokens(model, first):
         return {}
-    model = of_words[0]
-    layout, _ = hub.survey(str(model))
+    layout = layouts[model]
     values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.settings}
     values |= {name: value for name, value in first.values.items() if name in ("data", "log")}
     settings = [text for text in first.settings if text.startswith(("data.", "log."))]
@@ -214,7 +214,7 @@ def in_lines(results: Sequence[Result]) -> list[str]:
         "Of masked words on the validation set: as the recipe masks them (own), and as the first recipe does.",
     ]
     if not all(of_recipe.compared for of_recipe in results):
-        lines += ["-: predicts no masked words, or those of another vocabulary than the first recipe's."]
+        lines += ["-: the model predicts no masked words, or its vocabulary is not that of the first recipe."]
     if labels:
         lines += ["Of labels: without and with pre-training (difference ± its standard error)."]
     return lines + [f"{name}, {of_labels.score}: {of_labels.labels}" for name, of_labels in labels.items()]

@@ -279,6 +279,7 @@ class Adaptation:
             stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
         if stopped or Stop.unheard:
             raise BertJaxError(f"{workdir} was told to stop; the same command goes on")
+        say(f"{name}: the model is in {workdir / 'model'}")
         return str(workdir / "model")
 
     # The end

@@ -281,11 +281,11 @@ class LikeTinyBert(OfLayers):
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
         count, theirs = self.layout.config.layers, self.teacher.config.layers
-        own = list(range(count + 1))
-        every = [layer * theirs // count for layer in own]
+        layers = list(range(count + 1))
+        every = [layer * theirs // count for layer in layers]
         scored = slice(1, None if self.settings.scores else 1)
         taught = layerwise(self.teacher, constants[TEACHER], batch, states=every, scores=every[scored])
-        ours = layerwise(self.layout, params, batch, key, states=own, scores=own[scored])
+        ours = layerwise(self.layout, params, batch, key, states=layers, scores=layers[scored])
         kernels = [params[name]["dense"]["kernel"] for name in self.projections]
         dtype = self.layout.config.computed_dtype
         ours[STATES] = [

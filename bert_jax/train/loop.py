@@ -340,7 +340,7 @@ class Run:
             params = self.task.ended(params, self.data)
             with hub.saving(self.workdir.model) as new:
                 save_models(new, self.task, params, self.data.tokenizer)
-            if not PART.get():  # whose model is removed when it has been read
+            if not PART.get():  # a larger run says itself which models it keeps
                 self.say(f"the model is in {self.workdir.model}")
         else:
             self.say(f"stopped at step {self.step:,}; run the same command to resume")
