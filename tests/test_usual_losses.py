@@ -37,12 +37,14 @@ def test_known_runs_are_whole_and_learn():
         for curve in curves:
             steps, shares = zip(*curve, strict=True)
             assert steps == tuple(range(50, 2001, 50))
-            assert 0.85 < shares[0] < 1.05 and min(shares) > 0.4
+            begun = 0.85 if recipe.embeddings == "random" else 0.7  # what is read off the corpus is known before
+            assert begun < shares[0] < 1.05 and min(shares) > 0.4
             assert np.polyfit(np.log(steps), shares, 1)[0] < -0.02
 
 
 def test_what_is_known_of_tiny_and_of_no_other_recipe():
-    assert usual(TINY, DATA, "random") is not None
+    for embeddings in ("cooccurrences", "random"):
+        assert usual(TINY, DATA, embeddings) is not None
     for model, data in (
         (TINY.replace(layers=3), DATA),
         (TINY, DataConfig()),
