@@ -3,4 +3,4 @@
 # `launch/test.sh -m "not slow and not long"`.
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" dev
-exec python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"
+exec python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder "$@"

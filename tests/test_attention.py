@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from bert_jax.models import attention, short_attention
 from bert_jax.models.attention import KERNELS, Request, allowed, attend, choose
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import drop
+from shown import shown
 
 L, H, K = 256, 2, 64
 RANDOM = np.random.RandomState(0)
@@ -77,8 +79,9 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("case", "rate"), shown(product(CASES, (0.0, 0.3)), [("packs and window", 0.0), *product(CASES, [0.3])])
+)
 def test_short_is_the_definition_forward_and_gradient(case, rate):
     packs, window = CASES[case]
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
@@ -119,7 +122,7 @@ def test_short_s_draws_are_fair_and_of_each_seed_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", shown(CASES, ["padding", "packs and window"]))
 def test_splash_equals_xla_forward_and_gradient(case):
     packs, window = CASES[case]
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
@@ -243,7 +246,8 @@ print("MOSAIC", text.count("tpu_custom_call"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kernel", "rate"), [("short", 0.1), ("splash", 0.0)])
+# The short kernel is in the step that tests/test_tpu_step.py compiles.
+@pytest.mark.parametrize(("kernel", "rate"), shown([("short", 0.1), ("splash", 0.0)], [("splash", 0.0)]))
 def test_kernels_compile_for_a_tpu(kernel, rate):
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
     environment = os.environ | {

@@ -32,6 +32,7 @@ from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
+from shown import shown
 from test_evaluate import TEXTS
 from test_hub import write
 
@@ -210,7 +211,7 @@ def sleeping():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", shown([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 def test_a_bench_ends_when_it_is_told_to(number, tmp_path):
     """Its run is of a temporary directory: nothing is left, and nothing is said of going on."""
     write(tmp_path / "model", heads=("mlm",))

@@ -8,6 +8,7 @@ import pytest
 import bert_jax
 from bert_jax.command import info
 from released import add_tensors, released
+from shown import shown
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 61}
 COMMON = {
@@ -64,7 +65,7 @@ def test_a_plain_bert_of_another_name_opens(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RELATIVES)
+@pytest.mark.parametrize("name", shown(RELATIVES, ["MiniLM", "TinyBERT"]))
 def test_transformers_computes_the_same_from_it(name, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

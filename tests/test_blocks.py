@@ -91,7 +91,7 @@ def test_layers_of_alternating_kinds_equal_a_loop():
     assert_equals_loop(CONFIG.replace(block="alternating_windows", remat="full"), [None, 2, None, 2])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_layers_that_are_all_the_same_equal_a_loop():
     assert_equals_loop(CONFIG.replace(layer_groups=1), [None] * 4)
 

@@ -62,7 +62,7 @@ print("asked", counts["compile_requests_use_cache"], "found", counts["cache_hits
 OURS = re.compile("compiling the step|step |the model is in ")  # lines of the log
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path):
     write(tmp_path / "model")
     rows = [f"the {'cat ' * (n % 9)}sat,{'ab'[n % 2]}" for n in range(60)]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import typing
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -202,21 +203,27 @@ def test_help_loads_no_tensorflow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS.names())
-def test_every_key_is_read_by_something(task):
-    """A key that a config takes and no line of the package looks at would do nothing, in silence."""
-    looked_at = set()
+@cache
+def looked_at() -> set[str]:
+    """The attributes that the package reads, outside of the checks of configs."""
+    names = set()
     for path in (ROOT / "bert_jax").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         own = {
             id(each) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"
             for each in ast.walk(node)
         }  # fmt: skip
-        looked_at |= {
+        names |= {
             node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and id(node) not in own
         }
-    assert {key.split(".")[-1] for key in keys(TASKS[task].Config)} <= looked_at
+    return names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS.names())
+def test_every_key_is_read_by_something(task):
+    """A key that a config takes and no line of the package looks at would do nothing, in silence."""
+    assert {key.split(".")[-1] for key in keys(TASKS[task].Config)} <= looked_at()
 
 
 def keys(reader, prefix: str = "") -> set[str]:

@@ -15,6 +15,7 @@ from bert_jax.hub.families import sized
 from bert_jax.inference import programs
 from packing import assert_packed_equals_separate
 from parity import assert_equals_transformers, batch_for
+from shown import shown
 from test_family_reference import FINE_TUNED
 from test_reference import assert_close, assert_gradients_close, inputs, reference
 
@@ -64,9 +65,7 @@ SHOWN = ("convolution", "projections of their own", "v1, rows longer than the fa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SHOWN else [pytest.mark.long]) for name in CONFIGS]
-)
+@pytest.mark.parametrize("name", shown(CONFIGS, SHOWN))
 def test_equals_transformers(name, tmp_path):
     prefix, config = CONFIGS[name]
     old = LEGACY if config.get("legacy", True) else None

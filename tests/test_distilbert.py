@@ -62,6 +62,6 @@ def test_absurd_configs(tmp_path, changes, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_packed_rows_equal_separate_ones():
     assert_packed_equals_separate(layout_of("distilbert", FIELDS, ("mlm", "classify"), ("a", "b", "c")))

@@ -78,7 +78,7 @@ def test_absurd_configs(tmp_path, changes, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_packed_rows_equal_separate_ones():
     layout = layout_of("electra", FIELDS, ("mlm", "replaced", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)

@@ -23,6 +23,7 @@ from bert_jax.train.log import read
 from bert_jax.train.state import fresh_params
 from bert_jax.train.task import Task
 from released import layout_of
+from shown import shown
 from test_finetune import finetune, table, texts
 from vocabularies import bytepair
 
@@ -128,7 +129,7 @@ def short(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", shown(SIZES, SHOWN))
 def test_words_vectors_and_files(name, directory, tmp_path, capsys):
     model = directory(name, "mlm")
     opened = bert_jax.load(model)
@@ -141,9 +142,7 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SHOWN else [pytest.mark.long]) for name in SIZES]
-)
+@pytest.mark.parametrize("name", shown(SIZES, SHOWN))
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import runs
-from on_eight_devices import MESHES, MORE_MESHES
+from on_eight_devices import EVALUATED, MESHES, MORE_MESHES
 
 
 def assert_same(one, other):
@@ -22,6 +22,11 @@ def some():
 @pytest.mark.parametrize("mesh", [name for name in MESHES if name != "one device"])
 def test_meshes_and_accumulation_give_the_same_losses(some, mesh):
     assert_same(some["one device"], some[mesh])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", [name for name in EVALUATED if name != "one device"])
+def test_meshes_measure_and_predict_the_same(some, mesh):
     np.testing.assert_allclose(some[mesh]["heldout"], some["one device"]["heldout"], rtol=1e-5)
     # Of each row, in the order of the rows.
     np.testing.assert_allclose(some[mesh]["predicted"], some["one device"]["predicted"], atol=1e-4)

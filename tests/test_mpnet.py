@@ -31,7 +31,7 @@ CLASSES = {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED}
 @pytest.mark.parametrize(
     ("config", "classes", "length"),
     [
-        pytest.param(THREE_HEADS, CLASSES, 19, id="three heads"),
+        pytest.param(THREE_HEADS, CLASSES, 19, id="three heads", marks=pytest.mark.long),
         pytest.param(ONE_HEAD, CLASSES, 19, id="one head"),
         pytest.param(THREE_HEADS, {"ForMaskedLM": ("mlm",)}, 150, id="farther than any bucket"),
     ],

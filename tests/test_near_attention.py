@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from bert_jax.models.config import EncoderConfig, NearConfig, RotaryConfig
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
 from gradients import assert_gradients_equal
+from shown import shown
 
 H, K, L = 2, 8, 300
 RANDOM = np.random.RandomState(0)
@@ -43,8 +45,10 @@ def gradient(run, context, qkv=QKV, target=TARGET):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CONTEXTS)
-@pytest.mark.parametrize("window", [5, 64, 150])
+@pytest.mark.parametrize(
+    ("name", "window"),
+    shown(product(CONTEXTS, (5, 64, 150)), [("padding", 5), ("packs", 64), ("padding", 150)]),
+)
 def test_bands_equal_all_scores_at_once(name, window):
     context = CONTEXTS[name]
     runs = [partial(by_kernel, kernel, context, window) for kernel in ("banded", "xla")]
@@ -55,8 +59,10 @@ def test_bands_equal_all_scores_at_once(name, window):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("window", [3, 40], ids=["bands", "masks"])
-@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize(
+    ("window", "near"),  # by bands, and by masks
+    shown(product((3, 40), (False, True)), [(3, True), (40, False)]),
+)
 def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypatch):
     monkeypatch.setattr(banded_attention, "LEAST", 8)
     context = CONTEXTS["packs"]

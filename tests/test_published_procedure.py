@@ -4,6 +4,7 @@ The bounds have power: each of the last tests breaks one thing and must see the 
 """
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.text.readers import Source
+from shown import shown
 
 LENGTH = 128
 CAP = 20
@@ -67,6 +69,7 @@ def ours(corpus, **changes) -> dict[str, np.ndarray]:
 
 
 EXAMPLES = 30 * 512
+SORTS = "next_sentence", "sentence_order", "full_sentences"
 
 
 def gather(seen, a, b, label, new, originals):
@@ -171,8 +174,10 @@ def test_bernoulli_masking_is_caught(corpus, theirs, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [64, 128])
-@pytest.mark.parametrize("examples", ["next_sentence", "sentence_order", "full_sentences"])
+@pytest.mark.parametrize(
+    ("examples", "length"),
+    shown(product(SORTS, (64, 128)), [("next_sentence", 64), *product(SORTS, [128])]),
+)
 def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
     config = DataConfig(corpora=(str(corpus),), lengths=(length,), shares=(1.0,), examples=examples)
     stream = Stream(config, seed=3, steps=10)

@@ -83,7 +83,7 @@ def trained(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_models_are_trained_saved_resumed_and_exported(trained, tmp_path, capsys):
     whole = trained("whole")
     again = shutil.copytree(whole, tmp_path / "again")

@@ -37,7 +37,8 @@ def test_known_runs_are_whole_and_learn():
         for curve in curves:
             steps, shares = zip(*curve, strict=True)
             assert steps == tuple(range(50, 2001, 50))
-            begun = 0.85 if recipe.embeddings == "random" else 0.7  # what is read off the corpus is known before
+            # What is read off the corpus is known before the first step.
+            begun = 0.85 if recipe.embeddings == "random" else 0.7
             assert begun < shares[0] < 1.05 and min(shares) > 0.4
             assert np.polyfit(np.log(steps), shares, 1)[0] < -0.02
 
