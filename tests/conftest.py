@@ -24,24 +24,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The files that take longest begin first, so that no process ends with one of them while the other is idle.
 LONGEST = [
-    f"test_{name}.py"
-    for name in (
-        "readme",
-        "meshes",
-        "processes",
-        "whole_batch_loss",
-        "tpu_step",
-        "runs",
-        "light",
-        "recipes",
-        "bench",
-    )
+    "readme",
+    "meshes",
+    "processes",
+    "whole_batch_loss",
+    "tpu_step",
+    "runs",
+    "light",
+    "recipes",
+    "bench",
 ]
 
 
 def pytest_collection_modifyitems(config, items):
     """Tests marked long run when asked for by that mark alone, whatever else `-m` selects."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
     if "long" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)

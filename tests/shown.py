@@ -1,13 +1,15 @@
-"""Cases of a test of which the ordinary suite runs those that show the most."""
+"""Parametrized tests of which the ordinary suite runs some cases only."""
 
 from collections.abc import Collection, Iterable
 
 import pytest
 
 
-def shown(cases: Iterable, first: Collection) -> list:
-    """The cases as pytest's parameters; those that are not among the first are long."""
-    return [case if case in first else long(case) for case in cases]
+def shown(cases: Iterable, ordinary: Collection) -> list:
+    """The cases as pytest's parameters; those that are not ordinary are marked long."""
+    cases = list(cases)
+    assert all(case in cases for case in ordinary), "an ordinary case is not among the cases"
+    return [case if case in ordinary else long(case) for case in cases]
 
 
 def long(case):

@@ -183,7 +183,7 @@ def opened(teacher, objective="distilbert", **changes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", shown(STUDENTS, ["tinybert"]))  # which learns more than the model
+@pytest.mark.parametrize("objective", shown(STUDENTS, ["tinybert"]))  # it also learns projections
 def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective, tmp_path, capsys):
     whole, again = tmp_path / "whole", tmp_path / "again"
     assert main([*words(teacher, objective), "--workdir", str(whole)]) == 0

@@ -75,8 +75,8 @@ LITTLE = {
     "runs/taught": ["data.batch=8", "data.lengths=32"],
     "runs/reviews": ["data.calibration_share=0.5", "report=True"],
 }  # fmt: skip
-# Runs whose models no later command opens: all of them is tried but the training, which tests of their tasks show.
-UNREAD = {
+# No later command opens the models of these runs: they are not trained here, but by the tests of their tasks.
+NOT_OPENED = {
     f"runs/{name}"
     for name in ("half", "taught", "continued", "base-gpu", "topics", "stars", "faster", "sharper")
 }
@@ -165,8 +165,8 @@ def commands(block: str) -> list[list[str]]:
 def smaller(words: list[str]) -> list[str]:
     """The command with what makes it small said last, where it counts."""
     little = (LITTLE.get(word.split(":")[0], []) for word in words)
-    only_tried = ["--dry-run"] if UNREAD & {*words} else []
-    return [*words, *only_tried, *(f"--config.{setting}" for settings in little for setting in settings)]
+    dry = ["--dry-run"] if NOT_OPENED & {*words} else []
+    return [*words, *dry, *(f"--config.{setting}" for settings in little for setting in settings)]
 
 
 def run(words: list[str], capfd) -> None:

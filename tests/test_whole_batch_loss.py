@@ -19,14 +19,24 @@ from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_state, constants_of, fresh_params, shardings_of
 from bert_jax.train.step import make_evaluation
 from bert_jax.train.task import Task
+from shown import shown
 from tiny_training import Batches, tiny
 
 MESHES = {
+    "one device": (1, {}),
+    "data 8": (8, {}),
     "fsdp 8": (8, {"data": 1, "fsdp": 8}),
     "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
 }
-TAKEN = ("fsdp 8", 1), ("2 x 2 x 2", 4)  # with microbatches; tests/test_embed_meshes.py has more
-EVALUATED = ("2 x 2 x 2",)
+# The process that measures them (the ordinary suite runs "some"), the mesh, and the number of microbatches.
+TAKEN = (
+    ("some", "fsdp 8", 1),
+    ("some", "2 x 2 x 2", 4),
+    ("more", "one device", 4),
+    ("more", "data 8", 1),
+    ("more", "data 8", 4),
+)
+EVALUATED = ("some", "2 x 2 x 2"), ("more", "one device")
 
 
 @dataclass(frozen=True)
@@ -120,14 +130,15 @@ def as_json(loss, gradients) -> dict:
     }
 
 
-@pytest.fixture(scope="module")
-def results():
-    return runs.on_eight_devices(__file__)
+@functools.cache
+def results_of(process: str) -> dict:
+    return runs.on_eight_devices(__file__, process)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mesh", "accumulate"), TAKEN)
-def test_loss_and_gradients_are_those_of_the_whole_batch(results, mesh, accumulate):
+@pytest.mark.parametrize(("process", "mesh", "accumulate"), shown(TAKEN, TAKEN[:2]))
+def test_loss_and_gradients_are_those_of_the_whole_batch(process, mesh, accumulate):
+    results = results_of(process)
     expected, ours = results["plain"], results[f"{mesh}, {accumulate}"]
     assert ours["loss"] == pytest.approx(expected["loss"], rel=1e-6)
     largest = max(np.abs(gradient).max() for gradient in expected["gradients"].values())
@@ -137,8 +148,9 @@ def test_loss_and_gradients_are_those_of_the_whole_batch(results, mesh, accumula
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh", EVALUATED)
-def test_an_evaluation_is_that_of_the_whole_batch(results, mesh):
+@pytest.mark.parametrize(("process", "mesh"), shown(EVALUATED, EVALUATED[:1]))
+def test_an_evaluation_is_that_of_the_whole_batch(process, mesh):
+    results = results_of(process)
     expected, ours = results["plain"], results[f"{mesh}, evaluation"]
     assert ours["loss"] == pytest.approx(expected["evaluation"]["loss"], rel=1e-6)
     np.testing.assert_allclose(ours["first"], expected["evaluation"]["first"], atol=1e-6)
@@ -146,11 +158,13 @@ def test_an_evaluation_is_that_of_the_whole_batch(results, mesh):
 
 def main() -> None:
     results: dict = {"plain": plain()}
-    for name, accumulate in TAKEN:
-        devices, changes = MESHES[name]
-        results[f"{name}, {accumulate}"] = by_step(devices, accumulate=accumulate, **changes)
-    for name in EVALUATED:
-        results[f"{name}, evaluation"] = by_evaluation(MESHES[name][0], **MESHES[name][1])
+    for process, name, accumulate in TAKEN:
+        if process == sys.argv[1]:
+            devices, changes = MESHES[name]
+            results[f"{name}, {accumulate}"] = by_step(devices, accumulate=accumulate, **changes)
+    for process, name in EVALUATED:
+        if process == sys.argv[1]:
+            results[f"{name}, evaluation"] = by_evaluation(MESHES[name][0], **MESHES[name][1])
     json.dump(results, sys.stdout)
 
 

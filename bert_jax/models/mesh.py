@@ -18,7 +18,7 @@ TOKENS = PartitionSpec(FSDP, None)  # [B, L]
 SEEDS = PartitionSpec(FSDP, TENSOR)  # [B, H]
 TABLE = PartitionSpec()  # of rotary positions
 STATES = PartitionSpec(FSDP, None, TENSOR)  # [B, L, H x K]
-FUSED_QKV = PartitionSpec(FSDP, None, None, TENSOR)  # [B, 3, L, H x K]
+FUSED_QKV = PartitionSpec(FSDP, None, None, TENSOR)  # [B, L, 3, H x K]
 
 
 def platform() -> str:
