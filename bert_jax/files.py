@@ -56,7 +56,7 @@ def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
 
 
 def refuse_constant(name: str):
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def file_hash(path: Path) -> str:

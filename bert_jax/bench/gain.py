@@ -114,7 +114,7 @@ def best(labels: Recipe, directory: Path) -> Arm:
             sums = [outcomes(model, examples, known).sums for model in models]
             arms.append(Arm(setting.name, models[0].kind.best, sums))
     if not arms:
-        raise BertJaxError(f"no setting in {directory} came to a model with every seed; try lower rates")
+        raise BertJaxError(f"no setting in {directory} gave a model for every seed; try lower learning rates")
     return max(arms, key=lambda arm: arm.values.mean())
 
 

@@ -9,7 +9,7 @@ The first steps of a recipe are timed. Its run has as many steps as fit into the
 0 where they end. Compiling, measuring and embeddings that are read off the corpora do not count. The more a recipe
 masks, the harder its own measure is, so every model is also measured on the validation set of the first recipe, if it
 predicts masked words of the same vocabulary. With --labels, models and their initial values (without what is read off
-the corpora) are fine-tuned, too: masked words are learnt for the sake of others.
+the corpora) are fine-tuned, too: a loss of masked words alone does not show what pre-training is worth.
 """
 
 import math

@@ -8,17 +8,17 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     "bert-jax adapt docs/ --model DIR --output runs/adapted",
     flag("documents", nargs="+", metavar="DOCS", help="documents as `bert-jax index` reads them"),
     flag("--model", required=True, metavar="DIR", help="embedder to begin from"),
-    flag("--output", required=True, metavar="DIR", help="directory of all stages, in which the same command resumes"),
+    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
     flag(
         "--data", metavar="FOLDER",
         help="queries with judgements of these documents, in BEIR's layout, to measure by (default: sentences, "
         "titles and words of held-out documents)",
     ),
-    flag("--split", default="", metavar="NAME", help="of --data: the judgements of qrels/NAME.tsv"),
+    flag("--split", default="", metavar="NAME", help="split of --data: use the judgements of qrels/NAME.tsv"),
     flag("--pairs", type=count, default=20_000, metavar="N", help="pairs to learn from at most (default 20,000)"),
     flag(
         "--epochs", type=number(0, 100, above=True), default=0.0, metavar="N",
-        help="of each training (default 1, but 120 steps of the reranker at least)",
+        help="epochs of each training run (default 1; the reranker takes at least 120 steps)",
     ),
     flag("--passage-tokens", type=count, default=128, metavar="N", help="tokens of a passage (default 128)"),
     flag(

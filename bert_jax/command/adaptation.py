@@ -278,7 +278,7 @@ class Adaptation:
         with part_of_run(name):
             stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
         if stopped or Stop.unheard:
-            raise BertJaxError(f"{workdir} was told to stop; the same command goes on")
+            raise BertJaxError(f"{workdir} was stopped; repeat the command to resume")
         say(f"{name}: the model is in {workdir / 'model'}")
         return str(workdir / "model")
 

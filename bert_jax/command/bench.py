@@ -44,7 +44,7 @@ TEXTS = (
         "--dtype",
         choices=("float32", "bfloat16"),
         default="float32",
-        help="of our computation (default float32)",
+        help="dtype in which bert_jax computes (default float32)",
     ),
     *limits("rounds", 6, 60),
     PROFILE,
@@ -159,7 +159,7 @@ def input_(args):
     ),
     flag(
         "--minutes", type=number(0, A_DAY / 60, above=True), metavar="N",
-        help="of recipes: training of each, without compiling and measuring (default 10)",
+        help="training minutes per recipe, without compiling and measuring (default 10)",
     ),
     JSON,
 )  # fmt: skip
@@ -299,7 +299,7 @@ def labels(args):
     "bert-jax bench search --output runs/search --vectors 1000000",
     flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
     flag("--vectors", type=whole(10_000), default=100_000, help="vectors of the index (default 100000)"),
-    flag("--dimensions", type=whole(8), default=384, help="numbers of a vector (default 384)"),
+    flag("--dimensions", type=whole(8), default=384, help="dimensions of a vector (default 384)"),
     flag("--queries", type=count, default=500, help="queries (default 500)"),
     flag("--kinds", nargs="+", choices=("float32", "int8", "binary", "hnsw", "ivf"),
          default=["float32", "int8", "binary", "hnsw", "ivf"], metavar="KIND",

@@ -36,7 +36,7 @@ def describe(path: str) -> str:
         lines = model_lines(directory)
     else:
         raise BertJaxError(
-            f"{path} is no corpus, run, index or model: it has no manifest.json, run.json, index.json or config.json"
+            f"{path} is not a corpus, run, index or model: it has no manifest.json, run.json, index.json or config.json"
         )
     return "\n".join(lines)
 

@@ -200,7 +200,7 @@ def of_directory(directory: Workdir, config: RunConfig) -> Facts:
     ]
     time = "not known before the run has taken some steps, which then show it"
     if config.steps <= max(config.first_step, 0):
-        time = "not estimated, for no step is taken"
+        time = "not estimated, because no step is taken"
     if not directory.run.exists():
         state = "a new run"
     elif not (steps := Checkpoints(directory.checkpoints, config.checkpoints).steps()):

@@ -20,7 +20,7 @@ from bert_jax.errors import BertJaxError
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
         "--quantize", choices=("none", "int8", "binary"),
-        help="search quantized vectors (8 or 1 bit per number), then rescore with the full vectors",
+        help="search quantized vectors (8 or 1 bit per dimension), then rescore with the full vectors",
     ),
     flag(
         "--approximate", choices=("none", "hnsw", "ivf"),
@@ -57,7 +57,7 @@ def index(args):
     flag("--top", type=count, default=10, metavar="N", help="passages of a query (default 10)"),
     flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
-    flag("--rerank", metavar="DIR", help="cross-encoder that scores the first passages anew"),
+    flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
     flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
     flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),

@@ -18,11 +18,11 @@ DIMENSIONS = flag(
     "--dimensions",
     type=count,
     metavar="N",
-    help="of an embedder: use the first N numbers of its vectors alone",
+    help="for an embedder: use only the first N dimensions of its vectors",
 )
 SKIP_BAD = flag(
     "--skip-bad", action="store_true",
-    help="leave out rows that are no examples, such as those with an empty cell, and count them",
+    help="skip rows that are not examples, such as those with an empty cell, and count them",
 )  # fmt: skip
 
 
@@ -56,9 +56,9 @@ SKIP_BAD = flag(
         "from the test set",
     ),
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
-    flag("--split", default="", metavar="NAME", help="of an embedder's folder: the judgements of qrels/NAME.tsv"),
+    flag("--split", default="", metavar="NAME", help="for an embedder: use the judgements of qrels/NAME.tsv"),
     DIMENSIONS,
-    flag("--rerank", metavar="DIR", help="of an index: a cross-encoder that scores the first passages anew"),
+    flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
     flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
 )  # fmt: skip
 def evaluate(args):

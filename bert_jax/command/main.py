@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         keep_programs()
     if sys.stdout is None:  # the first file to be opened would take its place, and be printed into
-        print(f"{name}: standard output is closed; direct it to a file or to /dev/null", file=sys.stderr)
+        print(f"{name}: standard output is closed; redirect it to a file or to /dev/null", file=sys.stderr)
         return 1
     try:
         written = set_by_config() if "config" in args else nullcontext()

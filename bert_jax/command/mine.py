@@ -31,7 +31,7 @@ any_number = number(-LARGEST)
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
     flag("--cache", metavar="DIR", help="keeps vectors and scores for the next time (default: OUTPUT.cache)"),
     flag("--negatives", type=count, default=3, metavar="N", help="negatives of an anchor (default 3)"),
-    flag("--first", type=whole(0), default=0, metavar="N", help="pass over the N nearest texts (default 0)"),
+    flag("--first", type=whole(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
     flag("--last", type=count, default=100, metavar="N", help="look at the N nearest texts (default 100)"),
     flag(
         "--margin", type=number(0), metavar="M",

@@ -144,10 +144,10 @@ def score(args):
         "on standard output)",
     ),
     flag("--prompt", metavar="NAME", help="name of a prompt of the model, put before each text"),
-    flag("--dimensions", type=count, metavar="N", help="keep the first N numbers of each vector"),
+    flag("--dimensions", type=count, metavar="N", help="keep the first N dimensions of each vector"),
     flag(
         "--quantize", choices=("int8", "binary"),
-        help="store a byte for each number, or a bit for its sign",
+        help="store each dimension as a byte, or its sign as a bit",
     ),
     LONG,
 )  # fmt: skip

@@ -160,7 +160,7 @@ def summary(kind: Kind, calibration: Calibration) -> str:
     """What a calibration is, in a line."""
     if calibration.keeps_probabilities:
         error = f"expected calibration error {calibration.error_before:.4f}"
-        fit = f"probabilities stay as they are, for rescaling did not improve them; {error}"
+        fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"
     else:
         temperature = kind.temperature(calibration)
         loss = f"log loss {calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after"

@@ -62,7 +62,7 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
     """All runs, each with its config, so that every setting is sound before any is run."""
     keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
     if (count := math.prod(map(len, choices)) * config.seeds) > MOST_RUNS:
-        raise BertJaxError(f"sweep and seeds ask for {count:,} runs; {MOST_RUNS:,} are the most")
+        raise BertJaxError(f"sweep and seeds ask for {count:,} runs; ask for at most {MOST_RUNS:,}")
     kept = [override for override in overrides if override.split("=")[0] not in ("seeds", "sweep", "seed")]
     split = ["data.folds=0"] if isinstance(config, FinetuneConfig) else []  # one model is enough to compare
     runs = []
@@ -152,7 +152,7 @@ def settle(workdir: Path, runs: Sequence[Run]) -> Run:
     """Write the results, and put the best run's model and curves where those of a single run would be."""
     sound = [run for run in runs if not run.trouble] or [run for run in runs if run.last]
     if not sound:
-        raise BertJaxError(f"no run in {workdir} came to a result; begin again with a lower rate")
+        raise BertJaxError(f"no run in {workdir} gave a result; start again with a lower learning rate")
     settings = list(dict.fromkeys(run.setting for run in runs))
     standings = {s: [run.standing for run in sound if run.setting == s] or [Run.standing] for s in settings}
     best_setting = max(settings, key=lambda setting: tuple(np.mean(standings[setting], 0)))

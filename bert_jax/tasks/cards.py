@@ -24,11 +24,11 @@ def of_embedder(task: Embedding, config: EmbedConfig, counts: tuple[int, int], t
         pipeline="sentence-similarity",
         tags=("sentence-similarity", "feature-extraction"),
         about=[
-            f"An embedder of {task.layout.vector_size} dimensions: texts that belong together get vectors of one "
-            "direction.",
+            f"An embedder of {task.layout.vector_size} dimensions: texts that belong together get similar "
+            "vectors.",
             f"It reads the first {embedder.max_length} tokens of a text; the rest is truncated.",
-            *[f"Its first {sizes} dimensions do as vectors, too."] * bool(sizes),
-            *[f'Before a {name} stands "{text}".' for name, text in prompts.items()],
+            *[f"Its first {sizes} dimensions can be used alone."] * bool(sizes),
+            *[f'The prompt of a {name} is "{text}".' for name, text in prompts.items()],
         ],
         usage=f"""import bert_jax
 bert_jax.load("DIR").embed(["a text"]{prompt})

@@ -104,19 +104,19 @@ def begun_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layo
     discriminator, _ = hub.survey(directory)
     if head not in discriminator.heads:
         raise BertJaxError(
-            f'the model in {directory} is no discriminator (it has no head "{head}"); leave --config.init out'
+            f'the model in {directory} is not a discriminator (it has no head "{head}"); leave --config.init out'
         )
     inner = Path(directory) / GENERATOR
     if not inner.is_dir():
         raise BertJaxError(
-            f"the discriminator in {directory} goes on with its generator alone; put that model into {inner}, "
+            f"the discriminator in {directory} can only be trained with its generator; put that into {inner}, "
             "or leave --config.init out"
         )
     check_sizes(directory, discriminator.config, model)
     generator, _ = hub.survey(inner)
     if "mlm" not in generator.heads:
         raise BertJaxError(
-            f'the model in {inner} is no generator (it has no head "mlm"); leave --config.init out'
+            f'the model in {inner} is not a generator (it has no head "mlm"); leave --config.init out'
         )
     for name in ("vocab_size", "embedding_width", "max_positions", "segment_types"):
         theirs, ours = getattr(generator.config, name), getattr(model, name)

@@ -1,4 +1,4 @@
-"""The task of an embedder: texts that belong together get vectors of the same direction."""
+"""The task of an embedder: texts that belong together get similar vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

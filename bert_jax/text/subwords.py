@@ -114,7 +114,7 @@ class Subwords(ABC):
         specials, sides = self.template.specials(pair), "a pair" if pair else "a text"
         if max_length < specials + 1 + pair:
             raise BertJaxError(
-                f"{max_length} tokens have no room for {sides} within its {specials} special tokens; allow "
+                f"{max_length} tokens have no room for {sides} and its {specials} special tokens; allow "
                 f"{specials + 1 + pair} or more"
             )
         return max_length - specials

@@ -136,7 +136,7 @@ class Corpus:
                 arrays.append(np.asarray(np.load(self.directory / file, mmap_mode="r")))
             except (OSError, ValueError, EOFError) as error:
                 raise BertJaxError(
-                    f"{self.name}/{file} is no array ({first_line(error)}); {AGAIN}"
+                    f"{self.name}/{file} is not an array ({first_line(error)}); {AGAIN}"
                 ) from error
             if (
                 file not in self.manifest["files"]
