@@ -109,7 +109,7 @@ def begun_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layo
     inner = Path(directory) / GENERATOR
     if not inner.is_dir():
         raise BertJaxError(
-            f"the discriminator in {directory} can only be trained with its generator; put that into {inner}, "
+            f"the discriminator in {directory} can only be trained with its generator; put that model into {inner}, "
             "or leave --config.init out"
         )
     check_sizes(directory, discriminator.config, model)
