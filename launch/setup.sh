@@ -9,7 +9,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
 code=$scratch/bert-jax.tar.gz
-tar -czf "$code" -C "$launch/.." pyproject.toml README.md LICENSE bert_jax configs launch
+tar -czf "$code" -C "$launch/.." --exclude=__pycache__ pyproject.toml README.md LICENSE bert_jax configs launch
 tpus tpu-vm scp "$code" "$name:" --worker=all >"$logs/scp.log" 2>&1 ||
   give_up "the code could not be copied: $(last_line "$logs/scp.log")"
 
