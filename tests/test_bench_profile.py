@@ -1,6 +1,7 @@
 """`--profile`: every moment of a call is dealt out once, to the part that it belongs to."""
 
 import json
+from collections import defaultdict
 from types import SimpleNamespace
 
 import jax
@@ -19,12 +20,12 @@ pytestmark = pytest.mark.optimized
 
 
 def test_each_moment_belongs_to_what_runs_at_it():
-    def operation(start, end, name):
+    def ran(start, end, name):
         return Span(start, end, name, ("jit_f", name))
 
     spans = [
         Span(0, 20, PYTHON), Span(1, 4, DISPATCH), Span(3, 12, IDLE),
-        operation(4, 8, "a"), operation(6, 10, "b"), operation(11, 12, "a"),
+        ran(4, 8, "a"), ran(6, 10, "b"), ran(11, 12, "a"),
     ]  # fmt: skip
     call = shares(spans, Turn(20, 0))
     assert call.operations == {("jit_f", "a"): 2 + 1 + 1, ("jit_f", "b"): 1 + 2}
@@ -34,20 +35,36 @@ def test_each_moment_belongs_to_what_runs_at_it():
 
 
 def test_an_operation_is_not_charged_with_what_its_thread_executes_before_it_says_that_it_ended():
-    def event(name, start, end, **stats):
-        return SimpleNamespace(name=name, start_ns=start * 1e9, end_ns=end * 1e9, stats=stats.items())
-
-    def operation(name, start, end):
-        return event(name, start, end, hlo_module="jit_f", hlo_op=name)
-
     begun_here = [operation("a", 1, 2), event("end: b", 6, 6), operation("c", 9, 10)]
     ended_there = [
         event(EXECUTE, 3, 8), operation("b", 3, 5), event("end: a", 8.00001, 8.00001), event("end: c", 12, 12),
     ]  # fmt: skip
-    lines = [SimpleNamespace(events=events) for events in (begun_here, ended_there)]
-    spans = read(SimpleNamespace(planes=[SimpleNamespace(lines=lines)]))
-    ends = {span.label: span.end for span in spans if span.operation}
-    assert ends == {"a": 3, "b": 6, "c": 12}
+    assert ends_of(begun_here, ended_there) == {"a": [3], "b": [6], "c": [12]}
+
+
+def test_what_a_thread_executed_before_an_operation_began_does_not_move_its_end():
+    runs = [
+        event(EXECUTE, 1, 2), operation("a", 2.00001, 2.00002), event("end: a", 2.00002, 2.00002),
+        event(EXECUTE, 6, 8), operation("a", 8.00001, 8.00002), event("end: a", 8.00002, 8.00002),
+    ]  # fmt: skip
+    assert ends_of(runs) == {"a": [2.00002, 8.00002]}
+
+
+def event(name, start, end, **stats):
+    return SimpleNamespace(name=name, start_ns=start * 1e9, end_ns=end * 1e9, stats=stats.items())
+
+
+def operation(name, start, end):
+    return event(name, start, end, hlo_module="jit_f", hlo_op=name)
+
+
+def ends_of(*threads):
+    lines = [SimpleNamespace(events=events) for events in threads]
+    ends = defaultdict(list)
+    for span in read(SimpleNamespace(planes=[SimpleNamespace(lines=lines)])):
+        if span.operation:
+            ends[span.label].append(span.end)
+    return ends
 
 
 @pytest.fixture

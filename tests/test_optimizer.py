@@ -1,5 +1,6 @@
 """Schedules, the ordered rules on parameter names, and what the optimizer does to stacked parameters."""
 
+import re
 from types import SimpleNamespace
 
 import jax
@@ -17,14 +18,15 @@ from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
 from bert_jax.train.config import MeshConfig, OptimizerConfig
-from bert_jax.train.optimizer import direction, trust
+from bert_jax.train.optimizer import adam, direction, trust
 from bert_jax.train.parts import ABORTING, refuse_both_splits
 from bert_jax.train.rules import PARAMETERS, Parameter, decide, named
 from bert_jax.train.schedule import share_at
 from bert_jax.train.sharding import check_batch, make_mesh, parameter_shardings
-from bert_jax.train.state import abstract_state, fresh_params, optimizer_of
+from bert_jax.train.state import abstract_state, constants_of, fresh_params, initial_state, optimizer_of
+from bert_jax.train.step import make_step
 from bert_jax.train.task import Task
-from tiny_training import tiny
+from tiny_training import Batches, tiny
 
 
 def rates(steps, **changes):
@@ -172,6 +174,29 @@ def test_adam_is_that_of_torch():
         ours = jax.tree.map(lambda param, update: param - 0.1 * update, ours, updates)
         for name in start:
             np.testing.assert_allclose(ours["nsp"]["dense"][name], theirs[name].detach().numpy(), atol=1e-5)
+
+
+def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
+    random = np.random.default_rng(1)
+    gradients = [{"a": jnp.asarray(random.standard_normal((3, 5)), jnp.float32)} for _ in range(3)]
+    ours, theirs = adam(0.9, 0.98, 1e-6), optax.scale_by_adam(0.9, 0.98, 1e-6)
+    state = other = theirs.init(gradients[0])
+    for gradient in gradients:
+        updates, state = ours.update(gradient, state, good=jnp.bool_(True))
+        expected, other = theirs.update(gradient, other)
+        jax.tree.map(np.testing.assert_array_equal, (updates, state), (expected, other))
+    _, after = ours.update({"a": jnp.full((3, 5), jnp.nan)}, state, good=jnp.bool_(False))
+    jax.tree.map(np.testing.assert_array_equal, after, state)
+
+
+@pytest.mark.optimized
+def test_a_step_copies_no_moments_before_it_replaces_them():
+    task, config = tiny()
+    mesh = make_mesh(config.mesh)
+    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    text = make_step(task, config, mesh).lower(state, Batches().whole(0), constants).compile().as_text()
+    assert "may-alias" in text and "state_optimizer" in text
+    assert not re.findall(r"copy\(%state_optimizer_\w+__[mn]u__\S+kernel", text)
 
 
 @pytest.mark.slow

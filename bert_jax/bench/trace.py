@@ -92,7 +92,7 @@ def programs() -> Iterator[tuple[str, str]]:
 def read(profile) -> Iterator[Span]:
     """Operations, and what else has a name here."""
     begun: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
-    ends: defaultdict[str, list[float]] = defaultdict(list)
+    ends: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)  # (reported, of its own work)
     for plane in profile.planes:
         for line in plane.lines:
             executed = sorted(
@@ -101,7 +101,7 @@ def read(profile) -> Iterator[Span]:
             for event in line.events:
                 name, start, end = event.name, event.start_ns / 1e9, event.end_ns / 1e9
                 if name.startswith(END):
-                    ends[name.removeprefix(END)].append(own_end(end, executed))
+                    ends[name.removeprefix(END)].append((end, own_end(end, executed)))
                 elif name.startswith(HOST):
                     yield Span(start, end, name)
                 elif known := [ours for theirs, ours in SPANS.items() if name.startswith(theirs)]:
@@ -114,9 +114,11 @@ def read(profile) -> Iterator[Span]:
         ended = sorted(ends[name])
         for (start, end), (following, _) in zip(times, [*times[1:], (math.inf, 0.0)], strict=True):
             # An operation whose work goes on in other threads ends later than the call that began it.
-            index = bisect(ended, start)
-            if index < len(ended) and ended[index] <= following:
-                end = max(end, ended[index])
+            index = bisect(ended, (start, math.inf))
+            if index < len(ended) and (reported := ended[index][0]) <= following:
+                own = ended[index][1]
+                # What the thread ran before this operation began did not wait for it.
+                end = max(end, own if own >= start else reported)
             yield Span(start, end, name, (program, name))
 
 

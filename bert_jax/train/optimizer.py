@@ -13,7 +13,7 @@ from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule, decide, 
 
 def direction(
     config: OptimizerConfig, rules: Rules = PARAMETERS, frozen: Rules = ()
-) -> optax.GradientTransformation:
+) -> optax.GradientTransformationExtraArgs:
     """`frozen` says of each parameter whether it keeps its value; () freezes none beside those of the config."""
 
     def decays(params):
@@ -22,14 +22,50 @@ def direction(
     freezes = config.frozen_layers >= 0 or bool(frozen)
     # What keeps its value has no part in the norm that is clipped.
     parts = [scale_by_depth(config.frozen_layers, 1.0, rules, frozen)] if freezes else []
-    parts += [optax.clip_by_global_norm(config.clip)] if config.clip else []
-    parts.append(optax.scale_by_adam(config.beta1, config.beta2, config.epsilon))
+    parts += [clip(config.clip)] if config.clip else []
+    parts.append(adam(config.beta1, config.beta2, config.epsilon))
     parts.append(optax.add_decayed_weights(config.weight_decay, decays))
     if config.name == "lamb":
         parts.append(trust(rules))
     if config.layer_decay < 1 or freezes:
         parts.append(scale_by_depth(config.frozen_layers, config.layer_decay, rules, frozen))
     return optax.chain(*parts)
+
+
+def clip(limit: float) -> optax.GradientTransformation:
+    """Scales gradients down whose norm over all parameters is above the limit, by one factor."""
+
+    def update(gradients, params):
+        factor = jnp.minimum(1, limit / optax.tree.norm(gradients))
+        return jax.tree.map(lambda gradient: gradient * factor.astype(gradient.dtype), gradients)
+
+    return optax.stateless(update)
+
+
+def adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransformationExtraArgs:
+    """optax's Adam, whose update takes `good`: where it is false, the state stays as it was.
+
+    The direction comes of the moments that are kept. If it came of the new ones before that choice, XLA for CPUs would
+    compute them twice, the second time within the update of a parameter, and copy the old ones for that beforehand.
+    """
+
+    def update(gradients, state, params=None, *, good=True):
+        del params
+        count, mu, nu = jax.tree.map(
+            lambda new, old: jnp.where(good, new, old),
+            (
+                optax.safe_increment(state.count),
+                optax.tree.update_moment(gradients, state.mu, beta1, 1),
+                optax.tree.update_moment_per_elem_norm(gradients, state.nu, beta2, 2),
+            ),
+            (state.count, state.mu, state.nu),
+        )
+        first = optax.tree.bias_correction(mu, beta1, count)
+        second = optax.tree.bias_correction(nu, beta2, count)
+        directions = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), first, second)
+        return directions, optax.ScaleByAdamState(count, mu, nu)
+
+    return optax.GradientTransformationExtraArgs(optax.scale_by_adam().init, update)
 
 
 def check_depths(config: OptimizerConfig, encoder: EncoderConfig) -> None:

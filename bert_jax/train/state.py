@@ -45,7 +45,7 @@ class Constants:
     task: Any  # the task's own, such as the parameters of a teacher
 
 
-def optimizer_of(task: Task, config: RunConfig) -> optax.GradientTransformation:
+def optimizer_of(task: Task, config: RunConfig) -> optax.GradientTransformationExtraArgs:
     for layout in task.layouts.values():
         check_depths(config.optimizer, layout.config)
     return direction(config.optimizer, rules_of(task), task.frozen)

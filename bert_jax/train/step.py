@@ -36,15 +36,14 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
         # Gradients.
         key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.random), state.step)
         gradients, measured = gradient(state.params, batch, key, constants.task)
-        # Update.
-        updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-        rate = constants.rate * share_at(config.optimizer, config.steps, state.step)
-        params = jax.tree.map(lambda param, update: param - rate * update, state.params, updates)
         # Guard: a number that is not finite anywhere in the gradients makes their norm not finite.
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sum(loss.total for loss in measured["losses"].values()))
-        params, moments = jax.tree.map(
-            lambda new, old: jnp.where(good, new, old), (params, moments), (state.params, state.optimizer)
+        # Update.
+        updates, moments = optimizer.update(gradients, state.optimizer, state.params, good=good)
+        rate = constants.rate * share_at(config.optimizer, config.steps, state.step)
+        params = jax.tree.map(
+            lambda param, update: jnp.where(good, param - rate * update, param), state.params, updates
         )
         bad = jnp.where(good, 0, state.bad + 1)
         new = State(state.step + 1, params, moments, state.discarded + ~good, bad)
