@@ -28,6 +28,7 @@ from bert_jax.bench.turns import (
     ratio,
     timed,
 )
+from bert_jax.command.bench import chosen_dtype
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration
@@ -292,3 +293,8 @@ def test_a_step_is_timed(capsys):
     results = json.loads(capsys.readouterr().out)
     assert results["tokens_per_second"] == pytest.approx(64 / results["seconds"])
     assert results["compile_seconds"] > 0 and results["cpu_seconds"] > 0
+
+
+def test_auto_is_the_type_that_this_device_multiplies_faster(monkeypatch):
+    monkeypatch.setattr("bert_jax.models.precision.fast_dtype", {"cpu": "bfloat16"}.__getitem__)
+    assert [chosen_dtype(name) for name in ("auto", "float32")] == ["bfloat16", "float32"]
