@@ -64,7 +64,7 @@ def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
 
 def misfit(directory: Path, name: str, size: int) -> str | None:
     if not is_within(name):
-        return f"it lists {name[:100]!r}, which is no file within it"
+        return f"it lists {name[:100]!r}, which is not a file in it"
     if not (directory / name).is_file():
         return f"it lacks its file {name}"
     actual = (directory / name).stat().st_size

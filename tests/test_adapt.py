@@ -129,8 +129,11 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
         "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(model), "--output", str(tmp_path / "out"),
         "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "1", *more,
     ]  # fmt: skip
+    assert main([*given, "--data", str(tmp_path / "none")]) == 1
+    out = tmp_path / "out"
+    assert "has no corpus.jsonl" in capsys.readouterr().err and not (out / "queries.jsonl").exists()
     assert main(given) == 0
-    said, out = capsys.readouterr().out, tmp_path / "out"
+    said = capsys.readouterr().out
     assert "pairs have 4 negatives" in said and "real queries may gain less" in said
     assert f"to search the documents: bert-jax index {given[1]} --model " in said
     assert "passages give" in said and "the report is" in said and "reranked" in said

@@ -12,12 +12,13 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
-from bert_jax.data.examples.groups import GroupColumns, mapping, read_groups, read_texts, remembered
+from bert_jax.data.examples.groups import Group, GroupColumns, mapping, read_groups, read_texts, remembered
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.predictions import origin as origins
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.embed import groups_of, texts_of
+from bert_jax.tasks.embedding import retrieved
 from bert_jax.train.gradient import make_gradient
 from bert_jax.train.log import read
 from bert_jax.train.sharding import make_mesh
@@ -293,6 +294,14 @@ def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path
     assert texts_by(GroupColumns(texts=("why",))) == (("a1", "a1"), ())
     before = GroupColumns(texts=("asked", "gone")).of_pairs
     assert texts_by(GroupColumns()) == (("a1", "b1"), ())
+
+
+def test_texts_that_would_find_themselves_are_not_asked():
+    same, other = Group(("a", "a"), None, "0"), Group(("b", "c"), None, "1")
+    vectors = np.eye(4, dtype=np.float32).reshape(2, 2, 4)
+    vectors[1, 1] = vectors[1, 0]
+    assert retrieved(vectors, [same, other]).scores == retrieved(vectors[1:], [other]).scores
+    assert retrieved(vectors, [same, other]).scores["mrr@10"] == 1
 
 
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):

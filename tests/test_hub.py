@@ -304,6 +304,34 @@ def test_a_name_that_is_no_path_says_how_to_get_one(monkeypatch):
     assert "pip install huggingface_hub" in refusal("some/model")
 
 
+@pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
+def test_a_model_of_the_hub_is_fetched_without_its_other_formats(weights, tmp_path, monkeypatch):
+    from huggingface_hub.utils import filter_repo_objects
+
+    needed = {"config.json", "vocab.txt", "modules.json", "1_Pooling/config.json", weights}
+    others = {
+        "pytorch_model.bin",
+        "onnx/config.json",
+        "openvino/openvino_tokenizer.json",
+        "flax_model.msgpack",
+    }
+    fetched = set()
+
+    def snapshot_download(name, allow_patterns, ignore_patterns):
+        assert name == "some/model"
+        for file in filter_repo_objects(
+            needed | others, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns
+        ):
+            fetched.add(file)
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+            (tmp_path / file).touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert hub.existing("some/model") == tmp_path
+    assert fetched == needed
+
+
 def test_a_failed_save_leaves_the_old_directory_whole(directory, monkeypatch):
     before = {file.name: file.read_bytes() for file in directory.iterdir()}
     model = load(directory)

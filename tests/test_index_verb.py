@@ -185,9 +185,9 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         ),
         (["index", "docs", "--output", "other", "--quantize", "int8"], "for which --model is needed"),
         (["index", "--output", "index"], "nothing to do: name DOCS to add"),
-        (["index", "--output", "docs", "--compact"], "docs is no index: it has no index.json"),
+        (["index", "--output", "docs", "--compact"], "docs is not an index: it has no index.json"),
         (["index", "absent", "--output", "index"], "no file at absent"),
-        (["search", "docs", "cat"], "docs is no index: it has no index.json"),
+        (["search", "docs", "cat"], "docs is not an index: it has no index.json"),
         (["search", "index"], "give a query, or --queries FILE"),
         (["search", "index", "x", "--weights", "a"], "--weights a is not NAME=WEIGHT"),
     ):
@@ -248,12 +248,16 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     scores = [line.split()[1] for line in out.splitlines() if ", characters " in line]
     lines = [line.strip() for line in out.splitlines() if "reranker:" in line]
     assert lines == [f"reranker: rank {n}, score {score}" for n, score in enumerate(scores, 1)] and lines
+    shown = [line for line in out.splitlines() if ", characters " in line]
+    out = run("search", "index", "cat", "--rerank", "judge", "--rerank-top", 1, "--explain")[0]
+    assert len([line for line in out.splitlines() if ", characters " in line]) == len(shown) == 2
+    assert out.count("reranker:") == 1
     pairs = [{"query": q, "documents": ["the cat " * 200, "a mat"]} for q in ("cat", "mat")]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     said = run("rerank", "--model", "judge", "--input", "pairs.jsonl", "--output", "out.jsonl")[1]
     assert "2 of 4 pairs of a query and a document are longer than" in said and said.count("truncated") == 1
     assert "windows" not in said
-    refused = f"{model} is no cross-encoder; `bert-jax train --config rerank` makes one"
+    refused = f"{model} is not a cross-encoder; `bert-jax train --config rerank` makes one"
     assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
     assert refused in run("rerank", "--model", model, "--input", "pairs.jsonl", code=1)[1]
     assert "not both" in run("search", "index", "cat", "--queries", "0.txt", code=1)[1]

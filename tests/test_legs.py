@@ -60,6 +60,19 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     assert (folder / "r/recall.png").is_file()
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--index", "i", "--skip-bad"], "--skip-bad is not for an index; leave it out"),
+        (["--index", "i", "--text", "a"], "--text is not for an index; leave it out"),
+        (["--model", "m", "--embedder", "e"], "--embedder is for an index; leave it out, or give --index"),
+    ],
+)
+def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
+    assert main(["evaluate", "--data", "d", *flags]) == 1
+    assert message in capsys.readouterr().err
+
+
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     change(folder / "index", remove=["d20"])
     assert legs.measure(legs.Trial(str(folder / "index"), str(folder))).notes == [

@@ -22,6 +22,7 @@ from bert_jax.train.log import Log, read
 from bert_jax.train.loop import Run, train
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import make_mesh
+from bert_jax.train.standing import of_kept_model
 from bert_jax.train.state import constants_of, initial_state
 from bert_jax.train.step import make_step
 from bert_jax.train.workdir import Workdir
@@ -146,6 +147,23 @@ def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_late
         checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": run.heldout})
     checkpoints.finish()
     assert checkpoints.best() == run.best_step() == 4
+
+
+def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):
+    accuracies = {5: 0.7, 10: 0.9, 15: 0.8, 20: 0.6}
+
+    def measure(run, few=False):
+        if run.step == 20:
+            shutil.rmtree(tmp_path / "checkpoints/10")
+        return {"accuracy": accuracies.get(run.step, 0.0)}
+
+    monkeypatch.setattr(Run, "measure", measure)
+    task, config = tiny(log_evaluate_every=5, checkpoint_keep=9, checkpoint_best="accuracy")
+    assert train(task, Batches(), config, tmp_path)
+    said = capsys.readouterr().out
+    assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
+    assert of_kept_model(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
+    assert (tmp_path / "model/model.safetensors").is_file()
 
 
 def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, capsys):

@@ -279,7 +279,7 @@ BAD = {
     "a score as a limit of cosines": (["--most", "3"], [], "--most 3 is for cosines; give a number from -1 to 1"),
     "too few texts": (["--first", "9", "--last", "11"], [], "--last 11 leaves fewer than 3 texts after the first 9"),
     "several numbers": (["--rescore", "SEVERAL"], [], "gives 2 numbers for a pair of texts; --rescore needs a model"),
-    "no numbers": (["--rescore", "MODEL"], [], 'is no cross-encoder; .bert-jax train --config rerank. makes one'),
+    "no numbers": (["--rescore", "MODEL"], [], 'is not a cross-encoder; .bert-jax train --config rerank. makes one'),
 }  # fmt: skip
 
 

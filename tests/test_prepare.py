@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,6 +227,7 @@ def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
 
 def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, capsys):
     flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
+    assert [*Source([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
     assert run(*flags, "--column", "txt") == 1
     assert 'no column "txt"; did you mean "text"?' in capsys.readouterr().err
     assert run(*flags) == 0
@@ -292,8 +294,15 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
     for _ in range(2):
         corpus = Corpus("ram://bucket")
         assert np.array_equal(corpus.train.tokens, Corpus(tmp_path / "corpus").train.tokens)
-    with pytest.raises(BertJaxError, match="the corpus cannot be read"):
-        Corpus("ram://elsewhere")
+    (local,) = (tmp_path / "cache/bert_jax/corpora").iterdir()
+    (local / next(iter(made["files"]))).write_bytes(b"cut")
+    assert np.array_equal(Corpus("ram://bucket").train.tokens, corpus.train.tokens)
+    tf.io.gfile.remove(f"ram://bucket/{list(made['files'])[-1]}")
+    shutil.rmtree(local)
+    for name in ("ram://bucket", "ram://elsewhere"):
+        with pytest.raises(BertJaxError, match="the corpus cannot be read"):
+            Corpus(name)
+    assert not [*local.parent.iterdir()]
 
 
 CHILD = """

@@ -55,7 +55,11 @@ def test_wordpiece_has_bert_special_ids_and_is_deterministic(text, tmp_path, cap
     entries = (tmp_path / "a" / "vocab.txt").read_text().split("\n")
     assert any("Ka" in entry for entry in entries) == cased
     assert (tokenizer.ids(["KALO"]) == tokenizer.ids(["kalo"])) != cased
-    assert "tokens per word" in said and "0.000% of the tokens unknown" in said
+    assert "tokens per word" in said and "0.000% of the tokens unknown" in said and "UTF-8" not in said
+    broken = tmp_path / "broken.txt"
+    broken.write_bytes(b"\xff\n" + text.read_bytes())
+    assert vocab("--input", broken, "--size", 600, "--output", tmp_path / "c") == 0
+    assert "1 line of broken UTF-8" in capsys.readouterr().out
 
 
 def test_sentencepiece_is_deterministic(text, tmp_path, capsys):

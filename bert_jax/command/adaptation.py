@@ -29,6 +29,7 @@ from bert_jax.command import mine
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.examples.example import Example, sample
 from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.data.examples.judged import read_judged
 from bert_jax.data.examples.split import split
 from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, to_json, write_json
@@ -72,6 +73,7 @@ from bert_jax.train.stop import Stop
 FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
 )  # fmt: skip
+JUDGED_BY = ("data", "split")  # no training depends on them
 SHARE = 0.1  # of the documents, held out
 FEWEST = 100  # pairs
 MOST_HELDOUT = 500  # queries of held-out documents
@@ -129,16 +131,22 @@ class Adaptation:
         return passages
 
     def check(self) -> None:
-        """Refuse the directory of other documents or settings."""
+        """Refuse the directory of other documents or settings, and judgements that cannot be read."""
         texts = [part for passage in self.passages for part in (passage.id, passage.title, passage.text)]
         facts = asdict(self.asked) | {"passages": digest(texts), "fingerprint": fingerprint(self.asked.model)}
         facts = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
         path = self.path / FACTS
         if not path.exists():
             write_json(path, facts, indent=1)
-        for name, value in read_json(path, dict[str, Any]).items():
-            if facts.get(name) != value:
+        before = read_json(path, dict[str, Any])
+        for name, value in before.items():
+            if facts.get(name) != value and name not in JUDGED_BY:
                 raise BertJaxError(f"{self.path} holds an adaptation with other {name}; name a new --output")
+        if self.asked.data:
+            read_judged(self.asked.data, self.asked.split)
+        if before != facts:
+            remove(self.path / "index")
+            write_json(path, facts, indent=1)
 
     def read_documents(self) -> None:
         """The pairs, and queries of the documents that are held out."""

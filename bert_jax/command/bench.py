@@ -65,7 +65,7 @@ def against(*libraries: str, **several):
 
 
 @verb(
-    "ids and offsets beside those of transformers",
+    "ids and offsets compared with those of transformers",
     "bert-jax bench tokenizers --vocab DIR --text book.txt",
     flag("--vocab", nargs="+", required=True, help="directories, vocab.txt, vocab.json, .model files"),
     flag("--text", nargs="*", default=[], help="texts: JSON or UTF-8 files"),
@@ -89,7 +89,7 @@ def on_texts(args):
 
 
 @verb(
-    "throughput and latency of an embedder, beside sentence-transformers and ONNX Runtime",
+    "throughput and latency of an embedder, compared with sentence-transformers and ONNX Runtime",
     "bert-jax bench embed --model DIR --against sentence-transformers onnxruntime --input lines.txt",
     flag("--model", required=True, metavar="DIR", help="sentence-transformers directory"),
     against("sentence-transformers", "onnxruntime", nargs="+", default=()),
@@ -100,7 +100,7 @@ def embed(args):
 
 
 @verb(
-    "throughput and latency of a classifier, beside transformers and ONNX Runtime",
+    "throughput and latency of a classifier, compared with transformers and ONNX Runtime",
     "bert-jax bench predict --model DIR --against transformers onnxruntime --input lines.txt",
     flag("--model", required=True, metavar="DIR", help="model directory of a classifier"),
     against("transformers", "onnxruntime", nargs="+", default=()),
@@ -111,7 +111,7 @@ def predict(args):
 
 
 @verb(
-    "throughput from text to corpus, beside the bare tokenizer",
+    "throughput from text to corpus, compared with the bare tokenizer",
     "bert-jax bench prepare --input books/*.txt --tokenizer vocab --megabytes 12",
     INPUT,
     LAYOUT,
@@ -148,7 +148,7 @@ def input_(args):
 
 
 @verb(
-    "losses of a pre-training, beside transformers or beside other recipes at equal seconds",
+    "losses of a pre-training, compared with transformers, or with other recipes at equal seconds",
     "bert-jax bench pretrain --config configs/pretrain.py:mini,laptop --beside configs/electra.py:mini,laptop "
     "--minutes 10 --workdir runs/recipes --config.data.corpora=corpus",
     CONFIG,
@@ -190,7 +190,7 @@ def pretrain(args):
 
 
 @verb(
-    "scores and seconds of a fine-tuning, beside transformers",
+    "scores and seconds of a fine-tuning, compared with transformers",
     "bert-jax bench finetune --config configs/classify.py --config.init=DIR --config.data.train=train.csv "
     "--against transformers",
     CONFIG,
@@ -223,7 +223,7 @@ def quality(args):
 
 
 @verb(
-    "seconds of a pre-training step on synthetic batches, beside torch",
+    "seconds of a pre-training step on synthetic batches, compared with torch",
     "bert-jax bench train --size base --batch 8 --length 128 --against torch",
     flag("--size", default="base", help="tiny, mini, small, medium, base or large (default base)"),
     flag("--batch", type=count, default=8, help="rows of a step (default 8)"),
@@ -254,7 +254,7 @@ def train(args):
 
 
 @verb(
-    "a published size of any family with random weights, beside transformers",
+    "a published size of any family with random weights, compared with transformers",
     "bert-jax bench size mpnet-base deberta-v3-base",
     flag("sizes", nargs="+", metavar="SIZE", help="names that configs/pretrain.py knows"),
     flag("--rows", type=count, default=32, help="rows whose hidden states are computed (default 32)"),
@@ -283,7 +283,7 @@ def size(args):
 
 
 @verb(
-    "what is learnt from a few labels, beside scikit-learn, SetFit and transformers",
+    "what is learnt from a few labels, compared with scikit-learn, SetFit and transformers",
     "bert-jax bench labels --model DIR --data DIR --output runs/labels",
     flag("--model", required=True, metavar="DIR", help="sentence-transformers directory; all begin from it"),
     flag("--data", required=True, metavar="DIR", help="directory with glue-sst2, goemotions, mrpc and conll2003, each "

@@ -26,6 +26,7 @@ ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after"
 
 def collect(directory) -> dict:
     """Everything that `info` prints."""
+    directory = hub.existing(directory)
     layout, tensors = hub.survey(directory)
     odd, unread, counts = [], [], {}
     try:
@@ -41,7 +42,7 @@ def collect(directory) -> dict:
     except BertJaxError as error:
         odd.append(str(error))
     try:
-        tokenizer = open_tokenizer(hub.existing(directory))
+        tokenizer = open_tokenizer(directory)
         known = {
             "kind": type(tokenizer).__name__,
             "size": tokenizer.size,

@@ -24,6 +24,7 @@ SKIP_BAD = flag(
     "--skip-bad", action="store_true",
     help="skip rows that are not examples, such as those with an empty cell, and count them",
 )  # fmt: skip
+OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")  # flags
 
 
 @verb(
@@ -58,6 +59,7 @@ SKIP_BAD = flag(
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
     flag("--split", default="", metavar="NAME", help="for an embedder: use the judgements of qrels/NAME.tsv"),
     DIMENSIONS,
+    flag("--embedder", metavar="DIR", help="for an index: where its model is, if it was moved"),
     flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
     flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
 )  # fmt: skip
@@ -70,14 +72,17 @@ def evaluate(args):
     if args.index:
         from bert_jax.report import legs
 
+        if unused := [name for name in OF_TABLES if getattr(args, name)]:
+            raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
         of_index = legs.Trial(
-            args.index, args.data, args.split, reranker=args.rerank or "", rerank_top=args.rerank_top
+            args.index, args.data, args.split, args.embedder or "", args.rerank or "", args.rerank_top
         )
         print(legs.describe(of_index, args.json, args.report, command))
         tell_of_report(args)
         return
-    if args.rerank:
-        raise BertJaxError("--rerank is for an index; leave it out, or give --index")
+    if args.rerank or args.embedder:
+        name = "rerank" if args.rerank else "embedder"
+        raise BertJaxError(f"--{name} is for an index; leave it out, or give --index")
     if embedders.is_of_embeddings(names[0], args.data):
         from bert_jax.data.examples.groups import GroupColumns
         from bert_jax.report.embedders.trial import Trial as EmbedderTrial

@@ -31,7 +31,7 @@ VERBS = (
     | verbs_of(adapt)
 )
 VERBS["bench"] = verb(
-    "measure speed and accuracy beside other libraries",
+    "measure speed and accuracy, compared with other libraries",
     "bert-jax bench tokenizers --vocab DIR --text book.txt",
     choice_of(BENCHES),
 )(lambda args: None)

@@ -88,22 +88,33 @@ def existing(directory) -> Path:
         raise BertJaxError(
             f"{directory} is not a directory; name one that holds config.json and model.safetensors"
         )
-    download = f"`hf download {directory} --local-dir DIR`"
+    by_hand = f"`hf download {directory} --local-dir DIR`"
     try:
         import huggingface_hub
     except ImportError:
         raise BertJaxError(
             f'no directory "{directory}" here; if it is a name on the Hugging Face hub, '
-            f"`pip install huggingface_hub` and try again, or run {download} and name DIR"
+            f"`pip install huggingface_hub` and try again, or run {by_hand} and name DIR"
         ) from None
-    patterns = ["*.json", "*.txt", "*.safetensors", "*.bin", "*.model", "*/config.json"]
     try:
-        return Path(huggingface_hub.snapshot_download(str(directory), allow_patterns=patterns))
+        return download(huggingface_hub, str(directory))
     except Exception as error:  # offline, unknown, forbidden: a dozen types of three libraries
         raise BertJaxError(
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
-            f"{first_line(error)}); run {download} where there is a network"
+            f"{first_line(error)}); run {by_hand} where there is a network"
         ) from error
+
+
+def download(library, name: str) -> Path:
+    """The files of a model, without other formats in folders beside it; pickled weights where there are no others."""
+
+    def fetched(weights: str) -> Path:
+        modules = "[!0-9]*/*"  # the folders of sentence-transformers' modules begin with their number
+        patterns = ["*.json", "*.txt", "*.model", weights]
+        return Path(library.snapshot_download(name, allow_patterns=patterns, ignore_patterns=[modules]))
+
+    directory = fetched("*.safetensors")
+    return directory if any(directory.glob("*.safetensors")) else fetched("*.bin")
 
 
 def as_path(directory) -> Path:

@@ -180,8 +180,8 @@ def projection_folder(directory) -> Path | None:
     folder = kinds_of(read_json(path, list[Module])).get("Dense") if path.is_file() else None
     if folder is not None and not (is_within(folder) and (path.parent / folder / "config.json").is_file()):
         raise BertJaxError(
-            f"{path} names {folder!r:.60} for its Dense, which is no folder with config.json beside it; copy it again "
-            "from its source"
+            f"{path} names {folder!r:.60} for its Dense, which is not a folder with a config.json beside it; copy it "
+            "again from its source"
         )
     return Path(directory) / folder if folder is not None else None
 

@@ -65,4 +65,4 @@ def rank(
 def check_cross_encoder(model: Runner, name: object) -> None:
     """Refuse a model without a head that scores pairs, such as an embedder."""
     if not set(model.layout.heads) & set(WholeTexts.heads):
-        raise BertJaxError(f"{name} is no cross-encoder; `bert-jax train --config rerank` makes one")
+        raise BertJaxError(f"{name} is not a cross-encoder; `bert-jax train --config rerank` makes one")

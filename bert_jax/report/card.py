@@ -7,9 +7,8 @@ from pathlib import Path
 from bert_jax import hashes
 from bert_jax.files import write_atomically
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.train.checkpoint import standing
 from bert_jax.train.config import RunConfig
-from bert_jax.train.log import heldout
+from bert_jax.train.standing import of_kept_model
 from bert_jax.train.task import Card, Task
 
 FILE = "README.md"
@@ -73,11 +72,9 @@ def recipe(card: Card, run: Run) -> list[str]:
 
 def scores(run: Run) -> list[str]:
     """Of the checkpoint that the model is of."""
-    measured = heldout(run.metrics)
-    if not measured:
+    line = of_kept_model(run.metrics, run.config.checkpoints.best)
+    if not line:
         return []
-    best = run.config.checkpoints.best
-    line = max(measured, key=lambda line: (standing(best, line), line["step"])) if best else measured[-1]
     values = {name: f"{value:.4f}" for name, value in line.items() if isinstance(value, float)}
     return [f"## Scores on the validation set, after step {line['step']:,}\n", *rows(values, "---:"), ""]
 

@@ -103,13 +103,6 @@ def measure(trial: Trial) -> Compared:
     index = Index.open(trial.index, trial.model or None)
     notes = lacking(index, trial, relevant)
     by_way = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways(index)}
-    if trial.reranker:  # what it was not given follows in the order of before
-        before = by_way[FUSION if FUSION in by_way else KEYWORDS][0]
-        lists, seconds = by_way[RERANKED]
-        by_way[RERANKED] = (
-            [list(dict.fromkeys([*a, *b])) for a, b in zip(lists, before, strict=True)],
-            seconds,
-        )
     ways = [way_of(name, judged, relevant, lists, seconds) for name, (lists, seconds) in by_way.items()]
     held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
     what = f"{len(relevant):,} queries of {trial.data}, in {held}"

@@ -36,7 +36,7 @@ from bert_jax.tasks.parts import say
 from bert_jax.tasks.probe import Features
 from bert_jax.terminal import part_of_run
 from bert_jax.text.truncation import Reading
-from bert_jax.train.checkpoint import standing
+from bert_jax.train.standing import standing
 from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir

@@ -22,7 +22,7 @@ from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
 from bert_jax.runs.folds import Folds, choose
-from bert_jax.runs.sweep import measured, of_kept_model
+from bert_jax.runs.sweep import measured
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
@@ -33,6 +33,7 @@ from bert_jax.terminal import say
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout, read
 from bert_jax.train.loop import train
+from bert_jax.train.standing import of_kept_model
 from bert_jax.train.state import fresh_params
 from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data, Task

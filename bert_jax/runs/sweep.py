@@ -27,9 +27,9 @@ from bert_jax.tasks import read
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.terminal import say
-from bert_jax.train.checkpoint import lower_is_better, standing
 from bert_jax.train.config import RunConfig
 from bert_jax.train.log import heldout
+from bert_jax.train.standing import lower_is_better, of_kept_model, standing
 from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
 
@@ -119,15 +119,6 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
     return True
 
 
-def of_kept_model(metrics: Path, best: str) -> dict:
-    """The line that measured the model which a run has kept, {} where none did: the best one by the metric `best`, ""
-    for the last one."""
-    lines = heldout(metrics)[::-1]
-    if not (lines and best):
-        return lines[0] if lines else {}
-    return max(lines, key=lambda line: standing(best, line))
-
-
 def measured(line: dict) -> dict[str, float]:
     return {name: value for name, value in line.items() if name not in ("step", "kind", "time")}
 
@@ -150,7 +141,8 @@ def mark_degenerate(runs: Sequence[Run]) -> None:
 
 def settle(workdir: Path, runs: Sequence[Run]) -> Run:
     """Write the results, and put the best run's model and curves where those of a single run would be."""
-    sound = [run for run in runs if not run.trouble] or [run for run in runs if run.last]
+    kept = [run for run in runs if run.last and (run.path / "model").is_dir()]
+    sound = [run for run in kept if not run.trouble] or kept
     if not sound:
         raise BertJaxError(f"no run in {workdir} gave a result; start again with a lower learning rate")
     settings = list(dict.fromkeys(run.setting for run in runs))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import directory as hub
 from bert_jax.inference.embed import embedding, prompt_text, reading_of
 from bert_jax.inference.model import load
 from bert_jax.search.manifest import ModelFacts
@@ -20,7 +21,8 @@ QUERIES, DOCUMENTS = ("query",), ("document", "passage", "corpus")  # usual name
 
 class Encoder:
     def __init__(self, directory):
-        self.directory, self.model = Path(directory), load(directory)
+        self.directory = hub.existing(directory)
+        self.model = load(self.directory)
         self.truncated = Truncated(reading_of(self.model).max_length)
 
     def prompt(self, names: Sequence[str]) -> str | None:
@@ -61,8 +63,8 @@ class Encoder:
 
 def encoder_of(index: Path, facts: ModelFacts, directory) -> Encoder:
     """The model that an index was built with, from where it was then or from another directory."""
-    path = Path(directory or facts.path)
-    if not directory and not path.exists():
+    path = directory or facts.path
+    if not directory and not Path(path).exists():
         raise BertJaxError(f"the model of {index} is no longer at {path}; name its directory with --model")
     encoder = Encoder(path)
     if replace(encoder.facts, path=facts.path) != facts:

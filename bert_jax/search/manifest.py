@@ -120,7 +120,9 @@ def read(directory: Path) -> Manifest:
     try:
         content = read_json(path, dict[str, Any], AGAIN)
     except (FileNotFoundError, NotADirectoryError):
-        raise BertJaxError(f"{directory} is no index: it has no {FILE}; `bert-jax index` makes one") from None
+        raise BertJaxError(
+            f"{directory} is not an index: it has no {FILE}; `bert-jax index` makes one"
+        ) from None
     if not is_sealed(content):
         raise BertJaxError(f"{path} is damaged: its hash differs; {AGAIN}")
     del content[SELF]

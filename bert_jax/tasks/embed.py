@@ -19,7 +19,7 @@ from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.cards import of_embedder
 from bert_jax.tasks.embed_config import EmbedConfig as Config
-from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge
+from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge, finds
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
@@ -51,12 +51,15 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
         train, heldout = (
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
+    if heldout and not any(finds(group) for group in heldout):
+        say("each held-out text would have to find itself, so nothing is measured during training")
+        heldout = []
     reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
     learnt, judged = reading.pieces(train), reading.pieces(heldout)
     truncated = reading.truncated
     if notice := truncated.notice("--config.data.max_length may be more"):
         say(notice)
-    config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
+    config = config.resolved(len(train), task.best if heldout else "", task.layout.config.hidden_size)
     card = of_embedder(task, config, (len(train), len(heldout)), truncated)
     task = dataclasses.replace(task, card=card)
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)

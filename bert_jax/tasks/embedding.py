@@ -142,14 +142,22 @@ class Judge:
         return retrieved(stacked, groups).scores
 
 
+def finds(group: Group) -> bool:
+    """Whether the anchor has a text to find other than itself."""
+    return group.texts[1] != group.texts[0]
+
+
 def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> metrics.Sums:
-    """Anchors find their positives among the positives and negatives of all groups."""
+    """Anchors find their positives among the positives and negatives of all groups; those that are their own positive
+    are not asked."""
     documents: dict[str, np.ndarray] = {}
     queries: dict[str, np.ndarray] = {}
     relevant: dict[str, dict[str, int]] = {}
     names: dict[str, set[str]] = {}  # of labelled texts, those of each label
     for of_group, group in zip(vectors, groups, strict=True):
         documents |= dict(zip(group.texts[1:], of_group[1:], strict=True))
+        if not finds(group):
+            continue
         queries[group.texts[0]] = of_group[0]
         relevant.setdefault(group.texts[0], {})[group.texts[1]] = 1
         names.setdefault(group.alike, set()).add(group.texts[1])

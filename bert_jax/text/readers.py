@@ -97,8 +97,8 @@ class Source:
     def _parquet(self, name: str) -> Iterator[tuple[str, tables.Row]]:
         start, size = self.read_bytes, os.path.getsize(name)
         with tables.opened_parquet(name) as file:
-            tables.cell(name, dict.fromkeys(file.schema_arrow.names), self.column)
-            for number, located in enumerate(tables.parquet_rows(name, file, [self.column]), 1):
+            column = tables.column_like(name, dict.fromkeys(file.schema_arrow.names), self.column)
+            for number, located in enumerate(tables.parquet_rows(name, file, [column]), 1):
                 self.read_bytes = start + size * number // file.metadata.num_rows
                 yield located
 

@@ -118,9 +118,16 @@ def table_of(where: str) -> str:
 
 def cell(where: str, row, column: str):
     """The value of a cell, in whatever case the column is written."""
-    if not isinstance(row, Mapping) or not (meant := columns_like(where, row, [column])[0]):
+    if not isinstance(row, Mapping):
         raise BadRow(f"{where} has {no_columns(row, [column])}")
-    return row[meant]
+    return row[column_like(where, row, column)]
+
+
+def column_like(where: str, row: Mapping, column: str) -> str:
+    """The column as the row or the file writes its name."""
+    if not (meant := columns_like(where, row, [column])[0]):
+        raise BadRow(f"{where} has {no_columns(row, [column])}")
+    return meant
 
 
 def no_columns(row, names: Sequence[str]) -> str:
@@ -214,7 +221,7 @@ def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
     if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
         if mended is None:
             raise BadRow(
-                f"{where} has a lone surrogate (\\ud800 to \\udfff), which is no character; remove it"
+                f"{where} has a lone surrogate (\\ud800 to \\udfff), which is not a character; remove it"
             )
         row = json.loads(SURROGATE.sub("\ufffd", spelled))
         mended()

@@ -19,6 +19,7 @@ from tokenizers import models, trainers
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_json
 from bert_jax.output import building
+from bert_jax.terminal import counted
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.rust import BERT_NAMES
@@ -67,6 +68,10 @@ def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522,
     summary = [f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"]
     if tokenizer.size < size:
         summary.append(f"  {size:,} were asked for; the text has no more that occur twice")
+    if source.broken_lines:
+        summary.append(
+            f"  {counted(source.broken_lines, 'line')} of broken UTF-8, bad bytes replaced by \ufffd"
+        )
     return "\n".join([*summary, measure(tokenizer, lines.held_out)])
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -22,6 +22,7 @@ from jax.experimental import multihost_utils
 from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.train import manifest
 from bert_jax.train.config import CheckpointConfig
+from bert_jax.train.standing import best_step, standing
 from bert_jax.train.state import State
 
 ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
@@ -165,7 +166,7 @@ class Checkpoints:
             # Runs begun earlier may have values that are not finite.
             if math.isfinite(measured.get(self.config.best, math.nan)):
                 values[step] = standing(self.config.best, measured)
-        return max(values, key=lambda step: (values[step], step), default=None)
+        return best_step(values.items())
 
     def _directories(self) -> list[int]:
         if not self.directory.is_dir():
@@ -191,14 +192,3 @@ def hush() -> None:
 
     for name in ("absl", "asyncio"):
         logging.getLogger(name).addFilter(keep)
-
-
-def lower_is_better(metric: str) -> bool:
-    return metric.endswith(("loss", "perplexity", "error"))
-
-
-def standing(metric: str, measured: Mapping[str, float]) -> tuple[float, float]:
-    """The key to compare evaluations by: the greatest is the best. Equal metrics are decided by the losses."""
-    value = measured[metric]
-    losses = sum(value for name, value in measured.items() if name.endswith("_loss"))
-    return (-value if lower_is_better(metric) else value), -losses

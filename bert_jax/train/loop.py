@@ -16,12 +16,13 @@ from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.terminal import PART, counted, say
 from bert_jax.train import footprint
-from bert_jax.train.checkpoint import Checkpoints, standing
+from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import RunConfig
 from bert_jax.train.feed import own_rows, placed
 from bert_jax.train.log import Log, Window
 from bert_jax.train.pace import Pace
 from bert_jax.train.sharding import check_batch, devices_of, make_mesh
+from bert_jax.train.standing import KEPT, best_step, standing
 from bert_jax.train.state import (
     Constants,
     State,
@@ -160,7 +161,7 @@ class Run:
                     self.evaluate()
                     due = due or self.gave_up()
                 asked = not due and stop.asked(self.step)
-                best = bool(self.history) and self.step == self.history[-1][0] == self.best_step()
+                best = self.step == self.best_step()
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
                 self.heldout = {}  # it was of this step
@@ -297,9 +298,8 @@ class Run:
                 f'config key checkpoints.best: nothing held out measures "{best}"; {nearest(best, metrics)}'
             )
 
-    def best_step(self) -> int:
-        """The last of equally good ones."""
-        return max(self.history, key=lambda pair: (pair[1], pair[0]))[0]
+    def best_step(self) -> int | None:
+        return best_step(self.history)
 
     def gave_up(self) -> bool:
         """Whether the metric has not improved for as long as the config waits for it."""
@@ -328,22 +328,35 @@ class Run:
 
     def finish(self, finished: bool) -> None:
         self.checkpoints.finish()
-        if finished and self.history and self.best_step() != self.step:
-            best = self.best_step()
-            self.checkpoints.check(best)
-            self.state, _ = self.checkpoints.restore(best, self.abstract)
-            self.say(f"step {best:,} is the best by {self.config.checkpoints.best}")
+        if not finished:
+            self.say(f"stopped at step {self.step:,}; run the same command to resume")
+            return
+        self.take_best()
         params = gathered(self.state.params, self.mesh)
         if jax.process_index() > 0:
             return
-        if finished:
-            params = self.task.ended(params, self.data)
-            with hub.saving(self.workdir.model) as new:
-                save_models(new, self.task, params, self.data.tokenizer)
-            if not PART.get():  # a larger run says itself which models it keeps
-                self.say(f"the model is in {self.workdir.model}")
-        else:
-            self.say(f"stopped at step {self.step:,}; run the same command to resume")
+        params = self.task.ended(params, self.data)
+        with hub.saving(self.workdir.model) as new:
+            save_models(new, self.task, params, self.data.tokenizer)
+        if not PART.get():  # a larger run says itself which models it keeps
+            self.say(f"the model is in {self.workdir.model}")
+
+    def take_best(self) -> None:
+        """Go back to the best step whose checkpoint can be read."""
+        lost = 0
+        while (best := self.best_step()) not in (None, self.step):
+            try:
+                self.checkpoints.check(best)
+            except BertJaxError as error:
+                self.say(f"step {best:,} is the best by {self.config.checkpoints.best}, but {error}")
+                self.history = [(step, value) for step, value in self.history if step != best]
+                lost += 1
+                continue
+            self.state, _ = self.checkpoints.restore(best, self.abstract)
+            self.say(f"step {best:,} is the best by {self.config.checkpoints.best}")
+            break
+        if lost:
+            self.log.line(KEPT, best or self.step, {"better_ones_lost": lost})
 
     def close(self) -> None:
         if self.resumed:

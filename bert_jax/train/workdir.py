@@ -120,7 +120,7 @@ class Workdir:
         content = self.read()
         described = {"": content["layout"], **content.get("layouts", {})}
         if outside := [name for name in described if name and not is_within(name)]:
-            raise BertJaxError(f"{self.run} names a model {outside[0]!r:.60}, which is no folder; {BACK}")
+            raise BertJaxError(f"{self.run} names a model {outside[0]!r:.60}, which is not a folder; {BACK}")
         try:
             return {name: layout_of(values) for name, values in described.items()}
         except BertJaxError as error:

@@ -156,7 +156,7 @@ def test_models_of_a_run_stay_within_it(small, tmp_path):
     content["layouts"] = {"../../elsewhere": content["layout"]}
     del content["self"]
     (folder / "run.json").write_text(json.dumps(content))
-    with pytest.raises(BertJaxError, match="names a model '../../elsewhere', which is no folder"):
+    with pytest.raises(BertJaxError, match="names a model '../../elsewhere', which is not a folder"):
         Workdir(folder).layouts()
 
 

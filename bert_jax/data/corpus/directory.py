@@ -185,7 +185,7 @@ def _manifest(content: bytes, where) -> Any:
     if not hashes.is_sealed(manifest) and (version == VERSION or hashes.SELF in manifest):
         raise BertJaxError(f"{where} is damaged: its hash differs; {AGAIN}")
     if unsafe := [name for name in manifest["files"] if not hashes.is_within(name)]:
-        raise BertJaxError(f"{where} lists {unsafe[0][:100]!r}, which is no file within the corpus; {remedy}")
+        raise BertJaxError(f"{where} lists {unsafe[0][:100]!r}, which is not a file of the corpus; {remedy}")
     return manifest
 
 
@@ -207,17 +207,21 @@ def _local(name: str) -> Path:
         manifest = _manifest(content, f"{name}/manifest.json")
         target = cache_home() / "corpora" / hashes.digest(manifest["files"])
         if target.is_dir():
-            return target
+            sizes = ((file, facts["bytes"]) for file, facts in manifest["files"].items())
+            if not any(hashes.misfit(target, *size) for size in sizes):
+                return target
+            shutil.rmtree(target)
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-        for file in ["manifest.json", *manifest["files"]]:
-            (partial / file).parent.mkdir(parents=True, exist_ok=True)
-            tf.io.gfile.copy(f"{name}/{file}", str(partial / file), overwrite=True)
         try:
+            for file in ["manifest.json", *manifest["files"]]:
+                (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                tf.io.gfile.copy(f"{name}/{file}", str(partial / file), overwrite=True)
             os.replace(partial, target)
         except OSError:  # another process of this host was first
             if not target.is_dir():
                 raise
-            shutil.rmtree(partial)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
         return target
     except tf.errors.OpError as error:
         raise BertJaxError(f"{name}: the corpus cannot be read ({first_line(error)})") from error

@@ -92,7 +92,7 @@ def table_of_rates(stream: "Stream", batch: "Batch", length: int) -> str:
         ("  replaced at random", fates.count("replaced") / len(fates), config.replaced),
         ("  kept", fates.count("kept") / len(fates), 1 - config.masked - config.replaced),
     ]
-    if "labels" in batch:
+    if "labels" in batch and batch["weight"].any():
         name = "random" if config.examples == "next_sentence" else "swapped"
         rates.append((f"{name} pairs", np.average(batch["labels"], weights=batch["weight"]), 0.5))
     most = batch["target_weight"].sum(axis=1).max()

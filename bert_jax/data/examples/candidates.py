@@ -18,6 +18,7 @@ from bert_jax.data.examples.groups import Group, GroupColumns, groups_in_rows
 from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
+from bert_jax.text.tables import BadRow
 
 RELEVANT = 0.5  # the grade from which a document is relevant
 
@@ -65,9 +66,8 @@ class Candidates(Example):
 
 def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
     """Of at most `most` queries, drawn at random, 0: of all."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns)
-    of_rows = [of_row(group) for group in rows if isinstance(group, Group)]
-    lists = together(of_rows)
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns, of_row)
+    lists = together([row for row in rows if isinstance(row, Candidates)])
     return [candidates for candidates in collect(spec, lists, most) if isinstance(candidates, Candidates)]
 
 
@@ -75,18 +75,18 @@ def of_row(group: Group) -> Candidates:
     documents = group.texts[1:]
     where, scores, count = group.where, group.scores, len(documents)
     if not documents or group.alike:
-        raise BertJaxError(f"{where} holds one text; a query and documents for it are needed")
+        raise BadRow(f"{where} holds one text; a query and documents for it are needed")
     is_tuple = count > 1 and not group.listed
     grades: tuple[float, ...] = (1.0, *[0.0] * (count - 1))
     taught: tuple[float, ...] = ()
     if scores and len(scores) != count:
-        raise BertJaxError(f"{where} has {count} documents and {len(scores)} scores; give each document one")
+        raise BadRow(f"{where} has {count} documents and {len(scores)} scores; give each document one")
     if scores and is_tuple:
         taught = scores
     elif scores:
         grades = scores
         if (least := min(grades)) < 0:
-            raise BertJaxError(f"{where}: the label {least:g} is below 0, where a document is not relevant")
+            raise BadRow(f"{where}: the label {least:g} is below 0, where a document is not relevant")
     return Candidates(
         group.texts,
         None,

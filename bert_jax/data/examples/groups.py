@@ -13,7 +13,7 @@ that hold nothing but numbers, which are left out unless they are named.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import ClassVar
@@ -221,12 +221,18 @@ def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
     )
 
 
-def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[Example]:
+def groups_in_rows(
+    rows: Iterable[Located], columns: GroupColumns, made: Callable[[Group], Example] = lambda group: group
+) -> Iterator[Example]:
+    """Of each row the group, or what is `made` of it; a BadRow of either is skipped where the columns say so."""
     some, rows = begun(rows)
     if not some:
         return
     named, columns = columns.texts, known(some, columns)
     refuse_few_values(some, () if named else columns.texts[columns.repeating :])
+
+    def example_in(where: str, row: Row) -> Example:
+        return made(group_in(where, row))
 
     def group_in(where: str, row: Row) -> Group:
         texts = tuple(text for column in columns.texts for text in texts_in(where, row, column))
@@ -248,7 +254,7 @@ def groups_in_rows(rows: Iterable[Located], columns: GroupColumns) -> Iterator[E
         return replace(group, scores=tuple(number_in(place, score) for score in values))
 
     skipping = Columns(skip_bad=columns.skip_bad)
-    yield from examples_in_rows(rows, group_in, skipping, is_whole=True)
+    yield from examples_in_rows(rows, example_in, skipping, is_whole=True)
 
 
 def refuse_few_values(some: Sequence[Located], names: Sequence[str]) -> None:

@@ -1,0 +1,42 @@
+"""Which of a run's evaluations is the best, and so which model it keeps."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bert_jax.train.log import heldout, read
+
+KEPT = "kept"  # the kind of the line that names the step of the model, where it is not that of the best evaluation
+Standing = tuple[float, float]
+
+
+def lower_is_better(metric: str) -> bool:
+    return metric.endswith(("loss", "perplexity", "error"))
+
+
+def standing(metric: str, measured: Mapping[str, float]) -> Standing:
+    """The key to compare evaluations by: the greatest is the best. Equal metrics are decided by the losses."""
+    value = measured[metric]
+    losses = sum(value for name, value in measured.items() if name.endswith("_loss"))
+    return (-value if lower_is_better(metric) else value), -losses
+
+
+def best_step(standings: Iterable[tuple[int, Standing]]) -> int | None:
+    """The last of equally good ones; None of none."""
+    return max(standings, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
+
+
+def of_kept_model(metrics: Path, best: str) -> dict:
+    """The line that measured the model which a run has kept, {} where none did: the best one by the metric `best`, ""
+    for the last one."""
+    lines = {line["step"]: line for line in heldout(metrics)}
+    if not lines:
+        return {}
+    kept = [line["step"] for line in read(metrics) if line["kind"] == KEPT]
+    step = (
+        kept[-1]
+        if kept
+        else best_step((n, standing(best, line)) for n, line in lines.items())
+        if best
+        else None
+    )
+    return lines[max(lines) if step is None else step]
