@@ -150,8 +150,10 @@ def test_a_busy_machine_is_marked():
     assert not quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 0.1)])["busy"]
     assert quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 1.9)])["others"] == pytest.approx(0.5)
     assert quiet.during([Turn(1.0, 0.9, 0.1), Turn(3.0, 3.0, 1.9)])["busy"]
-    loaded = Machine(cores=2, load=2.4).during([Turn(1.0, 0.9, 0.0)])
+    after_another = Machine(cores=2, load=2.4)
+    loaded = after_another.during([Turn(1.0, 0.9)])
     assert loaded["busy"] and "BUSY: measure again" in describe(loaded)
+    assert not after_another.during([Turn(1.0, 0.9, 0.0)])["busy"]
     unknown = quiet.during([Turn(1.0, 0.9)])
     assert unknown["others"] is None and not unknown["busy"]
     assert "other programs used an unknown number of 2 cores" in describe(unknown)

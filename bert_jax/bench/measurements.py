@@ -174,12 +174,12 @@ def fine_tunings() -> Iterator[Measurement]:
 
 
 def embeddings() -> Iterator[Measurement]:
-    for kind, title, file in (
-        ("short", "embed STS-B's sentences", "sts"),
-        ("long", "embed passages", "long"),
+    for kind, title, file, texts in (
+        ("short", "embed STS-B's sentences", "sts", 500),
+        ("long", "embed passages", "long", 100),
     ):
         for dtype in ("float32", "bfloat16"):
-            command = f"embed --model {{model}} --input {{inputs}}/{file}.txt --dtype {dtype}"
+            command = f"embed --model {{model}} --input {{inputs}}/{file}.txt --texts {texts} --dtype {dtype}"
             yield Measurement(f"embed-{kind}-{dtype}", title, command, on_texts, EMBEDDERS, FEW_TEXTS)
 
 

@@ -78,7 +78,8 @@ class Machine:
         turns = list(turns)
         known = [turn.others for turn in turns if turn.others is not None]
         others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None
-        busy = self.load > self.cores or (others or 0) > BUSY * self.cores
+        # The load may be that of a measurement just before, so it counts only where nothing else is known.
+        busy = self.load > self.cores if others is None else others > BUSY * self.cores
         kept = bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))  # then a first call may find its program
         return {"cores": self.cores, "load": self.load, "others": others, "busy": busy, "programs_kept": kept}
 

@@ -82,6 +82,8 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
     """
     >>> parse_sweep("lr=[2e-5,3e-5];batch=[16]")
     [('lr', [2e-05, 3e-05]), ('batch', [16])]
+    >>> parse_sweep("data.lengths=[(128,), (128, 512)]")
+    [('data.lengths', [(128,), (128, 512)])]
     """
     choices = []
     for part in filter(str.strip, text.split(";")):
@@ -91,8 +93,20 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
             raise BertJaxError(
                 f'config key sweep: "{part}" is not KEY=[VALUE,VALUE]; write lr=[2e-5,3e-5];batch=[16,32]'
             )
-        choices.append((key.strip(), [literal(value.strip()) for value in values[1:-1].split(",")]))
+        choices.append((key.strip(), [literal(value.strip()) for value in values_in(values[1:-1])]))
     return choices
+
+
+def values_in(text: str) -> list[str]:
+    """Parted by the commas outside of brackets."""
+    values, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            values.append("")
+        else:
+            values[-1] += character
+    return values
 
 
 def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], bool]) -> bool:
