@@ -160,7 +160,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
     monkeypatch.setattr(Run, "measure", measure)
     task, config = tiny(log_evaluate_every=5, checkpoint_keep=9, checkpoint_best="accuracy")
     assert train(task, Batches(), config, tmp_path)
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
     assert of_kept_model(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
     assert (tmp_path / "model/model.safetensors").is_file()
