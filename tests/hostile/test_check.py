@@ -147,7 +147,7 @@ def test_names_stay_within_their_directory(tmp_path):
         listed = hashes.sealed({"files": {name: hashes.facts(1, "0" * 32)}})
         (tmp_path / "model" / "hashes.json").write_text(json.dumps(listed))
         wrong = list(hashes.differing(tmp_path / "model", hashes.read(tmp_path / "model")))
-        assert len(wrong) == 1 and "no file within it" in wrong[0]
+        assert len(wrong) == 1 and "not a file in it" in wrong[0]
 
 
 def test_models_of_a_run_stay_within_it(small, tmp_path):
@@ -168,7 +168,7 @@ def test_a_corpus_whose_manifest_names_a_device(small, tmp_path):
     content["files"]["../../../dev/zero"] = content["files"].pop("train/tokens.npy")
     del content["self"]
     path.write_text(json.dumps(hashes.sealed(content)))
-    with pytest.raises(BertJaxError, match="no file within the corpus"):
+    with pytest.raises(BertJaxError, match="not a file of the corpus"):
         Corpus(tmp_path / "corpus")
 
 
