@@ -304,6 +304,13 @@ def test_texts_that_would_find_themselves_are_not_asked():
     assert retrieved(vectors, [same, other]).scores["mrr@10"] == 1
 
 
+def test_single_texts_are_not_measured(model, tmp_path, capsys):  # noqa: F811
+    rows = [{"text": text} for text in texts(40, (3, 6), 0)]
+    _, data, config = opened(model, table(tmp_path / "single.jsonl", rows))
+    assert not data.held and config.checkpoints.best == ""
+    assert "nothing is measured during training" in capsys.readouterr().out
+
+
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):
     rows = [{"text": f"t{n}", "label": "ab"[n % 2]} for n in range(8)] + [{"text": "t8", "label": "c"}]
     groups = read_groups(table(tmp_path / "labelled.jsonl", rows), GroupColumns())

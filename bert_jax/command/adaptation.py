@@ -136,9 +136,7 @@ class Adaptation:
         facts = asdict(self.asked) | {"passages": digest(texts), "fingerprint": fingerprint(self.asked.model)}
         facts = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
         path = self.path / FACTS
-        if not path.exists():
-            write_json(path, facts, indent=1)
-        before = read_json(path, dict[str, Any])
+        before = read_json(path, dict[str, Any]) if path.exists() else facts
         for name, value in before.items():
             if facts.get(name) != value and name not in JUDGED_BY:
                 raise BertJaxError(f"{self.path} holds an adaptation with other {name}; name a new --output")
@@ -146,7 +144,7 @@ class Adaptation:
             read_judged(self.asked.data, self.asked.split)
         if before != facts:
             remove(self.path / "index")
-            write_json(path, facts, indent=1)
+        write_json(path, facts, indent=1)
 
     def read_documents(self) -> None:
         """The pairs, and queries of the documents that are held out."""

@@ -26,7 +26,7 @@ PROFILE = flag(
 )  # fmt: skip
 DTYPE = flag(
     "--dtype", choices=("float32", "bfloat16", "auto"), default="float32",
-    help="dtype in which bert_jax computes; auto: the one that this device multiplies faster (default float32)",
+    help="dtype in which bert_jax computes; auto: whichever this device multiplies faster (default float32)",
 )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ SKIP_BAD = flag(
     "--skip-bad", action="store_true",
     help="skip rows that are not examples, such as those with an empty cell, and count them",
 )  # fmt: skip
-OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")  # flags
+# Flags that mean nothing where an index is measured.
+OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")
 
 
 @verb(

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
@@ -97,7 +97,7 @@ def existing(directory) -> Path:
             f"`pip install huggingface_hub` and try again, or run {by_hand} and name DIR"
         ) from None
     try:
-        return download(huggingface_hub, str(directory))
+        return download(huggingface_hub.snapshot_download, str(directory))
     except Exception as error:  # offline, unknown, forbidden: a dozen types of three libraries
         raise BertJaxError(
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
@@ -105,13 +105,13 @@ def existing(directory) -> Path:
         ) from error
 
 
-def download(library, name: str) -> Path:
-    """The files of a model, without other formats in folders beside it; pickled weights where there are no others."""
+def download(snapshot: Callable, name: str) -> Path:
+    """Fetch the files of a model: safetensors, or pickled weights if it has none, and no folders of other formats."""
 
     def fetched(weights: str) -> Path:
-        modules = "[!0-9]*/*"  # the folders of sentence-transformers' modules begin with their number
-        patterns = ["*.json", "*.txt", "*.model", weights]
-        return Path(library.snapshot_download(name, allow_patterns=patterns, ignore_patterns=[modules]))
+        wanted = ["*.json", "*.txt", "*.model", weights]
+        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit.
+        return Path(snapshot(name, allow_patterns=wanted, ignore_patterns=["[!0-9]*/*"]))
 
     directory = fetched("*.safetensors")
     return directory if any(directory.glob("*.safetensors")) else fetched("*.bin")

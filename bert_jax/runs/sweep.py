@@ -98,7 +98,7 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
 
 
 def values_in(text: str) -> list[str]:
-    """Parted by the commas outside of brackets."""
+    """The parts between commas; a comma within brackets does not separate."""
     values, depth = [""], 0
     for character in text:
         depth += (character in "([") - (character in ")]")

@@ -101,8 +101,8 @@ class Index:
         """The best passages for a query, or a list of these for each of several.
 
         `legs` are "keywords" (BM25), "vectors" (cosine) or both, whose rankings are then fused with `weights`. A
-        `reranker`, the directory of a cross-encoder, scores the first `rerank_top` of these anew; the others follow in
-        their order, with their scores of before.
+        `reranker`, the directory of a cross-encoder, scores the first `rerank_top` of these anew; the others follow
+        them, in the same order and with the same scores as without it.
         """
         queries = [query] if isinstance(query, str) else list(query)
         check_number(top, "top", is_whole=True, allowed=Range(1))
@@ -127,8 +127,8 @@ class Index:
                     fused({leg: list(some) for leg, some in rankings.items()}, weights)
                 )
             if judge and truncated:
-                rankings[RERANKER] = self.reranked(text, list(best)[:rerank_top], judge, truncated)
-                best = rankings[RERANKER] | {p: best[p] for p in best if p not in rankings[RERANKER]}
+                reranked = rankings[RERANKER] = self.reranked(text, list(best)[:rerank_top], judge, truncated)
+                best = reranked | {place: score for place, score in best.items() if place not in reranked}
             hits.append([self.hit(place, best[place], rankings, words) for place in list(best)[:top]])
         if truncated and truncated.truncated:
             warn(truncated.notice(what="pairs of a query and a passage"))

@@ -43,7 +43,7 @@ class Lines:
     held_out: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[str]:
-        self.held_out, self.source.broken_lines = [], 0  # a trainer may read all lines twice
+        self.held_out = []
         for document in self.source.documents():
             for line in document.split("\n"):
                 if not line.strip():

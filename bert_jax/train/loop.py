@@ -343,20 +343,20 @@ class Run:
 
     def take_best(self) -> None:
         """Go back to the best step whose checkpoint can be read."""
-        lost = 0
+        metric, lost = self.config.checkpoints.best, 0
         while (best := self.best_step()) not in (None, self.step):
             try:
                 self.checkpoints.check(best)
             except BertJaxError as error:
-                self.say(f"step {best:,} is the best by {self.config.checkpoints.best}, but {error}")
+                self.say(f"step {best:,} is the best by {metric}, but {error}")
                 self.history = [(step, value) for step, value in self.history if step != best]
                 lost += 1
-                continue
-            self.state, _ = self.checkpoints.restore(best, self.abstract)
-            self.say(f"step {best:,} is the best by {self.config.checkpoints.best}")
-            break
+            else:
+                self.state, _ = self.checkpoints.restore(best, self.abstract)
+                self.say(f"step {best:,} is the best by {metric}")
+                break
         if lost:
-            self.log.line(KEPT, best or self.step, {"better_ones_lost": lost})
+            self.log.line(KEPT, best or self.step, {"lost_checkpoints": lost})
 
     def close(self) -> None:
         if self.resumed:

@@ -33,7 +33,10 @@ def direction(
 
 
 def clip(limit: float) -> optax.GradientTransformation:
-    """Scales gradients down whose norm over all parameters is above the limit, by one factor."""
+    """Clip by the global norm: one factor for all gradients.
+
+    optax divides each gradient by the norm, and XLA for CPUs writes the quotients to memory.
+    """
 
     def update(gradients, params):
         factor = jnp.minimum(1, limit / optax.tree.norm(gradients))
@@ -43,10 +46,10 @@ def clip(limit: float) -> optax.GradientTransformation:
 
 
 def adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransformationExtraArgs:
-    """optax's Adam, whose update takes `good`: where it is false, the state stays as it was.
+    """Adam as in optax, but if `good` is false, the update leaves the state as it is.
 
-    The direction comes of the moments that are kept. If it came of the new ones before that choice, XLA for CPUs would
-    compute them twice, the second time within the update of a parameter, and copy the old ones for that beforehand.
+    The choice comes before the direction, not after the update: otherwise XLA for CPUs computes the moments twice, once
+    within the update of the parameters, and copies the old moments beforehand.
     """
 
     def update(gradients, state, params=None, *, good=True):

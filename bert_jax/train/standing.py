@@ -21,7 +21,7 @@ def standing(metric: str, measured: Mapping[str, float]) -> Standing:
 
 
 def best_step(standings: Iterable[tuple[int, Standing]]) -> int | None:
-    """The last of equally good ones; None of none."""
+    """The last of equally good ones; None if there are none."""
     return max(standings, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
 
 
@@ -29,14 +29,11 @@ def of_kept_model(metrics: Path, best: str) -> dict:
     """The line that measured the model which a run has kept, {} where none did: the best one by the metric `best`, ""
     for the last one."""
     lines = {line["step"]: line for line in heldout(metrics)}
-    if not lines:
-        return {}
     kept = [line["step"] for line in read(metrics) if line["kind"] == KEPT]
-    step = (
-        kept[-1]
-        if kept
-        else best_step((n, standing(best, line)) for n, line in lines.items())
-        if best
-        else None
-    )
-    return lines[max(lines) if step is None else step]
+    if kept:
+        step = kept[-1]
+    elif best:
+        step = best_step((number, standing(best, line)) for number, line in lines.items())
+    else:
+        step = max(lines, default=None)
+    return {} if step is None else lines.get(step, {})

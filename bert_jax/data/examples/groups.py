@@ -224,7 +224,7 @@ def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
 def groups_in_rows(
     rows: Iterable[Located], columns: GroupColumns, made: Callable[[Group], Example] = lambda group: group
 ) -> Iterator[Example]:
-    """Of each row the group, or what is `made` of it; a BadRow of either is skipped where the columns say so."""
+    """The group of each row, or `made(group)`. Rows that raise BadRow are skipped if `columns.skip_bad`."""
     some, rows = begun(rows)
     if not some:
         return
