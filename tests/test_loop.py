@@ -323,12 +323,11 @@ def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
     task, config = tiny(log_profile=17)
     train(task, Batches(), config, tmp_path)
     assert list((tmp_path / "profile").rglob("*.xplane.pb")), "also where the run ends within the profile"
-    from tensorflow.compat.v1.train import summary_iterator
+    from bert_jax.text.host_tensorflow import tf
 
     (events,) = tmp_path.glob("events.*")
-    found = {
-        (event.step, value.tag) for event in summary_iterator(str(events)) for value in event.summary.value
-    }
+    lines = tf.compat.v1.train.summary_iterator(str(events))
+    found = {(event.step, value.tag) for event in lines for value in event.summary.value}
     assert {(2, "train/loss"), (20, "heldout/mlm_accuracy"), (18, "train/tokens_per_second")} <= found
 
 
