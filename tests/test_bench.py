@@ -160,11 +160,15 @@ def test_a_busy_machine_is_marked():
 
 
 def test_the_ratio_is_that_of_neighbouring_turns_and_has_an_interval():
-    assert ratio([1.0, 2.0, 4.0], [3.0, 4.0, 4.0]) == Ratio(2.0, None, None, 3)
+    assert ratio([2.0], [3.0]) == Ratio(1.5, None, None, 1)
+    assert str(ratio([2.0], [3.0])) == "1.50 (one round, no interval)"
     assert ratio([1.0] * 6, [6.0, 1.0, 2.0, 5.0, 3.0, 4.0]) == Ratio(3.5, 1.0, 6.0, 6)
     draws = np.exp(np.random.default_rng(0).normal(size=(2000, 15)))
     intervals = [ratio(np.ones(15), row) for row in draws]
     assert 0.95 <= np.mean([r.low <= 1 <= r.high for r in intervals]) < 0.98  # the true median is 1
+    of_three = [ratio(np.ones(3), row[:3]) for row in draws]
+    assert np.mean([r.low <= 1 <= r.high for r in of_three]) == pytest.approx(0.95, abs=0.015)
+    assert not ratio([1.0] * 3, [2.0] * 3).narrow  # too few rounds to stop
 
 
 @pytest.mark.parametrize(("spread", "rounds"), [(0.0, 6), (0.5, 40)])

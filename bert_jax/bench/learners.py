@@ -1,5 +1,6 @@
 """What learns from a few labels: ours, and what people use elsewhere, each with its defaults."""
 
+import math
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,8 @@ ALL = 1 << 30
 SMALLEST = 1e-9  # probability whose logarithm is taken
 IGNORED = -100  # label that torch's cross entropy leaves out
 LONGEST = 128  # tokens
-PAIRS_STEPS = 500  # of SetFit: its pairs are capped at 16 times as many
+PAIRS_OF_STEP = 16
+PAIRS = 8_000  # of texts that SetFit learns from, at most
 BOTH = ("classify", "tag")
 
 
@@ -129,7 +131,7 @@ def of_words(lesson: Lesson, model, classifier) -> Outcomes:
 
 
 def setfit(lesson: Lesson, init: str) -> Outcomes:
-    """SetFit's package, by its defaults; its pairs are capped."""
+    """SetFit's package, by its defaults: an epoch of pairs, which are capped."""
     package, datasets = libraries("setfit", "datasets")
 
     def texts(examples: Sequence[Example]) -> list[str]:
@@ -138,7 +140,7 @@ def setfit(lesson: Lesson, init: str) -> Outcomes:
     model = package.SetFitModel.from_pretrained(init)
     settings = package.TrainingArguments(
         output_dir=str(lesson.directory / "setfit"),
-        max_steps=PAIRS_STEPS,
+        max_steps=math.ceil(min(pairs_of(lesson.numbers), PAIRS) / PAIRS_OF_STEP),
         save_strategy="no",
         report_to="none",
     )
@@ -147,6 +149,13 @@ def setfit(lesson: Lesson, init: str) -> Outcomes:
     probabilities = np.asarray(model.predict_proba(texts(lesson.test), as_numpy=True))
     shutil.rmtree(lesson.directory / "setfit", ignore_errors=True)
     return lesson.outcomes(list(lesson.every_label(np.unique(lesson.numbers), probabilities)))
+
+
+def pairs_of(classes: np.ndarray) -> int:
+    """SetFit's epoch: all pairs of one class, and of different ones, the fewer of the two sorts repeated."""
+    counts = np.unique_counts(classes).counts
+    alike = (counts * (counts + 1) // 2).sum()
+    return 2 * int(max(alike, len(classes) * (len(classes) + 1) // 2 - alike))
 
 
 def trainer(lesson: Lesson, init: str) -> Outcomes:

@@ -5,8 +5,9 @@ grow when other programs want the cores; the CPU seconds of those tell a busy ma
 
 Neighbouring turns met the same machine, so what is compared is their ratio: the median over the rounds, with a 95%
 interval between two of the ratios in order (that of the sign test, which asks nothing of how they are distributed and
-needs six rounds). Rounds go on until the interval is narrow or the time is spent; stopping there makes it a little
-more hopeful than its 95%.
+needs six rounds). Two to five rounds have Student's interval, which takes the ratios' logarithms as normally
+distributed. Rounds go on until six have a narrow interval or the time is spent; stopping there makes it a little more
+hopeful than its 95%.
 """
 
 import math
@@ -25,13 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from bert_jax.errors import BertJaxError
 
 PAUSE = 0.3  # seconds before a turn: until then OpenMP's threads spin after the turn before
 BUSY = 0.1  # share of the cores that other programs may use
 CONFIDENCE = 0.95  # of an interval
-FEWEST = 6  # rounds for one: all six ratios above the median, or all below, have a chance of 1/32
+FEWEST = 6  # rounds of a sign test: all six ratios above the median, or all below, have a chance of 1/32
 NARROW = 1.1  # an interval whose ends are closer than that is narrow
 
 
@@ -129,17 +131,19 @@ class Ratio:
     """How many times as long the others take: the median of neighbouring turns, and its 95% interval."""
 
     median: float
-    low: float | None  # None: too few rounds
+    low: float | None  # None: one round has no interval
     high: float | None
     rounds: int
 
     @property
     def narrow(self) -> bool:
-        return self.low is not None and self.high is not None and self.high <= NARROW * self.low
+        if self.rounds < FEWEST or self.low is None or self.high is None:
+            return False
+        return self.high <= NARROW * self.low
 
     def __str__(self) -> str:
         if self.low is None:
-            return f"{self.median:.2f} (no interval: {self.rounds} of {FEWEST} rounds)"
+            return f"{self.median:.2f} (one round, no interval)"
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
@@ -150,15 +154,19 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     '4.50 (1.00 to 8.00)'
     """
     ratios = sorted(b / a for a, b in zip(ours, theirs, strict=True))
-    n = len(ratios)
+    n, median = len(ratios), float(np.median(ratios))
+    if n == 1:
+        return Ratio(median, None, None, n)
+    if n < FEWEST:
+        logs = np.log(ratios)
+        reach = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * logs.std(ddof=1) / n**0.5
+        return Ratio(median, float(np.exp(logs.mean() - reach)), float(np.exp(logs.mean() + reach)), n)
     # The k lowest and the k highest lie outside: the median does so, too, if less than k coins of n show heads.
     outside, tail = 0, 0.5**n
     while 2 * tail <= 1 - CONFIDENCE:
         outside += 1
         tail += math.comb(n, outside) * 0.5**n
-    median = float(np.median(ratios))
-    low, high = (ratios[outside - 1], ratios[n - outside]) if outside else (None, None)
-    return Ratio(median, low, high, n)
+    return Ratio(median, ratios[outside - 1], ratios[n - outside], n)
 
 
 def compared(

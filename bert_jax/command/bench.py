@@ -42,7 +42,7 @@ def limits(what: str, least: int, seconds: float):
     """The flags of bench.turns.Limits: rounds go on from the least until the ratio's interval is narrow."""
     return (
         flag(f"--{what}", type=count, default=least,
-             help=f"{what} to take at least; 6 or more give an interval (default {least})"),
+             help=f"{what} to take at least (default {least})"),
         flag("--seconds", type=number(0, A_DAY), default=seconds,
              help=f"no more {what} begin after so many seconds, even if the interval is not narrow "
              f"(default {seconds})"),
