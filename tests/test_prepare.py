@@ -187,7 +187,18 @@ def run(*arguments) -> int:
 BAD = {
     "empty file": ("x.txt", b"", [], "x.txt is empty|every input is empty"),
     "empty file, strict": ("x.txt", b" \n\n", ["--strict"], "x.txt is empty; remove it"),
-    "binary": ("x.txt", b"\x89PNG\0\1\2", [], "x.txt line 1 has NUL bytes"),
+    "binary": (
+        "x.txt",
+        b"\x89PNG\0\1\2",
+        [],
+        "x.txt line 1 has NUL bytes: binary or UTF-16, not UTF-8 text; convert it\n",
+    ),
+    "archive": (
+        "x.tar.gz",
+        gzip.compress(b"x.txt\0"),
+        [],
+        "not UTF-8 text; unpack the archive, and name its files",
+    ),
     "broken UTF-8, strict": (
         "x.txt",
         b"fine\nbr\xffken\n",

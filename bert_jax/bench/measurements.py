@@ -229,7 +229,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         "tokenizers", "ids and offsets beside those of transformers",
-        "tokenizers --vocab {model} {data}/vocab/* --text {data}/xquad/*", of_ids, needs=("transformers",),
+        "tokenizers --vocab {model} {data}/vocab/*vocab* {data}/vocab/albert*.model {data}/vocab/sentencepiece*.model "
+        "--text {data}/xquad/*", of_ids, needs=("transformers",),
         quick="--vocab {model} --text {data}/xquad/xquad.en.json",
     ),
 )  # fmt: skip

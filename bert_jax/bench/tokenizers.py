@@ -128,7 +128,7 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
             yield vocabulary.name, open_tokenizer(vocabulary), transformers_on(vocabulary)
         elif vocabulary.suffix == ".txt":
             shutil.copy(vocabulary, scratch / "vocab.txt")
-            ours = WordPiece.from_vocab_txt(scratch / "vocab.txt")
+            ours = WordPiece.from_vocab_txt(vocabulary)
             # Without this file transformers lower-cases for every vocabulary; ours looks at the vocabulary.
             lower = {"do_lower_case": ours.lower_case, "tokenizer_class": "BertTokenizer"}
             (scratch / "tokenizer_config.json").write_text(json.dumps(lower))
@@ -177,7 +177,7 @@ def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
     bare, saved = scratch / "bare", scratch / "saved"
     bare.mkdir()
     shutil.copy(model, bare / "spiece.model")
-    ours = SentencePiece.from_model(bare / "spiece.model")
+    ours = SentencePiece.from_model(model)
     if ours.template.second:  # ALBERT's convention
         transformers.AlbertTokenizer.from_pretrained(bare).save_pretrained(saved)
         yield f"{model.name} as transformers saves it", open_tokenizer(saved), transformers_on(saved)

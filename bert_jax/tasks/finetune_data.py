@@ -18,7 +18,7 @@ from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.contrast import Contrasting
 from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.tasks.parts import Reader, say, split_parts
+from bert_jax.tasks.parts import Parts, Reader, say, split_parts
 from bert_jax.terminal import counted
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
@@ -37,58 +37,75 @@ def open_data(
 ) -> tuple[Finetuning, Epochs, C]:
     """The task, its data and the whole config. `labels` in the order of the model's outputs, (): those of the data;
     with `balanced` each class weighs the same in all."""
-    data = config.data
     parts = split_parts(config, read_examples)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, folds=parts.folds))
+    task = task_of(config, parts, labels, smoothing, balanced)
+    tokenizer = open_tokenizer(hub.existing(config.init))
+    train = windows_of(task, tokenizer, config.data, parts.train, "training")
+    heldout = windows_of(task, tokenizer, config.data, parts.heldout, "validation")
+    pieces = pieces_of(task.kind, parts.train, train)
+    measured = not parts.folds and config.method != "contrast"  # whose head is fitted when the run has ended
+    config = config.resolved(len(pieces), task.best if measured else "", task.layout.config.hidden_size)
+    epochs = epochs_of(config, task, tokenizer, parts, pieces, heldout)
+    say(summary(config, parts, epochs))
+    return task, epochs, config
+
+
+def task_of(
+    config: FinetuneConfig, parts: Parts, labels: Sequence[str], smoothing: float, balanced: bool
+) -> Finetuning:
+    data = config.data
     everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
     kind = config.predicts.learn(everything, labels or known_labels(data.train, data.columns))
     kind.check([*parts.heldout, *parts.calibration])
-    tokenizer = open_tokenizer(hub.existing(config.init))
+    layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
+    if HEADS[layout.heads[-1]].compares and config.model.pairs == "auto" and data.fold < 0:
+        say(
+            "the two texts of a pair are encoded apart and compared; where they are parts of one text, such as subject "
+            "and body, set --config.model.pairs=together"
+        )
     weights = class_weights(kind, parts.train) if balanced else ()
     foreign = read_foreign(data.foreign, data.columns, kind) if data.foreign else []
     results = Results(
         parts.train, parts.heldout, parts.calibration, data.long, config.report, foreign, data.max_length
     )
-    data = dataclasses.replace(data, folds=parts.folds)
-    config = dataclasses.replace(config, data=data)
-    pairs = all(isinstance(example.text, tuple) for example in parts.train)
-    layout = layout_with_head(config, kind, pairs)
-    compares = HEADS[layout.heads[-1]].compares
-    if compares and config.model.pairs == "auto" and data.fold < 0:
-        say(
-            "the two texts of a pair are encoded apart and compared; where they are parts of one text, such as subject "
-            "and body, set --config.model.pairs=together"
-        )
     make = Contrasting if config.method == "contrast" else Finetuning
-    task = make(layout, kind, smoothing, weights, config.head == "probe", results=results)
-    windows = [
-        read(kind, tokenizer, data, examples, what, compares, layout.config.max_positions)
-        for examples, what in ((parts.train, "training"), (parts.heldout, "validation"))
-    ]
-    train, heldout = (
-        pieces_of(kind, examples, texts)
-        for examples, texts in zip((parts.train, parts.heldout), windows, strict=True)
-    )
-    measured = not parts.folds and config.method != "contrast"  # whose head is fitted when the run has ended
-    config = config.resolved(len(train), task.best if measured else "", layout.config.hidden_size)
-    every_length = sorted(map(len, [*train, *heldout] if data.fold >= 0 else train))
-    judge = Judge(kind, parts.heldout, windows[1])
+    return make(layout, kind, smoothing, weights, config.head == "probe", results=results)
+
+
+def epochs_of(
+    config: FinetuneConfig,
+    task: Finetuning,
+    tokenizer: Tokenizer,
+    parts: Parts,
+    train: Sequence[Piece],
+    heldout: Sequence[Windows],
+) -> Epochs:
+    data = config.data
+    held = pieces_of(task.kind, parts.heldout, heldout)
+    judge = Judge(task.kind, parts.heldout, heldout)
+    # All folds have rows of the same lengths, so one compiled step serves them.
+    lengths = sorted(map(len, [*train, *held] if data.fold >= 0 else train)) if parts.folds else ()
     if data.fold >= 0 or config.method == "contrast":  # what is held out is predicted when the run has ended
-        heldout, judge = [], Judge(kind, [], [])
-    lengths = every_length if parts.folds else ()
+        held, judge = [], Judge(task.kind, [], [])
     batches = batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
     if len(train) > len(parts.train):
         batches = dataclasses.replace(batches, noun="window")
     each_token = HEADS[task.head].each_token
-    epochs = Epochs(train, heldout, kind.targets, tokenizer, batches, judge, each_token)
+    return Epochs(train, held, task.kind.targets, tokenizer, batches, judge, each_token)
+
+
+def summary(config: FinetuneConfig, parts: Parts, epochs: Epochs) -> str:
+    """What is learnt from, what beside it is kept for, and what a step holds."""
+    data, windows = config.data, len(epochs.train)
     beside = f"{len(parts.heldout):,} held out, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
-    whole = f" in {counted(len(train), epochs.noun)}" if len(train) > len(parts.train) else ""
+    whole = f" in {counted(windows, epochs.noun)}" if windows > len(parts.train) else ""
     of_step = f"; {counted(data.batch, epochs.noun)} a step, in {epochs.rows_in_words()}"
     if config.method == "probe":  # which takes no step
         of_step = ""
-    say(f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}")
-    return task, epochs, config
+    return f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
 
 
 def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:
@@ -135,24 +152,18 @@ def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
     return tuple(len(examples) / (len(kind.labels) * max(counts[label], 1)) for label in kind.labels)
 
 
-def read(
-    kind: Kind,
-    tokenizer: Tokenizer,
-    data: ExamplesConfig,
-    examples: Sequence[Example],
-    what: str,
-    compares: bool,
-    longest: int,
+def windows_of(
+    task: Finetuning, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
 ) -> list[Windows]:
-    """Each text whole, truncated or in windows; what is truncated is said once, not again in each fold. `longest`: the
-    tokens that the trained model reads."""
-    reading = Reading(data.max_length, data.long, data.overlap, compares)
-    windows = kind.windows(tokenizer, [example.text for example in examples], reading)
+    """Each text whole, truncated or in windows; what is truncated is said once, not again in each fold."""
+    reading = Reading(data.max_length, data.long, data.overlap, HEADS[task.head].compares)
+    windows = task.kind.windows(tokenizer, [example.text for example in examples], reading)
     if data.fold >= 0:
         return windows
     truncated = Truncated(data.max_length)
     truncated.count(text.encodings[0] for text in windows)
     advice = "--config.data.long=windows reads all of them, and data.max_length may be more"
+    longest = task.layout.config.max_positions  # that the trained model reads
     if longest > data.max_length and what == "training":
         advice += f"; predict and evaluate read up to {longest:,} tokens"
     if notice := truncated.notice(advice, f"{what} examples"):

@@ -6,6 +6,7 @@ The same inputs give the same documents in the same order.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from bert_jax.errors import BertJaxError
@@ -18,6 +19,7 @@ from bert_jax.text.lines import LineReader, NotText
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no such lines
 LONGEST_DOCUMENT = 16 << 20  # characters
+ARCHIVES = {".tar", ".tgz", ".zip"}
 
 
 @dataclass
@@ -107,10 +109,15 @@ class Source:
     def _count_broken(self) -> None:
         self.broken_lines += 1
 
+    def _remedy(self, name: str) -> str:
+        """For a file that is not UTF-8 text."""
+        if ARCHIVES & set(Path(name).suffixes):
+            return "unpack the archive, and name its files"
+        return "convert it" + (", or have broken bytes replaced: leave --strict out" if self.strict else "")
+
     def _lines(self, name: str) -> Iterator[str]:
         start, broken = self.read_bytes, 0
-        remedy = "convert it, or have broken bytes replaced: leave --strict out"
-        reader = LineReader(name, not self.strict, LONGEST_LINE, remedy)
+        reader = LineReader(name, not self.strict, LONGEST_LINE, self._remedy(name))
         for line in reader:
             self.read_bytes = start + reader.position()
             self.broken_lines += reader.broken - broken

@@ -115,8 +115,9 @@ def check_entries(entries: Sequence[str], path) -> None:
             wasted.append(number)
         seen.add(entry)
     if wasted:
-        warn(f"{path}: {len(wasted):,} lines are blank or repeat another one, the first is line {wasted[0]}; no text "
-             "gets their ids")  # fmt: skip
+        warn(
+            f"{path}: blank or duplicate lines: {len(wasted):,}, the first is line {wasted[0]}; no text gets their ids"
+        )
 
 
 def share_with_capitals(entries: Sequence[str]) -> float:
