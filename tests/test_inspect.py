@@ -86,4 +86,4 @@ def test_benches_run(corpus, capsys, monkeypatch):
     inputs = ["--input", str(corpus / "text.txt"), "--layout", "sentences", "--megabytes", "0.05"]
     rounds = ["--rounds", "1", "--seconds", "0"]
     assert main(["bench", "prepare", *inputs, "--tokenizer", str(corpus / "vocabulary"), *rounds]) == 0
-    assert re.search(r"prepare is [\d.]+ \(no interval", capsys.readouterr().out)
+    assert re.search(r"prepare is [\d.]+ \(one round, no interval", capsys.readouterr().out)
