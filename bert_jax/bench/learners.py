@@ -25,8 +25,8 @@ ALL = 1 << 30
 SMALLEST = 1e-9  # probability whose logarithm is taken
 IGNORED = -100  # label that torch's cross entropy leaves out
 LONGEST = 128  # tokens
-PAIRS_OF_STEP = 16
-PAIRS = 8_000  # of texts that SetFit learns from, at most
+PAIRS = 8_000  # that SetFit learns from, at most
+PAIRS_OF_STEP = 16  # its default
 BOTH = ("classify", "tag")
 
 
@@ -131,7 +131,7 @@ def of_words(lesson: Lesson, model, classifier) -> Outcomes:
 
 
 def setfit(lesson: Lesson, init: str) -> Outcomes:
-    """SetFit's package, by its defaults: an epoch of pairs, which are capped."""
+    """SetFit's package with its defaults: one epoch of pairs, or PAIRS if it has more."""
     package, datasets = libraries("setfit", "datasets")
 
     def texts(examples: Sequence[Example]) -> list[str]:
@@ -140,6 +140,7 @@ def setfit(lesson: Lesson, init: str) -> Outcomes:
     model = package.SetFitModel.from_pretrained(init)
     settings = package.TrainingArguments(
         output_dir=str(lesson.directory / "setfit"),
+        batch_size=PAIRS_OF_STEP,
         max_steps=math.ceil(min(pairs_of(lesson.numbers), PAIRS) / PAIRS_OF_STEP),
         save_strategy="no",
         report_to="none",
@@ -152,7 +153,11 @@ def setfit(lesson: Lesson, init: str) -> Outcomes:
 
 
 def pairs_of(classes: np.ndarray) -> int:
-    """SetFit's epoch: all pairs of one class, and of different ones, the fewer of the two sorts repeated."""
+    """The pairs in an epoch of SetFit: all of one class and all of two classes, the rarer kind oversampled.
+
+    >>> pairs_of(np.array([0] * 8 + [1] * 8))
+    144
+    """
     counts = np.unique_counts(classes).counts
     alike = (counts * (counts + 1) // 2).sum()
     return 2 * int(max(alike, len(classes) * (len(classes) + 1) // 2 - alike))

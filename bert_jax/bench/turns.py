@@ -5,9 +5,9 @@ grow when other programs want the cores; the CPU seconds of those tell a busy ma
 
 Neighbouring turns met the same machine, so what is compared is their ratio: the median over the rounds, with a 95%
 interval between two of the ratios in order (that of the sign test, which asks nothing of how they are distributed and
-needs six rounds). Two to five rounds have Student's interval, which takes the ratios' logarithms as normally
-distributed. Rounds go on until six have a narrow interval or the time is spent; stopping there makes it a little more
-hopeful than its 95%.
+needs six rounds). For two to five rounds it is Student's t interval, which assumes that the logarithms of the ratios
+are normally distributed. Rounds go on until at least six give a narrow interval or the time is spent; stopping there
+makes it a little more hopeful than its 95%.
 """
 
 import math
