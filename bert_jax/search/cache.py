@@ -16,7 +16,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hashes import digest
 from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.output import errors_of, replacing
-from bert_jax.search.keys import KEY, keys_of
+from bert_jax.search.keys import KEY, Places, keys_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Cache:
         except OSError as error:
             raise BertJaxError(f"{folder} cannot be made ({error.strerror}); name another --cache") from error
         self.parts: list[Part] = []
-        self.keys, self.places = np.empty(0, KEY), np.empty(0, np.int64)  # in the order of the keys
+        self.places = Places([])
         self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
 
     def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "Rows":
@@ -55,29 +55,17 @@ class Cache:
                 added.append(self.write(keys[some], compute([contents[i] for i in some])))
                 bar.update(len(some))
         self.include(added)
-        return Rows(self, self.find(keys))
+        return Rows(self, self.places.find(keys))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
         """The indices of the keys that the folder has not, each key once."""
-        absent = np.flatnonzero(self.find(keys) < 0)
+        absent = np.flatnonzero(self.places.find(keys) < 0)
         first = np.unique(keys[absent], return_index=True)[1]
         return absent[np.sort(first)]
 
-    def find(self, keys: np.ndarray) -> np.ndarray:
-        """The places of the keys' rows among those of all files; -1 where there is none."""
-        if not len(self.keys):
-            return np.full(len(keys), -1)
-        near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[near] == keys, self.places[near], -1)
-
     def rows(self, places: np.ndarray) -> np.ndarray:
         """[N, ...], read from the files anew each time, so that none stays in memory."""
-        part = np.searchsorted(self.starts, places, side="right") - 1
-        rows = np.empty((len(places), *self.parts[0].shape[1:]), np.float32)
-        for n in np.unique(part):
-            here = part == n
-            rows[here] = self.parts[n].rows()[places[here] - self.starts[n]]
-        return rows
+        return self.places.rows(places, lambda number: self.parts[number].rows())
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[Part, np.ndarray]:
         path = self.folder / f"{digest(keys.tobytes().hex())}.npy"
@@ -100,12 +88,8 @@ class Cache:
         return part, keys
 
     def include(self, opened: Sequence[tuple[Part, np.ndarray]]) -> None:
-        keys = np.concatenate([self.keys, *(keys for _, keys in opened)])
-        places = np.concatenate([self.places, np.arange(len(self.keys), len(keys))])
-        order = np.argsort(keys, kind="stable")
-        self.keys, self.places = keys[order], places[order]
         self.parts += [part for part, _ in opened]
-        self.starts = np.cumsum([0, *(part.shape[0] for part in self.parts)])[:-1]
+        self.places.add([keys for _, keys in opened])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@ from folders in BEIR's layout. Each has an id: a file its path in the folder tha
 or else FILE:NUMBER."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from bert_jax.terminal import counted
 from bert_jax.text import formats, tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader, NotText, begins_with
+from bert_jax.text.surrogates import replaced
 from bert_jax.text.tables import columns_like, no_columns, text_in
 
 TABLES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
@@ -96,7 +96,7 @@ class Source:
         for path in paths_of(given):
             kind = ending(path).lower()
             if kind in ENDINGS or (not kind and begins_with(path, formats.EXTRACTED)):
-                yield path, shown(os.path.relpath(path, given) if folder.is_dir() else Path(path).name)
+                yield path, replaced(os.path.relpath(path, given) if folder.is_dir() else Path(path).name)
             elif folder.is_dir():
                 self.others[kind] = self.others.get(kind, 0) + 1
             else:
@@ -171,7 +171,7 @@ class Source:
         if self.empty:
             others = " and others" if self.empty > 1 else ""
             yield one_line(
-                f"{counted(self.empty, 'document')} without text left out ({shown(self.first_empty)}{others})"
+                f"{counted(self.empty, 'document')} without text left out ({replaced(self.first_empty)}{others})"
             )
         if self.others:
             kinds = ", ".join(
@@ -198,19 +198,11 @@ def paths_of(given: str) -> list[str]:
         raise BertJaxError(f"the folder {given} holds no documents that can be read; name another") from None
 
 
-SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def shown(path: str) -> str:
-    """A path as text; its bytes need not be."""
-    return SURROGATES.sub("\ufffd", path)
-
-
 def named(names: Sequence[str], noun: str = "file") -> str:
     """
     >>> named(["a.txt", "b.txt", "c.txt"])
     '3 files (a.txt and others)'
     """
     return one_line(
-        f"{counted(len(names), noun)} ({shown(names[0])}{' and others' if len(names) > 1 else ''})"
+        f"{counted(len(names), noun)} ({replaced(names[0])}{' and others' if len(names) > 1 else ''})"
     )

@@ -19,6 +19,7 @@ from bert_jax.search import manifest as manifests
 from bert_jax.search.cache import Cache
 from bert_jax.search.documents import Document
 from bert_jax.search.index import current
+from bert_jax.search.keys import Places
 from bert_jax.search.manifest import (
     BUILDING,
     FILE,
@@ -208,7 +209,7 @@ class Writer:
     def write_vectors(self, stage: Path, texts: Searched, model: ModelFacts, encode: Encode | None) -> None:
         """Each text's vector is computed once: one that the index has is copied, and one that a killed process had
         computed comes from the cache that it filled."""
-        known = KnownVectors(self.segments)
+        known = Places([segment.keys for segment in self.segments])
         places = known.find(mapped(stage / KEYS))
         unknown = np.flatnonzero(places < 0)
         rows = None
@@ -223,7 +224,7 @@ class Writer:
                     between = slice(*np.searchsorted(unknown, (start, start + len(some))))
                     block[some < 0] = rows[between]
                 if self.segments:
-                    block[some >= 0] = known.rows(some[some >= 0])
+                    block[some >= 0] = known.rows(some[some >= 0], lambda n: self.segments[n].vectors)
                 file.append(block)
 
     def counted(self, encode: Encode) -> Encode:
@@ -252,29 +253,3 @@ class Chosen(Sequence[str]):
 
     def __getitem__(self, place):
         return self.texts[self.which[place]]
-
-
-class KnownVectors:
-    """The vectors of all segments, by the keys of their texts."""
-
-    def __init__(self, segments: Sequence[Segment]):
-        self.segments = segments
-        self.starts = np.cumsum([0, *(len(segment.keys) for segment in segments)])
-        keys = np.concatenate([segment.keys for segment in segments]) if segments else np.empty(0, "S16")
-        self.order = np.argsort(keys, kind="stable")
-        self.keys = keys[self.order]
-
-    def find(self, keys: np.ndarray) -> np.ndarray:
-        """The place of each key's vector among those of all segments; -1 where there is none."""
-        if not len(self.keys):
-            return np.full(len(keys), -1)
-        near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[near] == keys, self.order[near], -1)
-
-    def rows(self, places: np.ndarray) -> np.ndarray:
-        numbers = np.searchsorted(self.starts, places, side="right") - 1
-        rows = np.empty((len(places), *self.segments[0].vectors.shape[1:]), np.float32)
-        for number in np.unique(numbers):
-            here = numbers == number
-            rows[here] = self.segments[number].vectors[places[here] - self.starts[number]]
-        return rows

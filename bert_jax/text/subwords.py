@@ -1,6 +1,5 @@
 """What all kinds of tokenizer share: subwords between special tokens, and a count of what does not fit."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +7,9 @@ from dataclasses import dataclass
 from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.text import batch
+from bert_jax.text.surrogates import replaced
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
-SURROGATE = re.compile("[\ud800-\udfff]")
 Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
 
 
@@ -143,4 +142,4 @@ def clean(texts: Sequence[str]) -> list[str]:
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise BertJaxError(f"text {place} is a {type(text).__name__}, not a string: {text!r:.60}")
-    return [text if text.isascii() else SURROGATE.sub("\ufffd", text) for text in texts]
+    return [replaced(text) for text in texts]

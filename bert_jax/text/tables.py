@@ -6,7 +6,6 @@ among them. Nothing is repaired here: what cannot be read is an error that names
 
 import csv
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -16,6 +15,7 @@ from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.text import in_memory
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
+from bert_jax.text.surrogates import SURROGATE, replaced
 from bert_jax.typed import Mistyped, fit, type_of
 
 Row = dict[str, object]
@@ -44,7 +44,6 @@ class Metadata(TypedDict):
 
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
-SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CELL = 16 << 20  # characters of a csv file's cell
 
 
@@ -223,7 +222,7 @@ def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
             raise BadRow(
                 f"{where} has a lone surrogate (\\ud800 to \\udfff), which is not a character; remove it"
             )
-        row = json.loads(SURROGATE.sub("\ufffd", spelled))
+        row = json.loads(replaced(spelled))
         mended()
     return row
 
