@@ -204,7 +204,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 KILLED = """
-import os, pathlib, random, signal, sys
+import os, pathlib, random, signal, sys, traceback
 import test_search
 from bert_jax.search import cache, keywords, manifest
 cache.tokens_in_batch = lambda: 8
@@ -217,14 +217,21 @@ def kill_at(module, name, calls):
         return function(*arguments) if left else os.kill(os.getpid(), signal.SIGKILL)
     setattr(module, name, counted)
 
+def add(place, at):
+    if at:
+        kill_at(*KILLS[at])
+    documents = [test_search.document(f"d{n}", random.Random(n)) for n in range(30)]
+    writer = test_search.change(pathlib.Path(place), documents)
+    pathlib.Path(place + ".count").write_text(str(writer.counts.encoded))
+
 def run(place, at):
     process = os.fork()
     if not process:
-        if at:
-            kill_at(*KILLS[at])
-        documents = [test_search.document(f"d{n}", random.Random(n)) for n in range(30)]
-        writer = test_search.change(pathlib.Path(place), documents)
-        pathlib.Path(place + ".count").write_text(str(writer.counts.encoded))
+        try:
+            add(place, at)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
     assert os.waitpid(process, 0)[1] == (signal.SIGKILL if at else 0), (place, at)
 
