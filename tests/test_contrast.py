@@ -86,6 +86,18 @@ def test_texts_of_a_class_come_together_and_the_head_fits_them(model, tmp_path):
     assert np.mean([a.label == label for a, (_, label) in zip(found, others, strict=True)]) > 0.8
 
 
+def test_its_learning_rate_is_higher_for_more_texts():
+    def rate(width: int, texts: int, *more: str) -> float:
+        overrides = ["init=model", "data.train=x.csv", "method=contrast", *more]
+        return load_task("configs/classify.py", overrides)[1].rate_of(width, texts)
+
+    rates = [rate(384, texts) for texts in (16, 32, 64, 80, 5000)]
+    np.testing.assert_allclose(rates, [6e-5, 6e-5, 1.2e-4, 1.5e-4, 1.5e-4])
+    np.testing.assert_allclose([rate(768, 5000), rate(64, 5000)], [7.5e-5, 3e-4])
+    np.testing.assert_allclose(rate(384, 5000, "method=finetune"), 6e-5)
+    assert rate(384, 5000, "optimizer.rate=2e-5") == 2e-5
+
+
 def test_what_cannot_be_contrasted_is_said(model):  # noqa: F811
     given = [f"init={model}", "data.train=x.csv", "method=contrast"]
     with pytest.raises(BertJaxError, match="method=contrast makes a new head"):

@@ -15,7 +15,8 @@ from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.runs.folds import SIMILARITIES, Folds, choose
-from bert_jax.runs.run import run_single
+from bert_jax.runs.run import of_method, run_single
+from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
 from bert_jax.terminal import say
 from test_finetune import finetune, marked, model, table, texts  # noqa: F401
@@ -138,6 +139,25 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
     with pytest.raises(BertJaxError, match="begun with other settings: optimizer.rate"):
         parts.by_runs("finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path, until_the_second)
+
+
+def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
+    """Though they have fewer texts; else each would compile a step of its own."""
+    for module in (epochs_config, finetune_config):  # which the model's narrow states would reach
+        monkeypatch.setattr(module, "HIGHEST_RATE", 1.0)
+    overrides = [given for given in opened[-1] if not given.startswith("optimizer.rate")]
+    module, config = load_task("configs/classify.py", overrides)
+    whole, rates = module.open(config), []
+
+    def refused(task, data, config, path):
+        rates.append(config.optimizer.rate)
+        return False
+
+    for method in ("finetune", "contrast"):
+        assert Folds(*whole).by_runs(method, values(), overrides, tmp_path, refused) is None
+        rates.append(of_method(method, whole, values(), overrides)[-1].optimizer.rate)
+    usual = rates[0]
+    assert rates == pytest.approx([usual] * 2 + [usual * 40 / 32] * 2)
 
 
 def test_lines_of_a_fold_name_it(opened, tmp_path, capsys):

@@ -69,7 +69,7 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     tell(of_directory(directory, config))
     needed.require()
     if not taught:  # whose vectors, which take long, are a part of the data
-        check_begun(module, task, data, config, directory)
+        check_begun((task, data, config), values, overrides, directory)
     tell([("", "nothing was compiled or written; without --dry-run the run begins")])
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -128,9 +129,13 @@ class Folds:
         """Predictions of fine-tuned models; None if told to stop before the end."""
         kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
         count = self.config.data.folds
+        whole = cast(FinetuneConfig, tasks.read(values, [*kept, f"method={method}"])[1])
+        # So many steps, at such a rate, as of all examples: one compiled step serves all folds.
+        rate = whole.rate_of(self.task.layout.config.hidden_size, len(self.pieces))
+        own = [f"steps={self.config.steps}", f"optimizer.rate={rate}", f"method={method}"]
+        own += ["report=False", f"data.folds={count}"]
         logits: list = [None] * len(self.pieces)
         for fold in range(count):
-            own = [f"steps={self.config.steps}", f"method={method}", "report=False", f"data.folds={count}"]
             module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"

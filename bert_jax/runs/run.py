@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from typing import cast
 
 import jax
 
@@ -26,7 +26,7 @@ from bert_jax.runs.sweep import measured
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.finetune_config import FinetuneConfig
+from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.terminal import say
@@ -38,6 +38,8 @@ from bert_jax.train.state import fresh_params
 from bert_jax.train.step import StepCache
 from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir
+
+Opened = tuple[Task, Data, RunConfig]
 
 LABEL_MORE = "label more examples, look for wrong labels, or begin from another --config.init"
 TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
@@ -58,15 +60,13 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     tell_of_labels(task, config)
     cache, out_of_fold = None, None
     if isinstance(config, FinetuneConfig) and config.chooses:
-        check_begun(module, task, data, config, directory)  # now, not after the folds
+        check_begun((task, data, config), values, overrides, directory)  # now, not after the folds
         cache, parts = StepCache(), Folds(task, data, config)
         train_fold = partial(run_single, cache=cache)
         out_of_fold = choose(parts, values, overrides, directory.path, train_fold)
         if out_of_fold is None:
             return None
-        config = config.with_method(out_of_fold.method)
-        if config.method == "contrast":
-            task, data, config = module.open(config)
+        task, data, config = of_method(out_of_fold.method, (task, data, config), values, overrides)
     finished = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
         draw_training(directory, task.usual)
@@ -85,15 +85,25 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     return measured(of_kept_model(directory.metrics, config.checkpoints.best))
 
 
-def check_begun(module: ModuleType, task: Task, data: Data, config: RunConfig, directory: Workdir) -> None:
+def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[str]) -> Opened:
+    """The run by a method that folds have chosen; contrast has a task and a learning rate of its own."""
+    task, data, config = opened
+    if method != "contrast":
+        return task, data, cast(FinetuneConfig, config).with_method(method)
+    module, asked = tasks.read(values, [*overrides, "method=contrast"])
+    return module.open(asked)
+
+
+def check_begun(opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir) -> None:
     """Refuse the directory of another run; where there is none yet, nothing is written."""
     if not directory.run.exists():
         return
+    config = opened[-1]
     if isinstance(config, FinetuneConfig) and config.chooses:
         chosen = directory.read()["config"].get("method", config.method)
-        config = config.with_method(chosen if config.method == "auto" else config.method)
-        if config.method == "contrast":
-            task, data, config = module.open(config)
+        method = chosen if config.method == "auto" else config.method
+        opened = of_method(method, opened, values, overrides)
+    task, data, config = opened
     directory.begin(config, data, task)
 
 

@@ -111,7 +111,11 @@ class EpochsConfig(RunConfig, ABC):
             return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
         return max(math.ceil(examples * self.usual_epochs / self.batch), self.least_steps)
 
-    def rate_by_width(self, width: int) -> float:
+    def rate_of(self, width: int, examples: int) -> float:
+        """The learning rate, if it is left to the model's width and the data, too."""
+        return self.optimizer.rate or self.usual_rate_of(width, examples)
+
+    def usual_rate_of(self, width: int, examples: int) -> float:
         return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
 
     def resolved(self, examples: int, best: str, width: int) -> Self:
@@ -122,7 +126,6 @@ class EpochsConfig(RunConfig, ABC):
                 f"{steps:,} steps of data.batch={self.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
                 "--config.epochs, or fewer --config.steps"
             )
-        rate = self.optimizer.rate or self.rate_by_width(width)
         evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
         between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
         checkpoints = dataclasses.replace(
@@ -133,7 +136,7 @@ class EpochsConfig(RunConfig, ABC):
         return dataclasses.replace(
             self,
             steps=steps,
-            optimizer=dataclasses.replace(self.optimizer, rate=rate),
+            optimizer=dataclasses.replace(self.optimizer, rate=self.rate_of(width, examples)),
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )

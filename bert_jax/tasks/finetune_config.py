@@ -10,9 +10,13 @@ from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
-from bert_jax.tasks.epochs_config import Dropout, EpochsConfig, ModelConfig
+from bert_jax.tasks.epochs_config import HIGHEST_RATE, Dropout, EpochsConfig, ModelConfig
 
 Method = Literal["finetune", "contrast", "probe"]
+# Contrast on up to FEW texts is best at the rate of fine-tuning, on more at up to HIGHER times that: with the 6-layer
+# MiniLM, 16 and 32 texts of SST-2 lost three points of accuracy at 2.5 times the rate, and 80 to 512 texts of SST-2 and
+# GoEmotions gained one to six.
+FEW, HIGHER = 32, 2.5
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,11 @@ class FinetuneConfig(EpochsConfig):
     def chooses(self) -> bool:
         """Whether folds are trained before the run itself."""
         return self.data.folds > 0 and self.data.fold < 0
+
+    def usual_rate_of(self, width: int, examples: int) -> float:
+        rate = super().usual_rate_of(width, examples)
+        higher = min(max(examples / FEW, 1), HIGHER) if self.method == "contrast" else 1
+        return min(rate * higher, HIGHEST_RATE)
 
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
