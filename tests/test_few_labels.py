@@ -34,6 +34,10 @@ def test_the_default_stands_to_the_best_other_by_paired_differences():
     text = table(given)
     assert "| sst2 | 8 | 3 | 0.800 (0.100) | 0.900 (0.000) | 0.700 (0.300) | 0.767 (0.200) |" in text
     assert "within one standard error of the best other in 1 of 1 cells" in text
+    # A draw that one learner has not learnt from says nothing of how they stand, and one alone shows no spread.
+    another = [*lines("default", (0, 0, 0, 0), (1,) * 4)[3:], *lines("setfit", (0, 0, 0, 0, 1), (1,) * 5)[4:]]
+    assert table([*given, *another]).splitlines()[-3:] == text.splitlines()[-3:]
+    assert "within" not in table([line for line in given if line["draw"] == 0])
     behind = table([*lines("default", (0.7, 0.7, 0.6), (0.3,) * 3), *given[6:]])
     assert (
         "in 0 of 1 cells, within two in 1; its calibration error is the lowest or within 0.02 in 0." in behind

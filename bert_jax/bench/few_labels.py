@@ -229,7 +229,7 @@ def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[i
 
 
 def table(lines: Sequence[dict]) -> str:
-    """Means over the draws; then how the default stands to the best of the others in each cell."""
+    """Means over the draws; then how the default stands to the best of the others in each cell of several draws."""
     names = [name for name in learners.LEARNERS if any(line["learner"] == name for line in lines)]
     text = [
         "| data set | labels | draws | " + " | ".join(names) + " |",
@@ -247,8 +247,9 @@ def table(lines: Sequence[dict]) -> str:
             )
             cells.append(f"{means[0]:.3f} ({means[1]:.3f})" if runs else "")
         text.append(f"| {name} | {size} | {max(map(len, by_learner.values()))} | " + " | ".join(cells) + " |")
-        if OURS in by_learner and len(by_learner) > 1:
-            standing.append((name, size, *beside(by_learner)))
+        shared = on_shared_draws(by_learner)
+        if OURS in by_learner and len(by_learner) > 1 and len(shared[OURS]) > 1:
+            standing.append((name, size, *beside(shared)))
     lines_of_standing = [
         f"{name} {size}: {difference:+.3f} (standard error {spread:.3f}) beside {best}; calibration error "
         f"{calibration:+.3f} beside the lowest"
@@ -270,13 +271,18 @@ def table(lines: Sequence[dict]) -> str:
     return "\n".join(text) + "\n"
 
 
+def on_shared_draws(by_learner: dict[str, dict[int, dict]]) -> dict[str, dict[int, dict]]:
+    """The runs on those draws that all learners have learnt from."""
+    shared = set.intersection(*map(set, by_learner.values()))
+    return {name: {draw: runs[draw] for draw in sorted(shared)} for name, runs in by_learner.items()}
+
+
 def beside(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
     """(best other learner, our paired difference to it, its standard error, our calibration error over the lowest)."""
     others = {name: runs for name, runs in by_learner.items() if name not in learners.OURS}
     best = max(others, key=lambda name: np.mean([run["score"] for run in others[name].values()]))
-    shared = sorted(set(by_learner[OURS]) & set(others[best]))
-    differences = np.array([by_learner[OURS][n]["score"] - others[best][n]["score"] for n in shared])
-    spread = differences.std(ddof=1) / len(shared) ** 0.5 if len(shared) > 1 else np.nan
+    differences = np.array([by_learner[OURS][n]["score"] - run["score"] for n, run in others[best].items()])
+    spread = differences.std(ddof=1) / len(differences) ** 0.5
     errors = {
         name: np.mean([run["calibration_error"] for run in runs.values()])
         for name, runs in by_learner.items()

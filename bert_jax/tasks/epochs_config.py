@@ -22,7 +22,8 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 # The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
 @dataclass(frozen=True)
 class GentleOptimizer(OptimizerConfig):
-    # learning rate at its peak; 0: 3e-5 for a model as wide as base (rerank 5e-5), higher for narrower ones
+    # learning rate at its peak; 0: 3e-5 for a model as wide as base (rerank 5e-5), higher for narrower ones and for
+    # contrast
     rate: Rate = 0.0
     warmup: NotNegative = 0
     warmup_share: Share = 0.1
