@@ -116,7 +116,8 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80 and not any("\x1b" in line for line in lines)
     (rate,) = [n for n, line in enumerate(lines) if line.startswith("  rate ")]
-    assert lines[rate].split()[1] == "*2e-05" and "(default: 0)" in " ".join(lines[rate : rate + 4])
+    of_rate = " ".join(" ".join(lines[rate : rate + 5]).split())
+    assert of_rate.split()[1] == "*2e-05" and "(default: 0)" in of_rate
     meanings = " ".join(" ".join(lines).split())
     assert "what is fast here; one of: float32, bfloat16, auto" in meanings
     assert "one of: classes, labels, number, or one of your own" in meanings
