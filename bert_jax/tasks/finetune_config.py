@@ -14,8 +14,8 @@ from bert_jax.tasks.epochs_config import HIGHEST_RATE, Dropout, EpochsConfig, Mo
 
 Method = Literal["finetune", "contrast", "probe"]
 # Contrast on up to FEW texts is best at the rate of fine-tuning, on more at up to HIGHER times that: with the 6-layer
-# MiniLM, 16 and 32 texts of SST-2 lost three points of accuracy at 2.5 times the rate, and 80 to 512 texts of SST-2 and
-# GoEmotions gained one to six.
+# MiniLM, 16 and 32 texts of SST-2 lost two to three points of accuracy at 2.5 times the rate, and 80 to 160 texts of
+# SST-2 and GoEmotions gained one to six.
 FEW, HIGHER = 32, 2.5
 
 
