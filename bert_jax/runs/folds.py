@@ -130,7 +130,7 @@ class Folds:
         kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
         count = self.config.data.folds
         whole = cast(FinetuneConfig, tasks.read(values, [*kept, f"method={method}"])[1])
-        # So many steps, at such a rate, as of all examples: one compiled step serves all folds.
+        # Steps and rate are those of all examples, so that one compiled step serves all folds.
         rate = whole.rate_of(self.task.layout.config.hidden_size, len(self.pieces))
         own = [f"steps={self.config.steps}", f"optimizer.rate={rate}", f"method={method}"]
         own += ["report=False", f"data.folds={count}"]

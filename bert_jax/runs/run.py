@@ -87,9 +87,11 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
 
 def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[str]) -> Opened:
     """The run by a method that folds have chosen; contrast has a task and a learning rate of its own."""
-    task, data, config = opened
+    task, data, config = opened[0], opened[1], cast(FinetuneConfig, opened[2])
+    if config.method == method:
+        return opened
     if method != "contrast":
-        return task, data, cast(FinetuneConfig, config).with_method(method)
+        return task, data, config.with_method(method)
     module, asked = tasks.read(values, [*overrides, "method=contrast"])
     return module.open(asked)
 

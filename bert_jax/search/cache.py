@@ -41,7 +41,7 @@ class Cache:
         except OSError as error:
             raise BertJaxError(f"{folder} cannot be made ({error.strerror}); name another --cache") from error
         self.parts: list[Part] = []
-        self.places = Places([])
+        self.known = Places([])
         self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
 
     def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "Rows":
@@ -55,17 +55,17 @@ class Cache:
                 added.append(self.write(keys[some], compute([contents[i] for i in some])))
                 bar.update(len(some))
         self.include(added)
-        return Rows(self, self.places.find(keys))
+        return Rows(self, self.known.find(keys))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
         """The indices of the keys that the folder has not, each key once."""
-        absent = np.flatnonzero(self.places.find(keys) < 0)
+        absent = np.flatnonzero(self.known.find(keys) < 0)
         first = np.unique(keys[absent], return_index=True)[1]
         return absent[np.sort(first)]
 
     def rows(self, places: np.ndarray) -> np.ndarray:
         """[N, ...], read from the files anew each time, so that none stays in memory."""
-        return self.places.rows(places, lambda number: self.parts[number].rows())
+        return self.known.rows(places, lambda number: self.parts[number].rows())
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[Part, np.ndarray]:
         path = self.folder / f"{digest(keys.tobytes().hex())}.npy"
@@ -89,7 +89,7 @@ class Cache:
 
     def include(self, opened: Sequence[tuple[Part, np.ndarray]]) -> None:
         self.parts += [part for part, _ in opened]
-        self.places.add([keys for _, keys in opened])
+        self.known.add([keys for _, keys in opened])
 
 
 @dataclass(frozen=True)

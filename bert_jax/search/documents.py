@@ -15,7 +15,7 @@ from bert_jax.terminal import counted
 from bert_jax.text import formats, tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader, NotText, begins_with
-from bert_jax.text.surrogates import replaced
+from bert_jax.text.surrogates import without_surrogates
 from bert_jax.text.tables import columns_like, no_columns, text_in
 
 TABLES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
@@ -96,7 +96,10 @@ class Source:
         for path in paths_of(given):
             kind = ending(path).lower()
             if kind in ENDINGS or (not kind and begins_with(path, formats.EXTRACTED)):
-                yield path, replaced(os.path.relpath(path, given) if folder.is_dir() else Path(path).name)
+                yield (
+                    path,
+                    without_surrogates(os.path.relpath(path, given) if folder.is_dir() else Path(path).name),
+                )
             elif folder.is_dir():
                 self.others[kind] = self.others.get(kind, 0) + 1
             else:
@@ -169,10 +172,8 @@ class Source:
     def notes(self) -> Iterator[str]:
         """A line for each kind of thing that was left out or mended."""
         if self.empty:
-            others = " and others" if self.empty > 1 else ""
-            yield one_line(
-                f"{counted(self.empty, 'document')} without text left out ({replaced(self.first_empty)}{others})"
-            )
+            first = without_surrogates(self.first_empty) + (" and others" if self.empty > 1 else "")
+            yield one_line(f"{counted(self.empty, 'document')} without text left out ({first})")
         if self.others:
             kinds = ", ".join(
                 f"{kind or 'no ending'} ({count:,})" for kind, count in sorted(self.others.items())
@@ -204,5 +205,5 @@ def named(names: Sequence[str], noun: str = "file") -> str:
     '3 files (a.txt and others)'
     """
     return one_line(
-        f"{counted(len(names), noun)} ({replaced(names[0])}{' and others' if len(names) > 1 else ''})"
+        f"{counted(len(names), noun)} ({without_surrogates(names[0])}{' and others' if len(names) > 1 else ''})"
     )

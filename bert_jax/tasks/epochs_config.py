@@ -113,7 +113,7 @@ class EpochsConfig(RunConfig, ABC):
         return max(math.ceil(examples * self.usual_epochs / self.batch), self.least_steps)
 
     def rate_of(self, width: int, examples: int) -> float:
-        """The learning rate, if it is left to the model's width and the data, too."""
+        """The learning rate that is set, or else the usual one for a model so wide and so many examples."""
         return self.optimizer.rate or self.usual_rate_of(width, examples)
 
     def usual_rate_of(self, width: int, examples: int) -> float:

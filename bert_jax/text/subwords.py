@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.text import batch
-from bert_jax.text.surrogates import replaced
+from bert_jax.text.surrogates import without_surrogates
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
 Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
@@ -142,4 +142,4 @@ def clean(texts: Sequence[str]) -> list[str]:
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise BertJaxError(f"text {place} is a {type(text).__name__}, not a string: {text!r:.60}")
-    return [replaced(text) for text in texts]
+    return [without_surrogates(text) for text in texts]

@@ -5,10 +5,10 @@ import re
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def replaced(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Each becomes U+FFFD, one for one, so offsets still hold.
 
-    >>> replaced("a" + chr(0xD800))
+    >>> without_surrogates("a" + chr(0xD800))
     'a\ufffd'
     """
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)

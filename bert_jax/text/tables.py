@@ -15,7 +15,7 @@ from bert_jax.errors import BertJaxError, first_line, nearest
 from bert_jax.text import in_memory
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
-from bert_jax.text.surrogates import SURROGATE, replaced
+from bert_jax.text.surrogates import SURROGATE, without_surrogates
 from bert_jax.typed import Mistyped, fit, type_of
 
 Row = dict[str, object]
@@ -222,7 +222,7 @@ def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
             raise BadRow(
                 f"{where} has a lone surrogate (\\ud800 to \\udfff), which is not a character; remove it"
             )
-        row = json.loads(replaced(spelled))
+        row = json.loads(without_surrogates(spelled))
         mended()
     return row
 
