@@ -1,5 +1,6 @@
 """`bert-jax bench labels`: draws from published data sets, and how learners stand to each other."""
 
+import subprocess
 from collections import Counter
 
 import numpy as np
@@ -65,3 +66,20 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     assert (tmp_path / "out/labels.png").stat().st_size > 10_000
     with pytest.raises(BertJaxError, match='no learner "regresion"; did you mean "regression"'):
         measure(*given[:4], ["regresion"], [8], 1)
+
+
+def test_our_tagger_knows_every_tag_that_is_asked_for(tmp_path, monkeypatch):
+    """Few sentences have not all of them."""
+    for name, tags in (("train", "O B-X"), ("test", "O B-Y")):
+        few_labels.write(tmp_path / name, [(("w1", "w2"), tags)], "tag")
+    commands = []
+
+    def run(words, **_):
+        commands.append(words)
+        return subprocess.CompletedProcess(words, 1, "", "the last line")
+
+    monkeypatch.setattr(learners.subprocess, "run", run)
+    with pytest.raises(BertJaxError, match="failed: the last line"):
+        learners.LEARNERS["default"].learn(few_labels.examples_of(Cell("conll2003", 8, 0), tmp_path), "model")
+    (words,) = commands
+    assert "--config.labels=B-X,B-Y,O" in words
