@@ -13,6 +13,7 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
+from bert_jax.runs.folds import FEW_PAIRS, methods
 from bert_jax.tasks import load as load_task
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.truncation import Reading
@@ -140,7 +141,11 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
         "data.overlap": 4,
     } | overrides
     task, config = load_task("configs/classify.py", [f"{key}={value}" for key, value in given.items()])
-    assert task.open(config)[0].layout.heads == (head,)
+    opened, _, config = task.open(config)
+    assert opened.layout.heads == (head,)
+    if config.data.folds and head.startswith("compare"):
+        assert methods(config, opened, 2 * FEW_PAIRS - 1) == ["probe"]
+        assert methods(config, opened, 2 * FEW_PAIRS) == ["probe", "finetune"]
     unasked = head.startswith("compare") and "model.pairs" not in overrides
     assert ("set --config.model.pairs=together" in capsys.readouterr().out) == unasked
 
@@ -201,3 +206,13 @@ def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path
     assert np.mean([label == row[2] for label, row in zip(found, alike(40, 3), strict=True)]) > 0.85
     with pytest.raises(BertJaxError, match="is a single text"):
         trained.classify("w1 w2")
+
+
+@pytest.mark.slow
+def test_of_few_pairs_the_probe_is_the_model_and_nothing_is_trained(tmp_path, model, capsys):  # noqa: F811
+    train = table(tmp_path / "t.csv", alike(60, 1), ("text", "text2", "label"))
+    given = {"data.train": train, "model.pairs": "apart", "data.folds": 3, "optimizer.rate": 1e-3}
+    finetune("classify", model, tmp_path / "run", head="probe", **given)
+    assert "too few to train the encoder, so the probe is the final model" in capsys.readouterr().out
+    assert not (tmp_path / "run/folds").exists()
+    assert len(load(tmp_path / "run/model").classify([("w1 w2", "w2 w1")])) == 1
