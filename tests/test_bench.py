@@ -245,7 +245,7 @@ def test_a_bench_ends_when_it_is_told_to(number, tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
     torch, _ = pytest.importorskip("torch"), pytest.importorskip("transformers")
     for autocast, dtype in ((True, torch.bfloat16), (False, torch.float32)):
@@ -273,7 +273,7 @@ def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
         assert all(run["cpu_seconds"] > 0 for run in of_seeds)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_size_beside_that_of_transformers(tmp_path, capsys):
     pytest.importorskip("torch"), pytest.importorskip("transformers")
     size.write("tiny", str(tmp_path))

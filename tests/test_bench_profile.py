@@ -92,7 +92,7 @@ def test_operations_are_traced_and_known(named):
     assert {name for name, part in parts.items() if part.flops} <= ran <= parts.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     picture = tmp_path / "step.png"
     flags = ["--size", "tiny", "--batch", "2", "--length", "32", "--steps", "3", "--profile", str(picture)]

@@ -61,7 +61,7 @@ CONFIGS = {
     "v1, rows longer than the farthest distance": ("Deberta", V1_FAR),
     "v1, position to content alone": ("Deberta", V1 | {"pos_att_type": "p2c"}),
 }
-SHOWN = ("convolution", "projections of their own", "v1, rows longer than the farthest distance")
+SHOWN = ("convolution", "v1, rows longer than the farthest distance")
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def gradient_of(task, data, config, accumulate: int = 1):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["multiple_negatives", "cosent"])
+@pytest.mark.parametrize("loss", ["multiple_negatives", pytest.param("cosent", marks=pytest.mark.long)])
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path):  # noqa: F811
     rows = [row | ({"score": n % 5} if loss == "cosent" else {}) for n, row in enumerate(pairs(60))]
     task, data, config = opened(
@@ -177,7 +177,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     assert np.abs(queries - vectors).max() > 1e-3, "or the prompt is not used"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(model, tmp_path):  # noqa: F811
     overrides = [
         f"init={model}", f"data.train={table(tmp_path / 'pairs.jsonl', pairs(60))}", "data.max_length=24", "steps=12",

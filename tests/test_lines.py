@@ -101,7 +101,7 @@ def piped(directory, output, count: int) -> int:
     return used.ru_maxrss * 1024
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_texts_through_a_pipe_in_flat_memory(directory, tmp_path):
     few = piped(directory, tmp_path / "few.npy", 2_000)
     many = piped(directory, tmp_path / "many.npy", 30_000)

@@ -147,8 +147,8 @@ NEAR_AND_FAR = EncoderConfig(
 )  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("remat", [pytest.param("none", marks=pytest.mark.long), "full"])
+@pytest.mark.long
+@pytest.mark.parametrize("remat", ["none", "full"])
 def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     """The unrolled ones know their sort while tracing, and have no branches."""
     monkeypatch.setattr(banded_attention, "LEAST", 8)

@@ -16,7 +16,7 @@ from test_hub import CONFIG, write
 LABELS = "no", "yes", "maybe"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scores_are_those_of_evaluate_and_parameters_are_counted(tmp_path, capsys):
     """A model, and one with half of its layers; the labels are what the first predicts, but for the last one."""
     models = [tmp_path / "whole/model", tmp_path / "half/model"]

@@ -37,8 +37,8 @@ def varied_texts(count: int) -> list[str]:
     return texts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [60, 500])
 def test_hidden_states_equal_transformers_on_varied_texts(count):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -44,7 +44,7 @@ def flags(corpus, workdir, *more):
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypatch, capsys):
     timed, counts = recipes.steps_in, []
 

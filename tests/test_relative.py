@@ -92,7 +92,7 @@ def test_both_ways_to_read_tables_are_the_definition_forward_and_gradient(way):
 @pytest.mark.parametrize(
     ("names", "heads", "rate", "packed", "window"),
     [
-        (("bias",), 2, 0.3, True, None),
+        pytest.param(("bias",), 2, 0.3, True, None, marks=pytest.mark.long),
         (("keys", "queries"), 1, 0.3, False, 40),
         pytest.param(("keys", "queries"), 2, 0.0, True, None, marks=pytest.mark.long),
     ],

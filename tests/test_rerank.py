@@ -112,7 +112,7 @@ def test_rankings_are_scored_by_query():
     assert scores["ndcg@10"] == pytest.approx((1 / np.log2(3) + graded) / 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, tmp_path):  # noqa: F811
     documents = iter(texts(200, (1, 14)))
     rows = [{"query": f"w{n}", "documents": [next(documents) for _ in range(1 + n % 5)]} for n in range(24)]

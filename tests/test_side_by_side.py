@@ -65,7 +65,7 @@ def test_two_hundred_steps_are_those_of_transformers(tmp_path):
     np.testing.assert_allclose(ours, theirs(tmp_path, data, config.optimizer), rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys):
     settings = runs.command(
         runs.small_corpus(tmp_path), tmp_path / "run", steps=40,

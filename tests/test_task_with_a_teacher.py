@@ -93,7 +93,7 @@ def test_two_teachers_share_a_compiled_step():
     assert abs(losses[0] - losses[1]) > 1e-3, "and each is followed"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_teacher_is_split_over_the_mesh_as_its_parameters_would_be():
     results = runs.on_eight_devices(__file__)
     assert [results[mesh]["share"] for mesh in ("one", "fsdp 8", "2 x 2 x 2")] == [1, 1 / 8, 1 / 4]

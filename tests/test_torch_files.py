@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from bert_jax.hub import torch_pickle
 from bert_jax.inference.model import load
+from shown import shown
 from test_hub import edit_config, equal, refusal, write
 
 torch = pytest.importorskip("torch")
@@ -200,7 +201,10 @@ def test_what_transformers_saved_long_ago(directory):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
-    ["bert_jax.text.host_tensorflow, triton._C.libtriton", "tensorflow, bert_jax.text.host_tensorflow"],
+    shown(
+        ["bert_jax.text.host_tensorflow, triton._C.libtriton", "tensorflow, bert_jax.text.host_tensorflow"],
+        ["bert_jax.text.host_tensorflow, triton._C.libtriton"],
+    ),
 )
 def test_tensorflow_and_triton_go_together(modules):
     """torch loads triton when it compiles; after TensorFlow alone that ends the process, so here it comes first, if

@@ -23,6 +23,7 @@ from bert_jax.train.state import abstract_state, constants_of
 from bert_jax.train.step import make_step
 from bert_jax.train.workdir import Workdir
 from hostile.outcomes import LINE, RIGHT, outcome
+from shown import shown
 from tiny_training import Batches, tiny
 
 pytestmark = pytest.mark.optimized
@@ -60,7 +61,9 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("remat", "accumulate"), [("none", 1), ("full", 1), ("none", 4)])
+@pytest.mark.parametrize(
+    ("remat", "accumulate"), shown([("none", 1), ("full", 1), ("none", 4)], [("none", 4)])
+)
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
     task, config = tiny(steps=2, layers=4, accumulate=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
