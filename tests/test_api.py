@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import BertJaxError
-from bert_jax.inference.batching import LENGTHS, batches, row_rungs
+from bert_jax.inference.batching import batches, row_rungs, rungs_of_lengths, tokens_in_batch
 from bert_jax.text.tokenizer import Encoding
 from test_hub import CONFIG, WORDS, write
 
@@ -124,7 +124,9 @@ def test_bfloat16_rounds_what_is_computed_and_not_what_is_saved(tmp_path, model)
     assert saved[0] == saved[1]
 
 
-def test_batches_hold_every_text_once_in_few_shapes_with_little_padding():
+@pytest.mark.parametrize(("backend", "padding"), [("cpu", 0.15), ("gpu", 0.45)])
+def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(backend, padding, monkeypatch):
+    monkeypatch.setattr("jax.default_backend", lambda: backend)
     lengths = np.random.RandomState(0).geometric(0.02, 3000).clip(2, 512)
     encodings = [Encoding([5] * n, [0] * n, [(0, 0)] * n) for n in lengths]
     seen, shapes, area = [], set(), 0
@@ -134,10 +136,10 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding():
         area += batch["tokens"].size
         assert [batch["mask"][r].sum() for r in range(len(rows))] == [lengths[i] for i in rows]
     assert sorted(seen) == list(range(3000))
-    assert area < 1.15 * lengths.sum()
-    assert all(rows in row_rungs(length, 1024) for rows, length in shapes)
+    assert area < (1 + padding) * lengths.sum()
+    assert all(rows in row_rungs(length, tokens_in_batch()) for rows, length in shapes)
     # A shape for each rung of lengths, and one for the last batch, which is not full.
-    assert len(shapes) <= len(LENGTHS) + 1
+    assert len(shapes) <= len(rungs_of_lengths()) + 1
 
 
 def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():

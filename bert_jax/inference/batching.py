@@ -12,10 +12,16 @@ import numpy as np
 from bert_jax.data.examples.arrange import Piece, fill
 from bert_jax.text.tokenizer import Encoding
 
-LENGTHS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
+# A CPU pays for every token of padding; an accelerator compiles each program for seconds.
+LENGTHS = {"cpu": (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))}
+ACCELERATOR_LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # In one batch, about. A CPU wants what its caches hold, an accelerator what fills it.
 TOKENS = {"cpu": 1024}
 ACCELERATOR_TOKENS = 16384
+
+
+def rungs_of_lengths() -> tuple[int, ...]:
+    return LENGTHS.get(jax.default_backend(), ACCELERATOR_LENGTHS)
 
 
 def tokens_in_batch() -> int:
@@ -25,10 +31,11 @@ def tokens_in_batch() -> int:
 def padded_length(length: int, longest: int) -> int:
     """The rung that `length` is padded to.
 
-    >>> padded_length(20, 512), padded_length(130, 512), padded_length(500, 500), padded_length(700, 2048)
-    (20, 144, 500, 1024)
+    >>> lengths = (20, 512), (130, 512), (500, 500), (700, 2048)
+    >>> [padded_length(length, longest) for length, longest in lengths]  # on a CPU
+    [20, 144, 500, 1024]
     """
-    rung = next((rung for rung in LENGTHS if rung >= length), None) or -(-length // 512) * 512
+    rung = next((rung for rung in rungs_of_lengths() if rung >= length), None) or -(-length // 512) * 512
     return min(rung, longest)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.config import Range, check_number
 from bert_jax.inference import programs
-from bert_jax.inference.batching import LENGTHS, padded_length, row_rungs, tokens_in_batch
+from bert_jax.inference.batching import padded_length, row_rungs, rungs_of_lengths, tokens_in_batch
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import known_kind
@@ -28,7 +28,7 @@ def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int =
     for length in lengths or ():
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
-    rungs = sorted({padded_length(length, longest) for length in lengths or (*LENGTHS, longest)})
+    rungs = sorted({padded_length(length, longest) for length in lengths or (*rungs_of_lengths(), longest)})
     calls = [
         (run, length, rows) for length in rungs for rows in row_counts(length, texts) for run in runs(model)
     ]
