@@ -14,7 +14,7 @@ from bert_jax.text.tokenizer import Encoding
 
 # A CPU pays for every token of padding; an accelerator compiles each program for seconds.
 LENGTHS = {"cpu": (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))}
-ACCELERATOR_LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+ACCELERATOR_LENGTHS = (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
 # In one batch, about. A CPU wants what its caches hold, an accelerator what fills it.
 TOKENS = {"cpu": 1024}
 ACCELERATOR_TOKENS = 16384
