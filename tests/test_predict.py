@@ -9,6 +9,7 @@ from dataclasses import replace
 from threading import Timer
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import bert_jax
@@ -18,6 +19,7 @@ from bert_jax.command.arrivals import arriving
 from bert_jax.command.predict import Asked, predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
+from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks.finetune_config import ExamplesConfig
 from bert_jax.tasks.parts import split_parts
@@ -353,3 +355,12 @@ def test_arrivals_are_as_many_as_are_there():
     assert list(arriving(iter([]), most=2)) == []
     arrived = list(arriving(range(7), most=3))
     assert sum(arrived, []) == list(range(7)) and max(map(len, arrived)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("names", "cells"),
+    [(("sky", "war"), "sky,war"), (("law, tax", "war"), "law, tax;war"), (("a,b", "c;d"), "a,b|c;d")],
+)
+def test_several_labels_stand_in_a_cell_at_a_mark_that_none_of_them_holds(names, cells):
+    kind = KINDS["labels"](names)
+    assert kind.as_cells(np.array([5.0, 4.0]), NONE, None)["labels"] == cells

@@ -131,9 +131,10 @@ class Labels(WholeTexts):
         )
 
     def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        # As a column of labels is read.
+        # As a column of labels is read, at a separator that no label holds.
         cells = self.as_json(raw, calibration, enough)
-        return cells | {"labels": ",".join(label["label"] for label in cells["labels"])}
+        separator = next((mark for mark in ",;|" if mark not in "".join(self.labels)), SEPARATOR)
+        return cells | {"labels": separator.join(label["label"] for label in cells["labels"])}
 
 
 def fit(
