@@ -230,17 +230,13 @@ def choose(
         say(f"{config.data.folds} folds, {IN_WORDS[method]}: {in_words(scores)}")
         if method == "probe" and parts.curve:
             say(f"learning curve of the probe: {parts.curve.in_words()}")
-        if scores[kind.best] == 1 and config.method == "auto":  # none is better
-            if method == "probe":
-                say(
-                    "the probe makes no error, so nothing else is tried; --config.method=finetune trains the encoder"
-                )
-            break
-    if config.method == "auto" and tried == ["probe"]:
-        say(
-            f"fewer than {FEW_PAIRS} pairs of each class are too few to train the encoder, so the probe is the final "
-            "model; --config.method=finetune trains the encoder"
-        )
+        if scores[kind.best] == 1 and config.method == "auto":
+            break  # none is better
+    if config.method == "auto" and list(given) == ["probe"]:
+        reason = "the probe makes no error"
+        if tried == ["probe"]:
+            reason = f"fewer than {FEW_PAIRS} pairs of each class are too few to train the encoder"
+        say(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")
     best, why = best_of(given)
     if len(given) > 1:
         say(f"the final model is trained on everything by {IN_WORDS[best]}{why}")
