@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -14,7 +16,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.runs.folds import SIMILARITIES, Folds, choose
+from bert_jax.runs.folds import SIMILARITIES, Folds, choose, log_shares
 from bert_jax.runs.run import of_method, run_single
 from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
@@ -64,6 +66,36 @@ def test_a_label_has_no_part_in_its_own_prediction(opened):
     # All examples of its fold are predicted by those of the others.
     same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     assert same == (parts.of_piece == parts.of_piece[7]).tolist()
+
+
+def test_logits_are_shifted_to_the_shares_of_all_examples(opened):
+    task, data, config, _ = opened
+    parts = Folds(task, data, config)
+    parts.class_of_piece = np.repeat([0, 1], 20)
+    learnt = np.arange(40) >= 10  # 10 of the first class, 20 of the other
+    few, many = np.log(0.5) - np.log([10.5 / 31, 20.5 / 31])
+    np.testing.assert_allclose(parts.shift(learnt), [few, many], rtol=1e-6)
+    parts.task = replace(task, class_weights=(1.0, 1.0))
+    assert not parts.shift(learnt).any(), "weights make classes alike already"
+
+
+@pytest.mark.slow
+def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(opened):
+    """A fold that has more of a class leaves less of it to learn from, and would be called the other class."""
+    task, data, config, _ = opened
+    parts = Folds(task, data, config)
+    shares = log_shares(parts.class_of_piece, 2)
+
+    def probe(_link, _weights, kept: list[int], _strongest):
+        known = log_shares(parts.class_of_piece[kept], 2)
+        assert np.abs(known - shares).max() > 0.01
+        fitted = Mock(return_value=known)
+        fitted.penalties = 1
+        return fitted
+
+    features = SimpleNamespace(states=range(40), probe=probe)
+    outcomes, _ = parts.by_probe(features, "softmax", np.ones(40, bool))
+    np.testing.assert_allclose(outcomes.raws, np.tile(shares, (40, 1)), rtol=1e-5)
 
 
 def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
