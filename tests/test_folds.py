@@ -16,7 +16,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.runs.folds import SIMILARITIES, Folds, choose, log_shares
+from bert_jax.runs.folds import SIMILARITIES, Folds, choose, log_shares, read_logits
 from bert_jax.runs.run import of_method, run_single
 from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
@@ -141,6 +141,13 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
     np.testing.assert_allclose(of_logits, fitted.likely, atol=1e-5)
     np.testing.assert_allclose(fitted.outcomes.similarities, fitted.near, atol=2e-3)
     assert np.std(fitted.near) > 0.005
+    parts = fitted.parts
+    for fold in range(3):
+        shift = parts.shift(parts.of_piece != fold)
+        assert np.ptp(shift) > 0.01
+        saved = read_logits(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
+        inside = np.flatnonzero(parts.of_example == fold)
+        np.testing.assert_allclose(np.array(fitted.outcomes.raws)[inside], saved + shift, rtol=1e-6)
 
 
 @pytest.mark.slow
