@@ -71,10 +71,10 @@ class Folds:
         self.of_example = folds(examples, config.data.folds)
         self.of_piece = self.of_example[self.example_of_piece]
         self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
-        labels, truth = task.kind.labels, [task.kind.truth(example) for example in examples]
-        self.class_of_piece = (
-            np.array([labels.index(truth[n]) for n in self.example_of_piece]) if task.kind.contrasts else None
-        )
+        self.class_of_piece: np.ndarray | None = None
+        if task.kind.contrasts:
+            classes = [task.kind.labels.index(task.kind.truth(example)) for example in examples]
+            self.class_of_piece = np.array(classes)[self.example_of_piece]
         self.curve: LearningCurve | None = None  # of probes
 
     def outcomes(self, logits: list) -> Outcomes:
