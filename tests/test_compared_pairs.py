@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
+from bert_jax.predictions.kind import KINDS
 from bert_jax.runs.folds import FEW_PAIRS, methods
 from bert_jax.tasks import load as load_task
 from bert_jax.text.apart import encode_apart
@@ -206,6 +208,13 @@ def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path
     assert np.mean([label == row[2] for label, row in zip(found, alike(40, 3), strict=True)]) > 0.85
     with pytest.raises(BertJaxError, match="is a single text"):
         trained.classify("w1 w2")
+
+
+def test_few_pairs_of_several_labels_are_fine_tuned_too():
+    _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "kind=labels"])
+    for name, expected in (("labels", ["probe", "finetune"]), ("classes", ["probe"])):
+        task = SimpleNamespace(kind=KINDS[name](LABELS), head="compare_mean")
+        assert methods(config, task, 10) == expected
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shown(SIZES, SHOWN[-1:]))
+@pytest.mark.parametrize("name", shown(SIZES, ("deberta-v2",)))
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")

@@ -68,8 +68,8 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
         measure(*given[:4], ["regresion"], [8], 1)
 
 
-def test_our_tagger_knows_every_tag_that_is_asked_for(tmp_path, monkeypatch):
-    """Few sentences have not all of them."""
+def test_our_tagger_knows_every_tag_that_is_tested(tmp_path, monkeypatch):
+    """A few sentences lack some of them."""
     for name, tags in (("train", "O B-X"), ("test", "O B-Y")):
         few_labels.write(tmp_path / name, [(("w1", "w2"), tags)], "tag")
     commands = []

@@ -74,9 +74,9 @@ def test_logits_are_shifted_to_the_shares_of_all_examples(opened):
     parts.class_of_piece = np.repeat([0, 1], 20)
     learnt = np.arange(40) >= 10  # 10 of the first class, 20 of the other
     few, many = np.log(0.5) - np.log([10.5 / 31, 20.5 / 31])
-    np.testing.assert_allclose(parts.shift(learnt), [few, many], rtol=1e-6)
+    np.testing.assert_allclose(parts.prior_shift(learnt), [few, many], rtol=1e-6)
     parts.task = replace(task, class_weights=(1.0, 1.0))
-    assert not parts.shift(learnt).any(), "weights make classes alike already"
+    assert not parts.prior_shift(learnt).any(), "weights make classes alike already"
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
     assert np.std(fitted.near) > 0.005
     parts = fitted.parts
     for fold in range(3):
-        shift = parts.shift(parts.of_piece != fold)
+        shift = parts.prior_shift(parts.of_piece != fold)
         assert np.ptp(shift) > 0.01
         saved = read_logits(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
         inside = np.flatnonzero(parts.of_example == fold)

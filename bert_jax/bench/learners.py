@@ -70,7 +70,7 @@ def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
         workdir = lesson.directory / "workdir"
         shutil.rmtree(workdir, ignore_errors=True)
         given = [f"init={init}", f"data.train={lesson.file}", "report=False", *overrides]
-        if lesson.task == "tag":  # few sentences have not every tag that is asked for
+        if lesson.task == "tag":  # a few sentences lack some of the tags that are tested
             given.append(f"labels={','.join(lesson.kind.labels)}")
         words = [
             "--config",
