@@ -15,7 +15,7 @@ from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
-from bert_jax.runs.folds import FEW_PAIRS, methods
+from bert_jax.runs.choice import FEW_PAIRS, methods
 from bert_jax.tasks import load as load_task
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.truncation import Reading

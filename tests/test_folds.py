@@ -16,7 +16,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.runs.folds import SIMILARITIES, Folds, choose, log_shares, read_logits
+from bert_jax.runs.choice import choose
+from bert_jax.runs.folds import SIMILARITIES, Folds, log_shares, read_logits
 from bert_jax.runs.run import of_method, run_single
 from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
@@ -253,6 +254,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
     assert "60 examples to train on, 3 folds" in printed
+    assert "3 models, each without one fold, are trained by contrast" in printed
     assert re.search(r"3 folds, a probe of the frozen encoder: accuracy", printed)
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
@@ -262,7 +264,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
     assert "step 12 train" not in capsys.readouterr().out
     with pytest.raises(BertJaxError, match="was begun with other settings: .*method was .* and is finetune"):
         run.start(given[0], [*given[1], "method=finetune"], given[2])
-    assert "models are trained" not in capsys.readouterr().out, "it is refused before its folds"
+    assert "without one fold" not in capsys.readouterr().out, "it is refused before its folds"
 
 
 def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):
@@ -292,7 +294,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         in capsys.readouterr().out
     )
     assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.runs.folds.FEW", 20)
+    monkeypatch.setattr("bert_jax.runs.choice.FEW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 

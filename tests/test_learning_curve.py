@@ -141,6 +141,7 @@ def parts_of(y: np.ndarray, count: int = 5) -> Folds:
     parts.pieces = [Piece(one, i, {"labels": label, "weight": 1.0}) for i, label in enumerate(y)]
     parts.example_of_piece = [piece.example for piece in parts.pieces]
     parts.of_piece = folds(examples, count)[parts.example_of_piece]
+    parts.predicted, parts.is_predicted = range(count), np.ones(len(examples), bool)
     parts.class_of_piece = y
     return parts
 

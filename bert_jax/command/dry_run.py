@@ -18,8 +18,8 @@ from bert_jax.data.examples.split import document_of
 from bert_jax.output import refuse_foreign
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
-from bert_jax.runs.folds import IN_WORDS, methods
-from bert_jax.runs.run import check_begun
+from bert_jax.runs.choice import IN_WORDS, methods, needs_one_fold
+from bert_jax.runs.run import as_begun
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
@@ -53,7 +53,7 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
         settings = "; ".join(dict.fromkeys(run.setting for run in runs))
         tell([("runs", f"{len(runs):,}, {config.seeds:,} of each setting: {settings}; the first of them:")])
         config, directory = runs[0].config, Workdir(runs[0].path)
-    taught = isinstance(config, EmbedConfig) and bool(config.loss.teacher)
+    asked, taught = config, isinstance(config, EmbedConfig) and bool(config.loss.teacher)
     task, data, config = module.open(config, taught=False) if taught else module.open(config)
     mesh = make_mesh(config.mesh)
     check_batch(data.batch, mesh, config.mesh.accumulate)
@@ -63,13 +63,13 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     tell(of_labels(task))
     tell(("", notice) for notice in label_notices(task, config))
     tell(of_steps(data, config))
-    tell(of_folds(task, config))
+    tell(of_folds(task, config, asked))
     tell(of_model(abstract, config, mesh))
     tell(of_memory(needed))
     tell(of_directory(directory, config))
     needed.require()
     if not taught:  # whose vectors, which take long, are a part of the data
-        check_begun((task, data, config), values, overrides, directory)
+        as_begun((task, data, config), values, overrides, directory)
     tell([("", "nothing was compiled or written; without --dry-run the run begins")])
 
 
@@ -144,11 +144,15 @@ def of_steps(data: Data, config: RunConfig) -> Facts:
     yield "steps", f"{config.steps - first:,}{seen}; {every}"
 
 
-def of_folds(task: Task, config: RunConfig) -> Facts:
-    if isinstance(config, FinetuneConfig) and isinstance(task, Finetuning) and task.results:
-        count = config.data.folds
-        if count and config.data.fold < 0:
-            yield "folds", plan_of_folds(count, methods(config, task, len(task.results.train)))
+def of_folds(task: Task, config: RunConfig, asked: RunConfig) -> Facts:
+    """Those that predict the training examples, or the one that chooses the method."""
+    if not isinstance(config, FinetuneConfig) or not isinstance(task, Finetuning) or not task.results:
+        return
+    examples = len(task.results.train)
+    if config.chooses:
+        yield "folds", plan_of_folds(config.data.folds, methods(config, task, examples))
+    elif isinstance(asked, FinetuneConfig) and needs_one_fold(asked, task):
+        yield "folds", plan_of_folds(1, methods(config, task, examples, whole=False))
 
 
 def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
@@ -157,18 +161,19 @@ def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
     '5, predicted by a probe of the frozen encoder'
     >>> plan_of_folds(5, ["finetune"])
     '5, predicted by fine-tuning, which trains 5 models'
+    >>> plan_of_folds(1, ["contrast", "finetune"])[-78:]
+    'the last two train 1 model each; the better method then trains the final model'
     """
     *others, last = (IN_WORDS[method] for method in compared)
     trained = sum(method != "probe" for method in compared)
-    cost = ("", f", which trains {count} models", f"; the last two train {count} models each")[trained]
+    models = counted(count, "model")
+    cost = ("", f", which trains {models}", f"; the last two train {models} each")[trained]
     if not others:
         return f"{count}, predicted by {last}{cost}"
     compared_ones = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}"
     best = "better" if len(others) == 1 else "best"
-    return (
-        f"{count}, which compare {len(compared)} methods: {compared_ones}{cost}; the {best} method then trains the "
-        "final model"
-    )
+    compare = f"compare{'s' * (count == 1)} {len(compared)} methods"
+    return f"{count}, which {compare}: {compared_ones}{cost}; the {best} method then trains the final model"
 
 
 def of_model(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:

@@ -57,6 +57,13 @@ class Finished:
         return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
 
     @property
+    def scores(self) -> dict[str, float]:
+        """Of the validation set, or out of fold; {} where there is neither."""
+        if self.results.heldout:
+            return self.given.sums.scores
+        return self.out_of_fold.outcomes.sums.scores if self.out_of_fold else {}
+
+    @property
     def shows_foreign(self) -> bool:
         return bool(self.results.foreign) and self.model.scope.learnt
 

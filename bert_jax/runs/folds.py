@@ -1,5 +1,4 @@
-"""Small data: every example is predicted by a model that did not learn from it, and the method that predicts better
-trains the final model on all of them.
+"""Training examples in parts: each is predicted by a model that did not learn from it.
 
 WORKDIR/folds/METHOD/K/              the run that leaves fold K out
 WORKDIR/folds/METHOD/K/logits.npz    what its model gives for fold K; the model and its checkpoints are removed then
@@ -7,9 +6,10 @@ WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to those that 
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import cast
 from zipfile import BadZipFile
@@ -26,42 +26,32 @@ from bert_jax.output import replacing
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.probe import Link
 from bert_jax.predictions.scope import Scope, drawn
-from bert_jax.report.finished import OutOfFold
-from bert_jax.report.intervals import differences
 from bert_jax.report.learning_curve import PARTS, LearningCurve, learning_curve
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.finetune_data import pieces_of
-from bert_jax.tasks.parts import say
 from bert_jax.tasks.probe import Features
 from bert_jax.terminal import part_of_run
 from bert_jax.text.truncation import Reading
-from bert_jax.train.standing import standing
 from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
-FEW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
-# Pairs of each class that are encoded apart: with 8 and 16 of MRPC fine-tuning (accuracy 0.635, 0.652) was behind the
-# probe (0.696, 0.677), and folds of so few do not show it; with 256 it was ahead (0.717, 0.687).
-FEW_PAIRS = 64
-IN_WORDS: dict[Method, str] = {
-    "probe": "a probe of the frozen encoder",
-    "contrast": "contrast followed by a probe",
-    "finetune": "fine-tuning",
-}
 SHORT: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}
 OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")  # of the run of a fold
 
 
 class Folds:
-    """The training examples of a run, in parts."""
+    """The training examples of a run, in parts, of which the `predicted` ones are predicted; None for all."""
 
-    def __init__(self, task: Finetuning, data: Data, config: FinetuneConfig):
+    def __init__(
+        self, task: Finetuning, data: Data, config: FinetuneConfig, predicted: Sequence[int] | None = None
+    ):
         self.task, self.data, self.config = task, data, config
+        self.predicted = range(config.data.folds) if predicted is None else predicted
         examples = task.results.train if task.results else []
         most, compares = task.layout.config.max_positions, HEADS[task.head].compares
         reading = Reading(most, config.data.long, apart=compares)  # as `predict` reads them
@@ -70,6 +60,7 @@ class Folds:
         self.example_of_piece = [piece.example for piece in self.pieces]
         self.of_example = folds(examples, config.data.folds)
         self.of_piece = self.of_example[self.example_of_piece]
+        self.is_predicted = np.isin(self.of_example, self.predicted)
         self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
         self.class_of_piece: np.ndarray | None = None
         if task.kind.contrasts:
@@ -77,8 +68,17 @@ class Folds:
             self.class_of_piece = np.array(classes)[self.example_of_piece]
         self.curve: LearningCurve | None = None  # of probes
 
+    @property
+    def whole(self) -> bool:
+        return len(self.predicted) == self.config.data.folds
+
     def outcomes(self, logits: list) -> Outcomes:
-        return Outcomes(self.task.kind, self.judge.examples, self.judge.raws(logits))
+        """Of the examples that are predicted."""
+        examples, raws = (
+            list(compress(values, self.is_predicted))
+            for values in (self.judge.examples, self.judge.raws(logits))
+        )
+        return Outcomes(self.task.kind, examples, raws)
 
     def prior_shift(self, learnt: np.ndarray) -> np.ndarray:
         """What to add to the logits of a model that was trained on the pieces `learnt`, so that they are those of a
@@ -102,14 +102,14 @@ class Folds:
         features = Features(task.layout, params, self.data.tokenizer, self.pieces)
         every = np.ones(len(self.pieces), bool)
         whole, penalties = self.by_probe(features, link, every)
-        if len(self.judge.examples) >= FEWEST_OF_CURVE:
+        if self.whole and len(self.judge.examples) >= FEWEST_OF_CURVE:
             self.curve = self.curve_of(features, link, whole, penalties)
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)
-        for fold in range(self.config.data.folds):
+        for fold in self.predicted:
             inside = self.of_example == fold
             near[inside] = Scope.of(vectors[self.learnt(fold)]).similarity(vectors[inside])
-        return replace(whole, similarities=near)
+        return replace(whole, similarities=near[self.is_predicted])
 
     def curve_of(self, features: Features, link: Link, whole: Outcomes, penalties: int) -> LearningCurve:
         part = folds(self.judge.examples, PARTS)[self.example_of_piece]
@@ -130,7 +130,7 @@ class Folds:
         strongest penalties were tried at most."""
         logits: list = [None] * len(self.pieces)
         most = 0
-        for fold in range(self.config.data.folds):
+        for fold in self.predicted:
             kept = (self.of_piece != fold) & learnt
             probe = features.probe(link, self.task.class_weights, np.flatnonzero(kept).tolist(), strongest)
             most, shift = max(most, probe.penalties), self.prior_shift(kept)
@@ -155,7 +155,7 @@ class Folds:
         own = [f"steps={self.config.steps}", f"optimizer.rate={rate}", f"method={method}"]
         own += ["report=False", f"data.folds={count}"]
         logits: list = [None] * len(self.pieces)
-        for fold in range(count):
+        for fold in self.predicted:
             module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
@@ -201,13 +201,13 @@ class Folds:
     def similarities(self, directory: Path) -> np.ndarray | None:
         """Of each example to those that its model learnt from; None where an earlier version saved none."""
         near = np.zeros(len(self.of_example), np.float32)
-        for fold in range(self.config.data.folds):
+        for fold in self.predicted:
             path = directory / str(fold) / SIMILARITIES
             if not path.exists():
                 return None
             with undamaged(path):
                 near[self.of_example == fold] = np.load(path)
-        return near
+        return near[self.is_predicted]
 
 
 def log_shares(classes: np.ndarray, count: int) -> np.ndarray:
@@ -229,83 +229,3 @@ def undamaged(path: Path) -> Iterator[None]:
         raise BertJaxError(
             f"{path} is damaged; delete {path.parent}, and run the same command again"
         ) from error
-
-
-def choose(
-    parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
-) -> OutOfFold | None:
-    """The method of the final run, and the predictions that it makes out of fold; None if told to stop."""
-    config, kind = parts.config, parts.task.kind
-    given: dict[Method, Outcomes] = {}
-    tried = methods(config, parts.task, len(parts.judge.examples))
-    for method in tried:
-        if method == "probe":
-            outcomes: Outcomes | None = parts.by_probes()
-        else:
-            say(
-                f"{config.data.folds} models are trained by {IN_WORDS[method]}, one without each fold; "
-                "--config.data.folds=0 trains one, and holds out a share"
-            )
-            outcomes = parts.by_runs(method, values, overrides, workdir, run)
-        if outcomes is None:
-            return None
-        given[method] = outcomes
-        scores = score(given[method])
-        say(f"{config.data.folds} folds, {IN_WORDS[method]}: {in_words(scores)}")
-        if method == "probe" and parts.curve:
-            say(f"learning curve of the probe: {parts.curve.in_words()}")
-        if scores[kind.best] == 1 and config.method == "auto":
-            break  # none is better
-    if config.method == "auto" and list(given) == ["probe"]:
-        reason = "the probe makes no error"
-        if tried == ["probe"]:
-            reason = f"fewer than {FEW_PAIRS} pairs of each class are too few to train the encoder"
-        say(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")
-    best, why = best_of(given)
-    if len(given) > 1:
-        say(f"the final model is trained on everything by {IN_WORDS[best]}{why}")
-    return OutOfFold(best, given[best], parts.curve)
-
-
-def best_of(given: Mapping[Method, Outcomes]) -> tuple[Method, str]:
-    """(what predicts best, the reason where the probe's score is no lower and yet it is not chosen). A probe is chosen
-    if it is ahead by more than a standard error.
-
-    Of a few examples the better is often so by chance: of 128 of SST-2 a probe predicted 0.742 and contrast 0.719 out
-    of fold, and of 872 others 0.673 and 0.775.
-    """
-    trained = [method for method in given if method != "probe"]
-    if not trained:
-        return "probe", ""
-    metric = given[trained[0]].kind.best
-    best = max(trained, key=lambda method: standing(metric, score(given[method])))
-    if "probe" not in given:
-        return best, ""
-    ahead = differences(given[best].sums, given["probe"].sums)[metric]
-    if ahead.value > ahead.standard_error:
-        return "probe", ""
-    return best, "" if ahead.value < 0 else "; the probe is not ahead by more than a standard error"
-
-
-def methods(config: FinetuneConfig, task: Finetuning, examples: int) -> list[Method]:
-    """Those that are compared."""
-    kind = task.kind
-    if config.method != "auto":
-        return [config.method]
-    if config.head == "kept" or not kind.link:
-        return ["finetune"]
-    compares = HEADS[task.head].compares
-    if compares and kind.contrasts and examples < FEW_PAIRS * len(kind.labels):
-        return ["probe"]
-    if not kind.contrasts or compares:
-        return ["probe", "finetune"]
-    few = examples < FEW * len(kind.labels)
-    return ["probe", "contrast"] if few else ["probe", "contrast", "finetune"]
-
-
-def score(outcomes: Outcomes) -> dict[str, float]:
-    return outcomes.sums.scores
-
-
-def in_words(scores: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())

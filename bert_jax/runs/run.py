@@ -21,7 +21,8 @@ from bert_jax.report.curves import Usual, draw, nothing_known
 from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
-from bert_jax.runs.folds import Folds, choose
+from bert_jax.runs.choice import choose, needs_one_fold, one_fold
+from bert_jax.runs.folds import Folds
 from bert_jax.runs.sweep import measured
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.embed_config import EmbedConfig
@@ -56,33 +57,49 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
         refuse_foreign(directory.report, REPORTED)  # now, not after days
     if config.seeds > 1 or config.sweep:
         return run_sweep(sweep.plan(values, overrides, config, directory.path), directory, command)
-    task, data, config = module.open(config)
-    tell_of_labels(task, config)
+    opened = module.open(config)
+    tell_of_labels(opened[0], opened[-1])
     cache, out_of_fold = None, None
-    if isinstance(config, FinetuneConfig) and config.chooses:
-        check_begun((task, data, config), values, overrides, directory)  # now, not after the folds
-        cache, parts = StepCache(), Folds(task, data, config)
-        train_fold = partial(run_single, cache=cache)
-        out_of_fold = choose(parts, values, overrides, directory.path, train_fold)
-        if out_of_fold is None:
-            return None
-        task, data, config = of_method(out_of_fold.method, (task, data, config), values, overrides)
-    finished = run_single(task, data, config, directory.path, cache)
+    if isinstance(config, FinetuneConfig) and jax.process_count() == 1:
+        begun = as_begun(opened, values, overrides, directory)  # refused now, not after the folds
+        if parts := parts_to_predict(config, opened, values, overrides, directory):
+            cache = StepCache()
+            chosen = choose(parts, values, overrides, directory.path, partial(run_single, cache=cache))
+            if chosen is None:
+                return None
+            out_of_fold = chosen if parts.whole else None
+            opened = of_method(chosen.method, opened, values, overrides)
+        else:
+            opened = begun
+    task, data, config = opened
+    ended = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
         draw_training(directory, task.usual)
-    if not finished:
+    if not ended:
         return None
     if jax.process_index() > 0:
         return {}
-    if out_of_fold:
-        warn_nothing_learnt([out_of_fold.outcomes.sums.scores], LABEL_MORE)
-    else:
-        warn_nothing_learnt(heldout(directory.metrics), TRAIN_OTHERWISE)
-    conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
+    finished = conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
     describe(directory, directory.metrics, task, config, command)
-    if out_of_fold and not heldout(directory.metrics):
-        return out_of_fold.outcomes.sums.scores
-    return measured(of_kept_model(directory.metrics, config.checkpoints.best))
+    scores = measured(of_kept_model(directory.metrics, config.checkpoints.best))
+    if not scores and finished:
+        scores = finished.scores
+    warn_nothing_learnt(
+        heldout(directory.metrics) or [scores], LABEL_MORE if out_of_fold else TRAIN_OTHERWISE
+    )
+    return scores
+
+
+def parts_to_predict(
+    asked: FinetuneConfig, opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir
+) -> Folds | None:
+    """Those that choose the method of the run, None where nothing is to be chosen any more."""
+    task, data, config = cast(Finetuning, opened[0]), opened[1], cast(FinetuneConfig, opened[2])
+    if config.chooses:
+        return Folds(task, data, config)
+    if needs_one_fold(asked, task) and not directory.run.exists():
+        return one_fold(values, overrides)
+    return None
 
 
 def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[str]) -> Opened:
@@ -96,17 +113,18 @@ def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[
     return module.open(asked)
 
 
-def check_begun(opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir) -> None:
-    """Refuse the directory of another run; where there is none yet, nothing is written."""
+def as_begun(opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir) -> Opened:
+    """The run by the method that was chosen when it began; the directory of another run is refused. Nothing is written
+    where there is none yet."""
     if not directory.run.exists():
-        return
+        return opened
     config = opened[-1]
-    if isinstance(config, FinetuneConfig) and config.chooses:
-        chosen = directory.read()["config"].get("method", config.method)
-        method = chosen if config.method == "auto" else config.method
+    if isinstance(config, FinetuneConfig) and config.method == "auto":
+        method = directory.read()["config"].get("method", config.method)
         opened = of_method(method, opened, values, overrides)
     task, data, config = opened
     directory.begin(config, data, task)
+    return opened
 
 
 def draw_training(directory: Workdir, usual: Usual = nothing_known) -> None:
@@ -171,16 +189,19 @@ def conclude(
     task: Task,
     origin: Origin,
     out_of_fold: OutOfFold | None = None,
-) -> None:
+) -> Finished | None:
+    """What is known of the model of a fine-tuning."""
     origins.save(workdir.model, origin)
-    if isinstance(task, Finetuning) and task.results:
-        finished = Finished(workdir.model, task.results, out_of_fold)
-        finished.calibrate()
-        finished.learn_scope()
-        if not task.class_weights and (out_of_fold or task.results.report):
-            finished.offer_class_weights()
-        if task.results.report:
-            finished.write_report(workdir, origin.command)
+    if not isinstance(task, Finetuning) or not task.results:
+        return None
+    finished = Finished(workdir.model, task.results, out_of_fold)
+    finished.calibrate()
+    finished.learn_scope()
+    if not task.class_weights and (out_of_fold or task.results.report):
+        finished.offer_class_weights()
+    if task.results.report:
+        finished.write_report(workdir, origin.command)
+    return finished
 
 
 def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, command: str) -> None:

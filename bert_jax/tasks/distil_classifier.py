@@ -74,6 +74,10 @@ class Config(ClassifyConfig):
             )
         super().__post_init__()
 
+    @property
+    def leaves_method(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True)
 class DistillingClassifier(Finetuning):

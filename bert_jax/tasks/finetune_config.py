@@ -78,7 +78,7 @@ class FinetuneConfig(EpochsConfig):
     model: HeadConfig = field(default_factory=HeadConfig)
     # what is trained; probe: the head alone, a regression on the frozen encoder, in seconds; contrast: the encoder
     # learns which texts are of one class, then the head is a probe, for few labels; auto: what predicts better in the
-    # folds, finetune where there are none
+    # folds, or in one of them for more examples but fewer than 1,000 of each class; else finetune
     method: Literal["auto", "finetune", "contrast", "probe"] = "auto"
     # head at the start: a probe, or that of `init` (random if it has none)
     head: Literal["probe", "kept"] = "probe"
@@ -108,6 +108,12 @@ class FinetuneConfig(EpochsConfig):
     def chooses(self) -> bool:
         """Whether folds are trained before the run itself."""
         return self.data.folds > 0 and self.data.fold < 0
+
+    @property
+    def leaves_method(self) -> bool:
+        """Whether the data may decide the method, also where no folds are asked for."""
+        asked = self.method != "auto" or self.head == "kept" or self.data.folds >= 0
+        return not (asked or self.patience or self.checkpoints.best)
 
     def usual_rate_of(self, width: int, examples: int) -> float:
         rate = super().usual_rate_of(width, examples)

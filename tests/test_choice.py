@@ -1,0 +1,111 @@
+"""Which method trains a run of more examples than are cross-validated: one fold chooses it."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+import bert_jax
+from bert_jax.inference.outcomes import outcomes
+from bert_jax.report import finished
+from bert_jax.runs import choice
+from bert_jax.runs.choice import needs_one_fold
+from bert_jax.runs.run import run
+from bert_jax.tasks import load, parts
+from bert_jax.train.workdir import Workdir
+from test_finetune import marked, model, table  # noqa: F401
+
+SHORT = ("steps=12", "optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "data.calibration_share=0")
+
+
+def asked(*changes: str):
+    return load("configs/classify.py", ["init=model", "data.train=train.csv", *changes])[1]
+
+
+def task_of(examples: int, classes: int = 3, text="a text"):
+    kind = SimpleNamespace(contrasts=True, labels=range(classes))
+    return SimpleNamespace(kind=kind, results=SimpleNamespace(train=[SimpleNamespace(text=text)] * examples))
+
+
+def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
+    assert needs_one_fold(asked(), task_of(2_999))
+    assert not needs_one_fold(asked(), task_of(3_000)), "1,000 of each class"
+    assert not needs_one_fold(asked(), task_of(999))
+    assert not needs_one_fold(asked(), task_of(1_500, text=("a", "pair")))
+    for change in ("method=contrast", "head=kept", "data.folds=0", "patience=2", "checkpoints.best=accuracy"):
+        assert not needs_one_fold(asked(change), task_of(1_500)), change
+    taught = load("configs/distil.py:classifier", ["teacher=model", "data.train=train.csv"])[1]
+    assert not needs_one_fold(taught, task_of(1_500)), "a distillation is one run"
+    other = task_of(1_500)
+    other.kind.contrasts = False
+    assert not needs_one_fold(asked(), other), "of several labels, say"
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert not needs_one_fold(asked(), task_of(1_500))
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """40 examples are many."""
+    monkeypatch.setattr(parts, "MANY", 30)
+    monkeypatch.setattr(choice, "LEAST", 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["contrast", "finetune"])
+def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
+    model, tmp_path, many, monkeypatch, capsys, method  # noqa: F811
+):  # fmt: skip
+    seen, judged = {}, []
+
+    def best_of(given):
+        seen.update(given)
+        return method, ""
+
+    class Finished(finished.Finished):
+        def __init__(self, *given):
+            super().__init__(*given)
+            judged.append(self)
+
+    monkeypatch.setattr(choice, "best_of", best_of)
+    monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
+    train = table(tmp_path / "train.csv", marked(40, 0))
+    given = {"task": "classify"}, [f"init={model}", f"data.train={train}", *SHORT], str(tmp_path / "run"), ""
+    scores = run(*given)
+    printed = capsys.readouterr().out
+    assert printed.count("a model without one of 5 folds is trained by ") == 2
+    for line in ("a probe of the frozen encoder", "contrast followed by a probe", "fine-tuning"):
+        assert re.search(f"one of 5 folds, {line}: accuracy", printed)
+    assert sorted(seen) == ["contrast", "finetune", "probe"]
+    assert {len(of.examples) for of in seen.values()} == {8}
+    assert len({tuple(example.text for example in of.examples) for of in seen.values()}) == 1
+    assert [path.parent.name for path in (tmp_path / "run").glob("folds/*/*")] and not list(
+        (tmp_path / "run").glob("folds/*/1")
+    )
+    # The run itself holds out a share, and its scores are those of its model there.
+    begun = json.loads((tmp_path / "run/run.json").read_text())["config"]
+    assert (begun["method"], begun["data.folds"]) == (method, 0)
+    results = judged[-1].results
+    assert len(results.heldout) == 4 and judged[-1].out_of_fold is None
+    own = outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).sums.scores
+    assert {name: scores[name] for name in own} == pytest.approx(own)
+    # It is found again, without its folds.
+    monkeypatch.setattr(choice, "best_of", None)
+    assert run(*given) == scores
+    assert "one of 5 folds" not in capsys.readouterr().out
+
+
+def test_a_run_of_an_earlier_version_goes_on(model, tmp_path, many, monkeypatch):  # noqa: F811
+    """Which left the method open and fine-tuned."""
+    train = table(tmp_path / "train.csv", marked(40, 0))
+    given = [f"init={model}", f"data.train={train}", *SHORT, "report=False"]
+    task, config = load("configs/classify.py", given)
+    opened = task.open(config)
+    assert opened[2].method == "auto"
+    monkeypatch.setattr("bert_jax.runs.run.one_fold", None)
+    directory = Workdir(tmp_path / "run")
+    directory.claim()
+    directory.begin(opened[2], opened[1], opened[0])
+    directory.close()
+    assert run({"task": "classify"}, given, str(tmp_path / "run"), "") is not None
