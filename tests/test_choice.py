@@ -53,7 +53,7 @@ def many(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["contrast", "finetune"])
+@pytest.mark.parametrize("method", ["contrast", pytest.param("finetune", marks=pytest.mark.long)])
 def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     model, tmp_path, many, monkeypatch, capsys, method  # noqa: F811
 ):  # fmt: skip
