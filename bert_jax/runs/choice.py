@@ -111,8 +111,8 @@ def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool
 
 
 def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
-    """Whether one fold chooses the method of a run that holds out a share, as the config `asked` for it: for texts that
-    contrast may teach more than fine-tuning."""
+    """Whether one fold chooses the method of a run that holds out a share: one on single texts, which contrast may
+    teach more than fine-tuning. `asked` is the config as it was given, before the data completed it."""
     examples = task.results.train if task.results else []
     few = LEAST <= len(examples) < ENOUGH * len(task.kind.labels)
     single = task.kind.contrasts and few and isinstance(examples[0].text, str)
@@ -120,6 +120,7 @@ def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
 
 
 def one_fold(values: dict, overrides: Sequence[str]) -> Folds:
+    """All labelled examples in folds, the first of which is predicted."""
     module, config = tasks.read(values, [*overrides, f"data.folds={FOLDS}"])
     task, data, config = module.open(config)
     return Folds(cast(Finetuning, task), data, cast(FinetuneConfig, config), predicted=[0])
