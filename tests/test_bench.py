@@ -258,14 +258,17 @@ def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
              f"--config.data.train={tmp_path / 'train.csv'}", "--config.data.max_length=8",
              "--config.data.calibration_share=0", "--config.epochs=3"]  # fmt: skip
     assert main(["bench", "finetune", *flags, "--seeds", "2", "--against", "transformers", "transformers-autocast",
-                 "--json"]) == 0  # fmt: skip
+                 "--dtypes", "float32", "bfloat16", "--json"]) == 0  # fmt: skip
     results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert list(results["means"]) == ["bert_jax", "transformers", "transformers-autocast"]
+    ours, others = ["bert_jax float32", "bert_jax bfloat16"], ["transformers", "transformers-autocast"]
+    assert list(results["means"]) == ours + others
+    assert results["losses"][ours[0]] != results["losses"][ours[1]]
     assert set(results["machine"]) >= {"load", "busy"}
-    assert results["against"]["transformers"]["speedup"]["rounds"] == 2
+    assert [list(results["against"][name]) for name in ours] == [others, others]
+    assert results["against"][ours[1]]["transformers"]["speedup"]["rounds"] == 2
     assert all(np.shape(losses) == (2, 6) for losses in results["losses"].values())  # seeds, steps
     assert (
-        results["against"]["transformers"]["losses_apart"] > 0
+        results["against"][ours[0]]["transformers"]["losses_apart"] > 0
     )  # heads of other initial values, and dropout
     for of_seeds in results["runs"].values():
         assert len(of_seeds) == 2

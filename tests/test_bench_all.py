@@ -27,6 +27,15 @@ RESULTS = {
     "embed": {"texts": 8, "tokens": 14.2, "dtype": "float32", "of": {"bert-jax": OF_TEXTS, "onnxruntime": OF_TEXTS}},
     "train": {"step": {"size": "base", "batch": 8, "length": 128, "dtype": "float32"}, "share_of_matmul": 0.6,
               "against": {"float32": {"ours_seconds": 1.9, "seconds": 3.6, "speedup": RATIO}}},
+    "finetune": {
+        "best": "f1",
+        "runs": {name: [{}] * 3 for name in ("bert_jax float32", "bert_jax bfloat16", "transformers")},
+        "means": {"bert_jax float32": {"seconds": 50.0, "f1": 0.81}, "bert_jax bfloat16": {"seconds": 30.0, "f1": 0.8},
+                  "transformers": {"seconds": 100.0, "f1": 0.82}},
+        "against": {name: {"transformers": {"speedup": RATIO, "score": 0.82, "difference": -0.01,
+                                            "standard_error": 0.02}}
+                    for name in ("bert_jax float32", "bert_jax bfloat16")},
+    },
     "input": {"lengths": [128], "rows_per_second": {"next sentence": [95_000.0]}},
 }  # fmt: skip
 
@@ -77,6 +86,21 @@ def test_the_table_and_what_is_left_out(tmp_path, commands, capsys):
     assert "jax 0." in text and "bert-jax bench train --size base" in text
     assert (tmp_path / "output" / "table.png").stat().st_size > 5_000
     assert (tmp_path / "output" / "inputs" / "sts.txt").read_text() == 'A cat.\nA "mat.\nHm.\n'
+
+
+def test_a_fine_tuning_is_shown_in_both_types(tmp_path, commands):
+    data = tmp_path / "data" / "conll2003"
+    data.mkdir(parents=True)
+    for name in ("eng.train", "eng.testa"):
+        (data / name).touch()
+    text = measure_all(places(tmp_path), ["conll-2003"], quick=True)
+    for dtype, seconds, score in (("float32", "50.0", "0.8100"), ("bfloat16", "30.0", "0.8000")):
+        rows = (
+            f"| fine-tune on CoNLL-2003, bert_jax in {dtype}, 3 seeds, compiling counted | {seconds} s | transformers "
+            f"100.0 s | 2.00 (1.50 to 2.50) |\n| the same: f1 | {score} | transformers 0.8200 (difference -0.0100 ± "
+            "0.0200) |"
+        )
+        assert rows in text, text
 
 
 def test_a_killed_run_goes_on(tmp_path, commands):

@@ -46,8 +46,14 @@ ROWS = 32  # texts of a batch of torch's evaluation
 
 
 def measure(
-    spec: str, overrides: Sequence[str], limits: Limits, against: Sequence[str] = (), as_json: bool = False
+    spec: str,
+    overrides: Sequence[str],
+    limits: Limits,
+    against: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    as_json: bool = False,
 ) -> str:
+    """`dtypes` are what ours computes in, each a contender; by default the config's alone."""
     _, config = load(spec, overrides)
     if isinstance(config, FinetuneConfig):
         overrides = [*AS_TRANSFORMERS, *overrides]
@@ -62,7 +68,10 @@ def measure(
         raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
     if against and config.scratch:
         raise BertJaxError("scratch=True begins with other values than transformers; leave --against out")
-    makers: dict[str, tuple] = {OURS: (our_runs, spec, list(overrides))}
+    ours = {f"{OURS} {dtype}": dtype for dtype in dtypes or (config.model.dtype,)}
+    makers: dict[str, tuple] = {
+        name: (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for name, dtype in ours.items()
+    }
     for name in against:
         makers[name] = (their_runs, spec, list(overrides), name == AUTOCAST)
     runs: dict[str, list[dict]] = {name: [] for name in makers}
@@ -78,14 +87,17 @@ def measure(
             if not as_json:
                 print(f"seed {len(runs[name]) - 1} {name}: {in_words(runs[name][-1])}", flush=True)
     results = {
-        "dtype": config.model.dtype,
         "best": best,
         "runs": runs,
         "means": {name: mean_of(of_seeds) for name, of_seeds in runs.items()},
         "losses": curves,
         "against": {
-            name: beside(best, runs[OURS], runs[name]) | {"losses_apart": apart(curves[OURS], curves[name])}
-            for name in against
+            name: {
+                other: beside(best, runs[name], runs[other])
+                | {"losses_apart": apart(curves[name], curves[other])}
+                for other in against
+            }
+            for name in ours
         },
         "machine": machine.during(turns),
     }
@@ -114,16 +126,20 @@ def apart(ours: list[list[float]], theirs: list[list[float]]) -> float:
 
 
 def summary(results: dict) -> str:
-    seeds, best, means = len(results["runs"][OURS]), results["best"], results["means"]
-    lines = [f"{name}: mean of {seeds} seeds: {in_words(mean)}" for name, mean in means.items()]
-    for name, other in results["against"].items():
-        error = other["standard_error"]
-        lines.append(
-            f"{best} {means[OURS][best]:.4f} in {results['dtype']} beside {other['score']:.4f} of {name} (standard "
-            f"error of the difference {'unknown' if error is None else f'{error:.4f}'}); {name} takes "
-            f"{Ratio(**other['speedup'])} times as long, compiling counted; the losses of a step differ by "
-            f"{other['losses_apart']:.1e} at most"
-        )
+    best, means = results["best"], results["means"]
+    lines = [
+        f"{name}: mean of {len(results['runs'][name])} seeds: {in_words(mean)}"
+        for name, mean in means.items()
+    ]
+    for ours, others in results["against"].items():
+        for name, other in others.items():
+            error = other["standard_error"]
+            lines.append(
+                f"{ours}: {best} {means[ours][best]:.4f} beside {other['score']:.4f} of {name} (standard error of the "
+                f"difference {'unknown' if error is None else f'{error:.4f}'}); {name} takes "
+                f"{Ratio(**other['speedup'])} times as long, compiling counted; the losses of a step differ by "
+                f"{other['losses_apart']:.1e} at most"
+            )
     return "\n".join([*lines, describe(results["machine"])])
 
 

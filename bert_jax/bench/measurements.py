@@ -57,24 +57,26 @@ def on_texts(title: str, result: dict) -> Iterator[Row]:
 
 
 def on_examples(title: str, result: dict) -> Iterator[Row]:
-    best, means, dtype = result["best"], result["means"], result["dtype"]
-    seeds = len(result["runs"]["bert_jax"])
-    for name, other in result["against"].items():
-        error = other["standard_error"]
-        within = "" if error is None else f" ± {error:.4f}"
-        yield Row(
-            f"{title}, ours in {dtype}, {seeds} seeds, compiling counted",
-            f"{means['bert_jax']['seconds']:.1f} s",
-            f"{name} {means[name]['seconds']:.1f} s",
-            other["speedup"],
-        )
-        yield Row(
-            f"the same: {best}",
-            f"{means['bert_jax'][best]:.4f}",
-            f"{name} {other['score']:.4f} (difference {other['difference']:+.4f}{within})",
-        )
-    if not result["against"]:
-        yield Row(f"{title}, ours in {dtype}: {best}", f"{means['bert_jax'][best]:.4f}")
+    best, means = result["best"], result["means"]
+    for ours, others in result["against"].items():
+        seeds, mean = len(result["runs"][ours]), means[ours]
+        what = f"{title}, {ours.replace(' ', ' in ')}, {seeds} seeds"
+        for name, other in others.items():
+            error = other["standard_error"]
+            within = "" if error is None else f" ± {error:.4f}"
+            yield Row(
+                f"{what}, compiling counted",
+                f"{mean['seconds']:.1f} s",
+                f"{name} {means[name]['seconds']:.1f} s",
+                other["speedup"],
+            )
+            yield Row(
+                f"the same: {best}",
+                f"{mean[best]:.4f}",
+                f"{name} {other['score']:.4f} (difference {other['difference']:+.4f}{within})",
+            )
+        if not others:
+            yield Row(f"{what}: {best}", f"{mean[best]:.4f}")
 
 
 def of_step(title: str, result: dict) -> Iterator[Row]:
@@ -158,19 +160,15 @@ FINE_TUNING = {  # title -> config, files, how much of them, and how little
 def fine_tunings() -> Iterator[Measurement]:
     for title, (config, train, heldout, how, few) in FINE_TUNING.items():
         files = f"--config.data.train={train}" + (f" --config.data.heldout={heldout}" if heldout else "")
-        for dtype, against in (
-            ("float32", ("transformers",)),
-            ("bfloat16", ("transformers", "transformers-autocast")),
-        ):
-            yield Measurement(
-                f"{title.rsplit(' ')[-1].lower()}-{dtype}",
-                title,
-                f"finetune --config {{configs}}/{config}.py --config.init={{model}} {files} {how} "
-                f"--config.model.dtype={dtype}",
-                on_examples,
-                against,
-                f"{FEW_EXAMPLES} {few}",
-            )
+        yield Measurement(
+            title.rsplit(" ")[-1].lower(),
+            title,
+            f"finetune --config {{configs}}/{config}.py --config.init={{model}} {files} {how} "
+            "--dtypes float32 bfloat16",
+            on_examples,
+            ("transformers", "transformers-autocast"),
+            f"{FEW_EXAMPLES} {few}",
+        )
 
 
 def embeddings() -> Iterator[Measurement]:

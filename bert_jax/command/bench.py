@@ -24,8 +24,9 @@ PROFILE = flag(
     "--profile", type=picture, metavar="FILE.png",
     help="instead of a comparison: where the time goes, by part, printed and drawn into this file",
 )  # fmt: skip
+COMPUTED = ("float32", "bfloat16")
 DTYPE = flag(
-    "--dtype", choices=("float32", "bfloat16", "auto"), default="float32",
+    "--dtype", choices=(*COMPUTED, "auto"), default="float32",
     help="dtype in which bert_jax computes; auto: whichever this device multiplies faster (default float32)",
 )  # fmt: skip
 
@@ -92,7 +93,7 @@ def on_texts(args):
     "throughput and latency of an embedder, compared with sentence-transformers and ONNX Runtime",
     "bert-jax bench embed --model DIR --against sentence-transformers onnxruntime --input lines.txt",
     flag("--model", required=True, metavar="DIR", help="sentence-transformers directory"),
-    against("sentence-transformers", "onnxruntime", nargs="+", default=()),
+    against("sentence-transformers", "sentence-transformers-bfloat16", "onnxruntime", nargs="+", default=()),
     *TEXTS,
 )
 def embed(args):
@@ -196,14 +197,16 @@ def pretrain(args):
     CONFIG,
     *limits("seeds", 3, 0),
     against("transformers", "transformers-autocast", "sentence-transformers", nargs="+", default=()),
+    flag("--dtypes", nargs="+", choices=COMPUTED, default=(),
+         help="what ours computes in, each trained in turn (default: model.dtype alone)"),
     JSON,
-)
+)  # fmt: skip
 def finetune(args):
     from bert_jax.bench.finetune import measure
     from bert_jax.bench.turns import Limits
 
     limits = Limits(args.seeds, args.seconds)
-    print(measure(args.config, args.overrides, limits, args.against, args.json))
+    print(measure(args.config, args.overrides, limits, args.against, args.dtypes, args.json))
 
 
 @verb(
