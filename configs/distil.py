@@ -10,7 +10,7 @@ are measured against them; where there are none, scores are agreement with the t
 
 `distilbert` learns from a prepared corpus (--config.data.corpora=corpus), which the teacher's tokenizer must have made:
 
-    bert-jax prepare text.txt --tokenizer TEACHER --output corpus
+    bert-jax prepare --input text.txt --tokenizer TEACHER --output corpus
     bert-jax train --config configs/distil.py:distilbert --workdir runs/half --config.teacher=TEACHER \
         --config.data.corpora=corpus
 

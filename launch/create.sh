@@ -8,6 +8,8 @@ set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
+keep=no # a request, or a slice that was never ready, is not worth keeping
+
 refused() {
   local error
   error=$(grep -m 1 ERROR "$1" || last_line "$1")

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: creates the virtual environment .venv, and again only when pyproject.toml or
-# constraints.txt changes. The extra `train` is always installed; the argument names another: `source
-# launch/environment.sh dev`. A new .venv has the newest Python that was tried and is found; PYTHON=/path/to/python
-# chooses another, VENV=FOLDER another folder.
+# constraints.txt changes. The extra `train` is always installed; the argument names another: `bash
+# launch/environment.sh dev` (sourced in a terminal, it would end it at the first error). A new .venv has the newest
+# Python that was tried and is found; PYTHON=/path/to/python chooses another, VENV=FOLDER another folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh

@@ -4,7 +4,7 @@
 # measures what pre-training is worth where 50 labels per class are known: none, this one, and the published one. Only
 # packages are downloaded. A second run resumes the first.
 # shellcheck source=launch/environment.sh
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" "" # or its argument would be ours
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 
 say() {

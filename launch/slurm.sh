@@ -5,7 +5,7 @@
 #   launch/slurm.sh --dry-run train ...
 #
 # Submit it from this repository's folder, on a file system that all nodes share, with .venv created there by
-# `source launch/environment.sh cuda`. Before its time limit the run is told to save, and the job is requeued.
+# `bash launch/environment.sh cuda`. Before its time limit the run is told to save, and the job is requeued.
 #SBATCH --job-name=bert
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8

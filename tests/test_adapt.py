@@ -132,6 +132,15 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     assert main([*given, "--data", str(tmp_path / "none")]) == 1
     out = tmp_path / "out"
     assert "has no corpus.jsonl" in capsys.readouterr().err and not (out / "queries.jsonl").exists()
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "corpus.jsonl").write_text('{"_id": "another", "text": "w1"}\n')
+    (others / "queries.jsonl").write_text('{"_id": "q", "text": "w1"}\n')
+    (others / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tanother\t1\n")
+    assert main([*given, "--data", str(others)]) == 1
+    assert (
+        "judges none of these documents" in capsys.readouterr().err and not (out / "queries.jsonl").exists()
+    )
     assert main(given) == 0
     said = capsys.readouterr().out
     assert "pairs have 4 negatives" in said and "real queries may gain less" in said

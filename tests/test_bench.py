@@ -14,8 +14,9 @@ import pytest
 
 import bert_jax
 import runs
-from bert_jax.bench import size, texts
+from bert_jax.bench import size, texts, tokenizers
 from bert_jax.bench.finetune import TorchFinetuning
+from bert_jax.bench.libraries import libraries
 from bert_jax.bench.turns import (
     Limits,
     Machine,
@@ -302,6 +303,22 @@ def test_a_step_is_timed(capsys):
     results = json.loads(capsys.readouterr().out)
     assert results["tokens_per_second"] == pytest.approx(64 / results["seconds"])
     assert results["compile_seconds"] > 0 and results["cpu_seconds"] > 0
+
+
+def test_a_missing_library_is_named_as_it_is_installed():
+    with pytest.raises(BertJaxError, match="pip install no-such-library scikit-learn$"):
+        libraries("no_such_library.parts", "sklearn.linear_model", "sklearn")
+
+
+def test_texts_with_other_ids_are_all_printed(monkeypatch, capsys):
+    texts = [f"text {n}" for n in range(30)]
+    counts = {"tokens": 60, "ids": 30, "offsets": 0, "first": texts}
+    monkeypatch.setattr(tokenizers, "pairs_of", lambda path: [(str(path), None, None)])
+    monkeypatch.setattr(tokenizers, "compare", lambda ours, theirs, corpus: counts)
+    with pytest.raises(BertJaxError, match="30 differences from transformers; the texts are above"):
+        tokenizers.compare_all(["vocab"], [])
+    printed = capsys.readouterr().err
+    assert all(repr(text) in printed for text in texts)
 
 
 def test_auto_is_the_type_that_this_device_multiplies_faster(monkeypatch):

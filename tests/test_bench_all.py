@@ -123,6 +123,8 @@ def test_a_failure_is_told_and_tried_again(tmp_path, commands):
     with pytest.raises(BertJaxError, match="failed: input .*same command"):
         measure_all(places(tmp_path, "broken"), ["step-float32", "input"], quick=True)
     assert "1.900 s" in (tmp_path / "output" / "table.md").read_text()
+    with pytest.raises(BertJaxError, match="failed: input "):
+        measure_all(places(tmp_path, "broken"), ["input"], quick=False)  # none of its kind was measured
     with pytest.raises(BertJaxError, match="no measurement steps; there are embed-short"):
         measure_all(places(tmp_path), ["steps"], quick=True)
 

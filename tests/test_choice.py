@@ -8,6 +8,7 @@ import jax
 import pytest
 
 import bert_jax
+from bert_jax.command.main import main
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.report import finished
 from bert_jax.runs import choice
@@ -49,7 +50,7 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
 def many(monkeypatch):
     """40 examples are many."""
     monkeypatch.setattr(parts, "MANY", 30)
-    monkeypatch.setattr(choice, "LEAST", 30)
+    monkeypatch.setattr(choice, "ONE_FOLD_FROM", 30)
 
 
 @pytest.mark.slow
@@ -72,6 +73,9 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
     train = table(tmp_path / "train.csv", marked(40, 0))
     given = {"task": "classify"}, [f"init={model}", f"data.train={train}", *SHORT], str(tmp_path / "run"), ""
+    planned = ["train", "--config", "classify", "--dry-run", f"--workdir={given[2]}"]
+    planned += [f"--config.{override}" for override in given[1]]
+    assert main(planned) == 0 and "1, which compares 3 methods" in capsys.readouterr().out
     scores = run(*given)
     printed = capsys.readouterr().out
     assert printed.count("a model without one of 5 folds is trained by ") == 2
@@ -80,6 +84,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert sorted(seen) == ["contrast", "finetune", "probe"]
     assert {len(of.examples) for of in seen.values()} == {8}
     assert len({tuple(example.text for example in of.examples) for of in seen.values()}) == 1
+    assert not list((tmp_path / "run").glob("folds/*/*/similarities.npy")), "which only reports use"
     begun_folds = {f"{path.parent.name}/{path.name}" for path in (tmp_path / "run").glob("folds/*/*")}
     assert begun_folds == {"contrast/0", "finetune/0"}
     # The run itself holds out a share, and its scores are those of its model there.
@@ -93,6 +98,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     monkeypatch.setattr(choice, "best_of", None)
     assert run(*given) == scores
     assert "one of 5 folds" not in capsys.readouterr().out
+    assert main(planned) == 0 and "which compares" not in capsys.readouterr().out
 
 
 def test_a_run_of_an_earlier_version_goes_on(model, tmp_path, many, monkeypatch):  # noqa: F811

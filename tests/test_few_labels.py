@@ -40,6 +40,9 @@ def test_the_default_stands_to_the_best_other_by_paired_differences():
     assert table([*given, *another]).splitlines()[-3:] == text.splitlines()[-3:]
     assert "within" not in table([line for line in given if line["draw"] == 0])
     behind = table([*lines("default", (0.7, 0.7, 0.6), (0.3,) * 3), *given[6:]])
+    assert "within" not in table([line for line in given if line["learner"] in learners.OURS]), (
+        "nothing to compare"
+    )
     assert (
         "in 0 of 1 cells, within two in 1; its calibration error is the lowest or within 0.02 in 0." in behind
     )
@@ -64,6 +67,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     assert [lesson.directory.name for lesson in lessons] == ["sst2-8-0", "sst2-8-1"]
     assert [len(lesson.train) for lesson in lessons] == [16, 16]
     assert (tmp_path / "out/labels.png").stat().st_size > 10_000
+    assert "| sst2 | 8 | 1 | 0.500 (0.100) |" in measure(given[0], "another model", *given[2:], 1)
+    assert len(lessons) == 3 and "| sst2 | 8 | 2 |" in measure(*given, 1), (
+        "results of the one model and of the other"
+    )
     with pytest.raises(BertJaxError, match='no learner "regresion"; did you mean "regression"'):
         measure(*given[:4], ["regresion"], [8], 1)
 

@@ -231,9 +231,10 @@ def test_a_request_that_lapses_is_deleted(cloud):
     assert cloud.nothing_is_left()
 
 
-def test_an_interrupted_wait_leaves_no_request(cloud):
+@pytest.mark.parametrize("flags", [[], ["--keep"]], ids=["", "keep"])
+def test_an_interrupted_wait_leaves_no_request(cloud, flags):
     cloud.script({"request": ["WAITING_FOR_RESOURCES"]})
-    process = cloud.start("create")
+    process = cloud.start("create", *flags)
     while "WAITING" not in process.stdout.readline():
         pass
     process.send_signal(signal.SIGINT)

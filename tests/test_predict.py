@@ -21,6 +21,7 @@ from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.unlabelled import Input
 from bert_jax.tasks.finetune_config import ExamplesConfig
 from bert_jax.tasks.parts import split_parts
 from bert_jax.text.csv_lines import csv_lines
@@ -130,6 +131,14 @@ def test_answers(directory, tmp_path, monkeypatch):
         BertJaxError, match='row 1: an answer is found in a passage; give both, as {"question": '
     ):
         list(predictions(model, "-"))
+
+
+@pytest.mark.parametrize("name", ["answer", "Answers"])
+def test_answers_that_are_there_are_not_read(name, tmp_path):
+    rows = [{"question": "Who?", "context": "Ann sleeps.", name: "Eve"}]
+    data = write_lines(tmp_path / "in.jsonl", rows)
+    (example,) = Input(data).examples(Columns(), KINDS["answers"])
+    assert (example.text, example.label) == (("Who?", "Ann sleeps."), None)
 
 
 @pytest.mark.slow
@@ -338,6 +347,14 @@ def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(classifier,
         BertJaxError, match='standard input row 2: column "text" is empty.*--skip-bad skips such'
     ):
         next(found)
+
+
+def test_long_texts_of_a_file_are_all_counted(classifier, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_jax.inference.batching.TOKENS", {"cpu": 4})  # several chunks
+    (tmp_path / "texts.txt").write_text(("the cat sat on the mat . " * 5 + "\n") * 9)
+    with pytest.warns(match="9 of 9 texts .*are longer than 16 tokens") as told:
+        assert len(list(predictions(classifier, str(tmp_path / "texts.txt")))) == 9
+    assert len(told) == 1
 
 
 def test_long_texts_of_a_pipe_are_told_of_once(classifier, pipe):

@@ -182,6 +182,7 @@ def test_fusion_is_that_of_the_ranks(tmp_path):
         ({"weights": {"vector": 1}}, 'not by "vector"'),
         ({"weights": {"vectors": -1}}, "the weight of vectors must be"),
         ({"top": 0}, "top must be"),
+        ({"rerank_top": -1}, "rerank_top must be"),
     ):
         with pytest.raises(BertJaxError, match=message):
             opened(tmp_path / "index").search("w1", **wrong)
@@ -197,6 +198,23 @@ def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
     reader.refresh()
     assert asked(reader) == asked(opened(path)) != before
     assert len(reader) == 39
+
+
+def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
+    monkeypatch.setattr(nearest, "LEAST", 100)
+    path, settings, read = tmp_path / "index", replace(SETTINGS, approximate="hnsw"), approximate.read
+    change(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
+
+    def compacting(file: Path):
+        monkeypatch.setattr(approximate, "read", read)
+        change(path, compact=True, settings=settings)
+        return read(file)
+
+    monkeypatch.setattr(approximate, "read", compacting)
+    assert Index.open(path).manifest.changes == 2
+    (tmp_path / "hnsw.faiss").write_bytes(b"no index")
+    with pytest.raises(BertJaxError, match="hnsw.faiss is damaged; copy the index again"):
+        read(tmp_path / "hnsw.faiss")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -318,7 +336,9 @@ def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_
 
 @pytest.mark.long
 def test_the_bench_measures_every_kind(tmp_path):
-    results = json.loads(measure(tmp_path, Size(12_000, 64, 100), KINDS, as_json=True))
+    results = json.loads(measure(tmp_path, Size(12_000, 64, 100), KINDS[::-1], as_json=True))
     assert results["of"].keys() == set(KINDS) and results["of"]["float32"]["recall"] == 1
     assert all(row["recall"] > 0.9 and row["p50_ms"] <= row["p99_ms"] for row in results["of"].values())
     assert results["adding"]["queries"] > 1 and results["adding"]["found"] == 1000
+    with pytest.raises(BertJaxError, match="holds an index already; name a new --output"):
+        measure(tmp_path, Size(12_000, 64, 100), KINDS)

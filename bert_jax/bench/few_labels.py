@@ -134,7 +134,7 @@ def measure(
     for cell in cells:
         for name in names or learners.LEARNERS:
             learner = learners.LEARNERS[name]
-            facts = cell.facts | {"learner": name}
+            facts = cell.facts | {"learner": name, "model": init}
             if any(facts.items() <= line.items() for line in lines_of(results)):
                 continue
             if cell.size > learner.most or SETS[cell.name].task not in learner.tasks:
@@ -145,7 +145,7 @@ def measure(
             line = facts | scores | {"seconds": round(time.perf_counter() - begun, 1)}
             append(results, line)
             print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
-    lines = lines_of(results)
+    lines = [line for line in lines_of(results) if line["model"] == init]
     if not lines:
         raise BertJaxError("nothing was measured: no learner takes these data sets and sizes")
     with replacing(place / "labels.md") as new:
@@ -248,7 +248,7 @@ def table(lines: Sequence[dict]) -> str:
             cells.append(f"{means[0]:.3f} ({means[1]:.3f})" if runs else "")
         text.append(f"| {name} | {size} | {max(map(len, by_learner.values()))} | " + " | ".join(cells) + " |")
         shared = on_shared_draws(by_learner)
-        if OURS in by_learner and len(by_learner) > 1 and len(shared[OURS]) > 1:
+        if OURS in by_learner and by_learner.keys() - set(learners.OURS) and len(shared[OURS]) > 1:
             standing.append((name, size, *beside(shared)))
     lines_of_standing = [
         f"{name} {size}: {difference:+.3f} (standard error {spread:.3f}) beside {best}; calibration error "

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import bert_jax
 from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import quiet_transformers
 from bert_jax.data.examples.example import Example
@@ -20,7 +19,6 @@ from bert_jax.inference import outcomes
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import Kind, Outcomes
 
-CONFIGS = Path(bert_jax.__file__).parents[1] / "configs"
 ALL = 1 << 30
 SMALLEST = 1e-9  # probability whose logarithm is taken
 IGNORED = -100  # label that torch's cross entropy leaves out
@@ -74,13 +72,14 @@ def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
             given.append(f"labels={','.join(lesson.kind.labels)}")
         words = [
             "--config",
-            str(CONFIGS / f"{lesson.task}.py"),
+            lesson.task,
             *(f"--config.{setting}" for setting in given),
         ]
         train = [sys.executable, "-m", "bert_jax", "train", *words, "--workdir", str(workdir)]
         run = subprocess.run(train, capture_output=True, text=True, check=False)
         if run.returncode:
-            raise BertJaxError(f"`bert-jax train` failed: {run.stderr.strip().splitlines()[-1]}")
+            said = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
+            raise BertJaxError(f"`bert-jax train` failed: {said[-1]}")
         result = outcomes.outcomes(load(workdir / "model"), lesson.test)
         shutil.rmtree(workdir)
         return result

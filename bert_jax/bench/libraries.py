@@ -10,13 +10,16 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 
+PACKAGES = {"sklearn": "scikit-learn"}  # whose modules have another name
+
 
 def libraries(*names: str) -> list[Any]:
     """The imported modules, without types: those of torch and transformers are not what they take and give."""
     try:
         return [import_module(name) for name in names]
     except ImportError as error:
-        packages = " ".join(name.replace("_", "-") for name in names)
+        roots = dict.fromkeys(name.split(".")[0] for name in names)
+        packages = " ".join(PACKAGES.get(root, root.replace("_", "-")) for root in roots)
         raise BertJaxError(
             f"this comparison needs {error.name or packages}: pip install {packages}"
         ) from error

@@ -1,7 +1,7 @@
 """What `bert-jax bench all` measures: a list of commands, and how the result of each is shown.
 
-A word of a command may hold a place: {model}, {classifier}, {corpus} and {configs} are directories, {data} is the
-directory of the data sets, {inputs} holds what INPUTS makes of them. A measurement whose places are not all there is
+A word of a command may hold a place: {model}, {classifier} and {corpus} are directories, {data} is the directory of
+the data sets, {inputs} holds what INPUTS makes of them. A measurement whose places are not all there is
 left out.
 """
 
@@ -163,8 +163,7 @@ def fine_tunings() -> Iterator[Measurement]:
         yield Measurement(
             title.rsplit(" ")[-1].lower(),
             title,
-            f"finetune --config {{configs}}/{config}.py --config.init={{model}} {files} {how} "
-            "--dtypes float32 bfloat16",
+            f"finetune --config {config} --config.init={{model}} {files} {how} --dtypes float32 bfloat16",
             on_examples,
             ("transformers", "transformers-autocast"),
             f"{FEW_EXAMPLES} {few}",
@@ -207,7 +206,7 @@ MEASUREMENTS = (
     Measurement(
         "pretrain",
         "pre-train mini without dropout, 16 rows of 128",
-        "pretrain --config {configs}/pretrain.py:mini,laptop --workdir {output}/pretrain "
+        "pretrain --config pretrain:mini,laptop --workdir {output}/pretrain "
         "--config.data.corpora={corpus} --config.data.batch=16 --config.data.lengths=128 --config.data.rate=0.15 "
         "--config.data.examples=next_sentence --config.steps=3000 "
         "--config.model.dropout=0 --config.model.attention_dropout=0 --config.embeddings=random "

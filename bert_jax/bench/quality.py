@@ -112,7 +112,7 @@ def in_lines(results: Sequence[Quality], best: str) -> list[str]:
     )
     rows = [
         (r.model, r.parameters, r.score.value, f"{r.score.low:.4f} to {r.score.high:.4f}",
-         f"{r.score.value / results[0].score.value:.1%}", round(r.texts_per_second),
+         f"{r.score.value / results[0].score.value:.1%}" if results[0].score.value else "", round(r.texts_per_second),
          str(r.speed) if r.difference else "1")
         for r in results
     ]  # fmt: skip

@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.data.arrays import growing_array
+from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.search import nearest
 from bert_jax.search.documents import Document
@@ -83,10 +84,13 @@ def documents(first: int, count: int) -> Iterator[Document]:
 
 def measure(output: str, size: Size, kinds: Sequence[str], as_json: bool = False) -> str:
     folder, machine = Path(output), Machine()
+    if (folder / INDEX).exists():
+        raise BertJaxError(f"{folder} holds an index already; name a new --output")
     folder.mkdir(parents=True, exist_ok=True)
     bench, rows = Bench(folder, size), {}
     turns = [bench.timed(bench.add, 0, size.vectors - ADDED)]
-    for kind in kinds:
+    # The exact one first: each other kind rewrites the index.
+    for kind in sorted(kinds, key=lambda kind: kind != EXACT):
         if kind != EXACT:
             turns.append(bench.timed(bench.merge, kind))
         rows[kind] = {"build_seconds": turns[-1].seconds} | apart(searched, folder)

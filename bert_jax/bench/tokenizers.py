@@ -10,6 +10,7 @@ the two libraries differ between segmentations of equal score, and for scripts t
 import json
 import re
 import shutil
+import sys
 import tempfile
 import time
 import unicodedata
@@ -71,7 +72,8 @@ def compare_all(vocabularies: Sequence[str], texts: Sequence[str], as_json: bool
                     + "".join(f"\n    {text!r:.300}" for text in counts["first"])
                 )
     if differing:
-        raise BertJaxError("\n".join([*lines, f"{differing} differences; the texts are above"]))
+        print("\n".join(lines), file=sys.stderr)
+        raise BertJaxError(f"{differing:,} differences from transformers; the texts are above")
     if as_json:
         return to_json({"vocabularies": len(vocabularies), "tokens": tokens, "differences": differing})
     return "\n".join([*lines, "no difference from transformers"])

@@ -76,7 +76,7 @@ class Updates:
     def __init__(self, torch, model, recipe: OptimizerConfig, steps: int):
         if (recipe.name, recipe.schedule) != ("adam", "linear"):
             raise BertJaxError(
-                f"--against transformers needs adam with linear decay, and the config has {recipe.name} with "
+                f"the comparison needs adam with linear decay, and the config has {recipe.name} with "
                 f"{recipe.schedule}; set --config.optimizer.name=adam --config.optimizer.schedule=linear"
             )
         self.torch, self.model, self.clip = torch, model, recipe.clip

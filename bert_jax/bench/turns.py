@@ -90,7 +90,7 @@ def describe(machine: dict) -> str:
     others = "an unknown number" if machine["others"] is None else f"{machine['others']:.2f}"
     line = f"machine: load {machine['load']:.1f} before, other programs used {others} of {machine['cores']} cores"
     kept = (
-        "; JAX_COMPILATION_CACHE_DIR is set: compiling may be less than it takes"
+        "; JAX_COMPILATION_CACHE_DIR is set, so compile times may be too short"
         if machine["programs_kept"]
         else ""
     )

@@ -23,8 +23,8 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     flag("--passage-tokens", type=count, default=128, metavar="N", help="tokens of a passage (default 128)"),
     flag(
         "--rate", type=number(0, 1, above=True), default=0.0, metavar="R",
-        help="learning rate of each training, at its peak (default: 2e-5 of the embedder, and of the reranker that of "
-        "configs/rerank.py)",
+        help="peak learning rate of each training run (default: 2e-5 for the embedder; for the reranker by its width, "
+        "5e-5 for base)",
     ),
     flag(
         "--masked-lm", type=whole(0), default=0, metavar="STEPS",

@@ -141,7 +141,11 @@ class Adaptation:
             if facts.get(name) != value and name not in JUDGED_BY:
                 raise BertJaxError(f"{self.path} holds an adaptation with other {name}; name a new --output")
         if self.asked.data:
-            read_judged(self.asked.data, self.asked.split)
+            judged = read_judged(self.asked.data, self.asked.split)
+            if not judged.names_relevant() & {passage.document for passage in self.passages}:
+                raise BertJaxError(
+                    f"{self.asked.data} judges none of these documents; adapt to its corpus.jsonl, or leave --data out"
+                )
         if before != facts:
             remove(self.path / "index")
         write_json(path, facts, indent=1)
@@ -269,8 +273,8 @@ class Adaptation:
                 Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
             )  # fmt: skip
             say(
-                f"{counts.groups:,} pairs have {NEGATIVES} negatives; {counts.too_few:,} are left out, for their two "
-                "texts are no more alike than others"
+                f"{counts.groups:,} pairs have {NEGATIVES} negatives; {counts.too_few:,} are left out because their "
+                "two texts are no more similar than unrelated ones"
             )
         remove(cache)  # that a killed command left, too
         if not path.stat().st_size:
@@ -283,7 +287,7 @@ class Adaptation:
         workdir = self.path / name
         with part_of_run(name):
             stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
-        if stopped or Stop.unheard:
+        if stopped or Stop.last_signal:
             raise BertJaxError(f"{workdir} was stopped; repeat the command to resume")
         say(f"{name}: the model is in {workdir / 'model'}")
         return str(workdir / "model")

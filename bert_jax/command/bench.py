@@ -197,8 +197,8 @@ def pretrain(args):
     CONFIG,
     *limits("seeds", 3, 0),
     against("transformers", "transformers-autocast", "sentence-transformers", nargs="+", default=()),
-    flag("--dtypes", nargs="+", choices=COMPUTED, default=(),
-         help="what ours computes in, each trained in turn (default: model.dtype alone)"),
+    flag("--dtypes", nargs="+", choices=COMPUTED, default=(), metavar="DTYPE",
+         help="what ours computes in, float32 or bfloat16, in turn (default: model.dtype alone)"),
     JSON,
 )  # fmt: skip
 def finetune(args):
@@ -237,7 +237,12 @@ def quality(args):
     flag("--dropout", type=share, default=0.1, help="dropout of hidden states (default 0.1)"),
     flag("--attention-dropout", type=share, default=0.1, help="dropout of attention (default 0.1)"),
     flag("--accumulate", type=count, default=1, help="microbatches of a step (default 1)"),
-    flag("--remat", choices=("none", "dots", "full"), default="none", help="default none"),
+    flag(
+        "--remat",
+        choices=("none", "dots", "full"),
+        default="none",
+        help="what the backward pass computes again, to save memory (default none)",
+    ),
     flag("--unroll", action="store_true", help="layers one after another instead of as a loop"),
     *limits("steps", 6, 60),
     against("torch"),
@@ -293,7 +298,8 @@ def size(args):
          "as published"),
     flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed, by an "
          "installation with other libraries too"),
-    flag("--sets", nargs="+", default=[], metavar="NAME", help="data sets to draw from (default all)"),
+    flag("--sets", nargs="+", default=[], metavar="NAME",
+         help="of sst2, goemotions, mrpc and conll2003 (default all)"),
     flag("--learners", nargs="+", default=[], metavar="NAME",
          help="of default, probe, regression, setfit and trainer (default all)"),
     flag("--sizes", type=count, nargs="+", default=[], help="labels of each class (default all)"),

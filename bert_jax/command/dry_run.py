@@ -63,7 +63,7 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     tell(of_labels(task))
     tell(("", notice) for notice in label_notices(task, config))
     tell(of_steps(data, config))
-    tell(of_folds(task, config, asked))
+    tell(of_folds(task, config, asked, directory))
     tell(of_model(abstract, config, mesh))
     tell(of_memory(needed))
     tell(of_directory(directory, config))
@@ -144,14 +144,14 @@ def of_steps(data: Data, config: RunConfig) -> Facts:
     yield "steps", f"{config.steps - first:,}{seen}; {every}"
 
 
-def of_folds(task: Task, config: RunConfig, asked: RunConfig) -> Facts:
+def of_folds(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
     """Those that predict the training examples, or the one that chooses the method."""
     if not isinstance(config, FinetuneConfig) or not isinstance(task, Finetuning) or not task.results:
         return
     examples = len(task.results.train)
     if config.chooses:
         yield "folds", plan_of_folds(config.data.folds, methods(config, task, examples))
-    elif isinstance(asked, FinetuneConfig) and needs_one_fold(asked, task):
+    elif isinstance(asked, FinetuneConfig) and needs_one_fold(asked, task) and not directory.run.exists():
         yield "folds", plan_of_folds(1, methods(config, task, examples, whole=False))
 
 

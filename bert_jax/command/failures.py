@@ -18,9 +18,10 @@ def explained(error: Exception) -> BertJaxError | None:
         return BertJaxError(f"out of memory ({first_line(error)}); {LESS}")
     if "jax" in sys.modules and not has_device():
         asked = os.environ.get("JAX_PLATFORMS", "")
+        named = f" {asked!r:.40}" if asked else ""
         remedy = "unset JAX_PLATFORMS" if asked else "set JAX_PLATFORMS=cpu"
         return BertJaxError(
-            f"JAX finds no device {asked!r:.40} here; {remedy}, or install the jax that is made for the device"
+            f"JAX finds no device{named} here; {remedy}, or install the jax that is made for the device"
         )
     return None
 

@@ -123,6 +123,8 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, argv):
         overrides = [word for word in argv if word.startswith("--config.")]
         self.argv = [word for word in argv if word not in overrides]
+        if bare := [word for word in overrides if "=" not in word]:
+            self.error(f"{bare[0]} needs a value: {bare[0]}=VALUE, without a space")
         args = super().parse_args(self.argv)
         for name, value in vars(args).items():
             # As of a variable of the shell that is not set; where nothing is the default, it may be said.

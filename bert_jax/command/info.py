@@ -121,7 +121,7 @@ def describe(directory, as_json: bool = False) -> str:
             f"{known['error_before']:.3f} before, {known['error_after']:.3f} after"
         )
     elif facts["labels"]:
-        lines["calibration"] = "none, so probabilities are as the head gives them"
+        lines["calibration"] = "none; probabilities are uncalibrated"
     if known := facts["scope"]:
         lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
     if origin := facts["origin"]:
@@ -129,9 +129,7 @@ def describe(directory, as_json: bool = False) -> str:
         lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
         lines["trained by"] = origin["command"]
     elif card.is_of_run(hub.existing(directory)):
-        lines["trained by"] = (
-            f"bert-jax; {hub.existing(directory) / card.FILE} says by which command, and on which data"
-        )
+        lines["trained by"] = f"bert-jax; {hub.existing(directory) / card.FILE} has the command and the data"
     rows = [
         *((name, value) for name, value in lines.items() if value),
         *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),

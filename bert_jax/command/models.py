@@ -18,6 +18,8 @@ from bert_jax.files import to_json
 def info(args):
     from bert_jax.search.manifest import FILE
 
+    if args.ids and args.json:
+        raise BertJaxError("--ids prints one id per line; leave --json out")
     if args.ids or (Path(args.directory) / FILE).is_file():
         from bert_jax.command.index_info import describe as describe_index
         from bert_jax.command.index_info import ids_of

@@ -169,10 +169,12 @@ def answered(
         pairs = zip(examples, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
     told = False
     for example, prediction in pairs:
-        if truncated.truncated and not told:
+        if given.live and truncated.truncated and not told:  # the end may be hours away
             tell_of_truncated(truncated)
             told = True
         yield example, given.row_of(example), prediction
+    if not told:
+        tell_of_truncated(truncated)
 
 
 def tell_of_truncated(truncated: Truncated) -> None:

@@ -21,14 +21,14 @@ from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.parts import FOLDS, say
 from bert_jax.train.standing import standing
 
-FEW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
+CONTRAST_BELOW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
 # Examples of each class: with 256 and 512 of ten emotions contrast was three points ahead of fine-tuning, with 1,200 of
 # SST-2's two classes two points behind.
-ENOUGH = 1_000
-LEAST = 1_000  # examples: a fold of fewer would choose by chance
+ONE_FOLD_BELOW = 1_000
+ONE_FOLD_FROM = 1_000  # examples: a fold of fewer would choose by chance
 # Pairs of each class that are encoded apart: with 8 and 16 of MRPC fine-tuning (accuracy 0.635, 0.652) was behind the
 # probe (0.696, 0.677), and folds of so few do not show it; with 256 it was ahead (0.717, 0.687).
-FEW_PAIRS = 64
+PROBE_BELOW = 64
 IN_WORDS: dict[Method, str] = {
     "probe": "a probe of the frozen encoder",
     "contrast": "contrast followed by a probe",
@@ -66,7 +66,7 @@ def choose(
     if config.method == "auto" and list(given) == ["probe"]:
         reason = "the probe makes no error"
         if tried == ["probe"]:
-            reason = f"fewer than {FEW_PAIRS} pairs of each class are too few to train the encoder"
+            reason = f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder"
         say(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")
     best, why = best_of(given)
     if len(given) > 1:
@@ -102,11 +102,11 @@ def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool
     if config.head == "kept" or not kind.link:
         return ["finetune"]
     compares = HEADS[task.head].compares
-    if compares and kind.contrasts and examples < FEW_PAIRS * len(kind.labels):
+    if compares and kind.contrasts and examples < PROBE_BELOW * len(kind.labels):
         return ["probe"]
     if not kind.contrasts or compares:
         return ["probe", "finetune"]
-    few = whole and examples < FEW * len(kind.labels)
+    few = whole and examples < CONTRAST_BELOW * len(kind.labels)
     return ["probe", "contrast"] if few else ["probe", "contrast", "finetune"]
 
 
@@ -114,7 +114,7 @@ def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
     """Whether one fold chooses the method of a run that holds out a share: one on single texts, which contrast may
     teach more than fine-tuning. `asked` is the config as it was given, before the data completed it."""
     examples = task.results.train if task.results else []
-    few = LEAST <= len(examples) < ENOUGH * len(task.kind.labels)
+    few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)
     single = task.kind.contrasts and few and isinstance(examples[0].text, str)
     return single and asked.leaves_method and jax.process_count() == 1
 

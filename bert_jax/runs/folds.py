@@ -96,20 +96,21 @@ class Folds:
     def by_probes(self) -> Outcomes:
         """Predictions of regressions on the frozen encoder's features, which need no run."""
         task, link = self.task, self.task.kind.link
-        if link is None:
-            raise BertJaxError(f"a probe cannot learn {task.kind.name}; set --config.method=finetune")
+        assert link is not None  # or the config refuses the method
         params, _ = warm_start.read(self.config.init, task, self.config.seed)
         features = Features(task.layout, params, self.data.tokenizer, self.pieces)
         every = np.ones(len(self.pieces), bool)
         whole, penalties = self.by_probe(features, link, every)
         if self.whole and len(self.judge.examples) >= FEWEST_OF_CURVE:
             self.curve = self.curve_of(features, link, whole, penalties)
+        if not self.whole:
+            return whole
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
             inside = self.of_example == fold
             near[inside] = Scope.of(vectors[self.learnt(fold)]).similarity(vectors[inside])
-        return replace(whole, similarities=near[self.is_predicted])
+        return replace(whole, similarities=near)
 
     def curve_of(self, features: Features, link: Link, whole: Outcomes, penalties: int) -> LearningCurve:
         part = folds(self.judge.examples, PARTS)[self.example_of_piece]
@@ -167,7 +168,7 @@ class Folds:
                     return None
                 else:
                     self.predict(directory, fold, path)
-                    if Stop.unheard:
+                    if Stop.last_signal:
                         return None
             for done in (directory.checkpoints, directory.model):
                 shutil.rmtree(done, ignore_errors=True)
@@ -183,7 +184,7 @@ class Folds:
         program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
         outputs = model.run([self.pieces[i].encoding for i in pieces], program)
         logits, vectors = zip(*outputs, strict=True)
-        if model.kind.scoped:
+        if model.kind.scoped and self.whole:
             learnt = np.flatnonzero(self.is_first)[self.learnt(fold)]
             program = pooled_states(model.config, "mean", True)
             scope = Scope.of(np.stack(model.run([self.pieces[i].encoding for i in learnt], program)))
@@ -199,7 +200,10 @@ class Folds:
         return others[drawn(len(others))]
 
     def similarities(self, directory: Path) -> np.ndarray | None:
-        """Of each example to those that its model learnt from; None where an earlier version saved none."""
+        """Of each example to those that its model learnt from; None where an earlier version saved none, and of a part
+        of the folds, which only chooses the method."""
+        if not self.whole:
+            return None
         near = np.zeros(len(self.of_example), np.float32)
         for fold in self.predicted:
             path = directory / str(fold) / SIMILARITIES
@@ -207,7 +211,7 @@ class Folds:
                 return None
             with undamaged(path):
                 near[self.of_example == fold] = np.load(path)
-        return near[self.is_predicted]
+        return near
 
 
 def log_shares(classes: np.ndarray, count: int) -> np.ndarray:

@@ -119,7 +119,7 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
 def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(small / "classifier", folder)
-    assert "calibration none, so probabilities are as the head gives them" in " ".join(
+    assert "calibration none; probabilities are uncalibrated" in " ".join(
         info.describe(folder).split()
     )
     subjects.with_calibration(folder)
@@ -189,7 +189,7 @@ def test_arrays_that_do_not_fit_together_are_refused(small, tmp_path, change):
     content["files"] |= hashes.facts_of(tmp_path / "corpus", [file])
     del content["self"]
     path.write_text(json.dumps(hashes.sealed(content)))
-    with pytest.raises(BertJaxError, match="fit together|not the array that manifest.json counts"):
+    with pytest.raises(BertJaxError, match=r"fit together|does not match manifest.json \(length or type\)"):
         _ = Corpus(tmp_path / "corpus").train
 
 

@@ -26,6 +26,10 @@ class Judged:
     queries: dict[str, str]  # those with a judgement
     relevant: dict[str, dict[str, int]]
 
+    def names_relevant(self) -> set[str]:
+        """The documents that are relevant for a query."""
+        return {name for grades in self.relevant.values() for name, grade in grades.items() if grade > 0}
+
 
 def is_judged(data) -> bool:
     """Whether a folder is in BEIR's layout."""
@@ -48,7 +52,7 @@ def read_judged(folder, split: str = "") -> Judged:
         query, document = (name_in(where, row, column) for column in COLUMNS[:2])
         for name, known, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
             if name not in known:
-                raise BertJaxError(f'{where} names "{name}", which {file} has not; correct one of them')
+                raise BertJaxError(f'{where}: "{name}" is not in {file}; correct one of them')
         grade = number_in(f'{where}: column "score"', tables.cell(where, row, "score"))
         if not grade.is_integer():
             raise BertJaxError(
@@ -61,7 +65,7 @@ def read_judged(folder, split: str = "") -> Judged:
                 f"the grade {grades[document]}; keep one of them"
             )
     if not any(grade > 0 for grades in relevant.values() for grade in grades.values()):
-        raise BertJaxError(f"{path} says of no document that it is relevant")
+        raise BertJaxError(f"{path}: no document is relevant (score above 0) for any query; check its scores")
     return Judged(documents, {name: queries[name] for name in relevant}, relevant)
 
 
@@ -88,8 +92,13 @@ def judgements(folder: Path, split: str) -> Path:
         return next(iter(files.values()))
     if split in files:
         return files[split]
+    if split and whole.is_file() and not files:
+        raise BertJaxError(f"{folder} has one set of judgements, {whole.name}; leave --split out")
     if not files:
-        raise BertJaxError(f"{folder} has no {whole.name} and no {JUDGEMENTS}/SPLIT.tsv with judgements")
+        raise BertJaxError(
+            f"{folder} has no {whole.name} and no {JUDGEMENTS}/SPLIT.tsv with judgements; add one with the columns "
+            f"{', '.join(COLUMNS)}"
+        )
     if not split:
         raise BertJaxError(f"{folder} has judgements of {', '.join(files)}; choose one, --split NAME")
     raise BertJaxError(f'{folder / JUDGEMENTS} has no "{split}.tsv"; {nearest(split, files)}')
