@@ -77,7 +77,7 @@ def test_long_texts_are_cut_aloud_or_averaged(model):
     long = "the cat sat on the mat . " * 5
     with pytest.warns(
         UserWarning,
-        match=r"1 of 2 texts \(number 1\) is longer than 16 tokens and was truncated by 21",
+        match=r"1 of 2 texts \(number 2\) is longer than 16 tokens and was truncated by 21",
     ):
         cut = model.embed(["cat", long], normalize=False)
     np.testing.assert_allclose(

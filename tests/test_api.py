@@ -49,7 +49,7 @@ def test_pooled(model):
 def test_a_text_that_is_too_long_is_cut_and_said(model):
     with pytest.warns(
         UserWarning,
-        match=r"1 of 2 texts \(number 1\) is longer than 16 tokens and was truncated by 6",
+        match=r"1 of 2 texts \(number 2\) is longer than 16 tokens and was truncated by 6",
     ):
         states = model.hidden_states(["cat", "cat " * 20])
     assert states[1].shape == (16, 8)

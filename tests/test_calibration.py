@@ -122,10 +122,10 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     )
     assert line in summary(classes.Classes(("a", "b", "c")), found)
     fresh, truth = texts_of(4000, heat=4, seed=1)
-    likely = found.likely(fresh)
+    likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
     assert fitting.error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
-    assert (Calibration().likely(fresh) == calibration.softmax(fresh)).all()
+    assert (Calibration().probabilities(fresh) == calibration.softmax(fresh)).all()
 
 
 def test_every_fold_is_judged_by_what_the_others_fitted():

@@ -15,7 +15,7 @@ from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
-from bert_jax.runs.choice import FEW_PAIRS, methods
+from bert_jax.runs.choice import PROBE_BELOW, methods
 from bert_jax.tasks import load as load_task
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.truncation import Reading
@@ -50,6 +50,8 @@ def test_the_longer_text_is_cut_first():
 def test_one_text_and_windows_are_refused():
     with pytest.raises(BertJaxError, match=r'takes pairs of texts, and "w1 w2" is a single text'):
         encode_apart(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
+    with pytest.raises(BertJaxError, match='takes pairs of texts, and "" is a single text'):
+        encode_apart(TOKENIZER, [""], 9)
     with pytest.raises(BertJaxError, match=r"cannot read them in windows; .*--config.model.pairs=together"):
         Reading(32, "windows", apart=True)
 
@@ -146,8 +148,8 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
     opened, _, config = task.open(config)
     assert opened.layout.heads == (head,)
     if config.data.folds and head.startswith("compare"):
-        assert methods(config, opened, 2 * FEW_PAIRS - 1) == ["probe"]
-        assert methods(config, opened, 2 * FEW_PAIRS) == ["probe", "finetune"]
+        assert methods(config, opened, 2 * PROBE_BELOW - 1) == ["probe"]
+        assert methods(config, opened, 2 * PROBE_BELOW) == ["probe", "finetune"]
     unasked = head.startswith("compare") and "model.pairs" not in overrides
     assert ("set --config.model.pairs=together" in capsys.readouterr().out) == unasked
 

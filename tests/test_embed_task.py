@@ -12,12 +12,22 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
-from bert_jax.data.examples.groups import Group, GroupColumns, mapping, read_groups, read_texts, remembered
+from bert_jax.data.examples.groups import (
+    Group,
+    GroupColumns,
+    mapping,
+    of_labels,
+    read_groups,
+    read_texts,
+    remembered,
+)
+from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import sentence_transformers
 from bert_jax.inference.model import load
 from bert_jax.predictions import origin as origins
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks.embed import groups_of, texts_of
+from bert_jax.tasks.embed import groups_of, read_parts, texts_of
 from bert_jax.tasks.embedding import retrieved
 from bert_jax.train.gradient import make_gradient
 from bert_jax.train.log import read
@@ -236,6 +246,50 @@ def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa:
         opened(model, f"{names[0]},{scored}")
 
 
+def test_a_document_that_is_held_out_stands_in_no_training_file(tmp_path):
+    names = [
+        table(tmp_path / f"{name}.jsonl", [{"q": f"{name}{n}", "p": f"w{n}"} for n in range(30)])
+        for name in "ab"
+    ]
+
+    def parts(*names):
+        return read_parts(load_task(CONFIG, ["init=model", f"data.train={','.join(names)}"])[1])
+
+    sets, heldout = parts(*names)
+    held = {group.texts[1] for group in heldout}
+    assert (len(held), len(heldout)) == (3, 6) and [len(groups) for groups in sets] == [27, 27]
+    assert not any(group.texts[1] in held for groups in sets for group in groups)
+    few = table(tmp_path / "few.jsonl", [{"q": "c", "p": min(held)}])
+    with pytest.raises(BertJaxError, match="few.jsonl: all of its documents are in the validation set; add"):
+        parts(*names, few)
+
+
+def test_a_model_with_prompts_is_trained_with_them(model, tmp_path):  # noqa: F811
+    begun, train = shutil.copytree(model, tmp_path / "init"), table(tmp_path / "pairs.jsonl", pairs(12))
+    prompts = {"query": "w1 ", "passage": "w2 "}
+    embedder = sentence_transformers.Embedder(prompts=prompts, default_prompt="passage")
+    sentence_transformers.write(begun, embedder, 32)
+
+    def first_words(*overrides):
+        task, data, _ = opened(begun, train, "data.batch=4", *overrides)
+        shown = [texts_of(group, data.tokenizer) for group in groups_of(task, data, 0)]
+        return task.embedder, [{text.split()[1] for text in column} for column in zip(*shown, strict=True)]
+
+    ours, words = first_words()
+    assert words == [{"w1"}, {"w2"}] and (ours.prompts, ours.default_prompt) == (prompts, "passage")
+    ours, words = first_words("prompts.query=w3 ")
+    assert words[0] == {"w3"} and "w2" not in words[1] and ours.default_prompt is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale", "margin"), [("cosent", "20", ""), ("contrastive", "", "0.5"), ("cosine", "", "")]
+)
+def test_a_card_has_the_settings_that_the_loss_reads(loss, scale, margin, model, tmp_path):  # noqa: F811
+    rows = [row | {"score": n % 2} for n, row in enumerate(pairs(20))]
+    task, _, _ = opened(model, table(tmp_path / "pairs.jsonl", rows), f"loss.name={loss}")
+    assert (task.card.recipe["scale of cosines"], task.card.recipe["margin"]) == (scale, margin)
+
+
 def test_the_columns_are_taken_in_their_order(tmp_path):
     rows = [
         {"id": 7, "Question": "a", "right": "b", "wrong": ["c", "d"], "title": "one"},
@@ -249,6 +303,25 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
     (tmp_path / "scored.csv").write_text("3.5,x,y\n1,z,w\n", encoding="utf-8")
     scored = read_groups(str(tmp_path / "scored.csv"), GroupColumns(texts=("1", "2"), score="0"))
     assert [(g.texts, g.scores) for g in scored] == [(("x", "y"), (3.5,)), (("z", "w"), (1.0,))]
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ({"negatives": None}, 'row 1: column "negatives" is empty'),
+        ({"negatives": []}, "row 2 has 3 texts and .* row 1 has 2"),
+        ({}, 'row 1 has no column "negatives"'),
+    ],
+)
+def test_a_first_row_without_negatives_does_not_drop_those_of_others(first, message, tmp_path):
+    rows = [{"q": "a", "p": "b"} | first, {"q": "c", "p": "d", "negatives": ["e"]}]
+    with pytest.raises(BertJaxError, match=message):
+        read_groups(table(tmp_path / "train.jsonl", rows), GroupColumns())
+
+
+def test_a_column_that_is_written_otherwise_in_another_row_is_the_same(tmp_path):
+    path = table(tmp_path / "train.jsonl", [{"q": "a", "p": "b"}, {"Q": "c", "P": "d"}])
+    assert [group.texts for group in read_groups(path, GroupColumns())] == [("a", "b"), ("c", "d")]
 
 
 def test_columns_of_numbers_are_left_out_and_the_others_are_said(tmp_path):
@@ -323,6 +396,18 @@ def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_
     assert [group.texts for group in plain] == [("a", "a"), ("b", "b")]
 
 
+def test_positives_are_drawn_as_from_the_list_of_all_other_texts():
+    rng = random.Random(0)
+    for _ in range(50):
+        rows = [Group((f"t{rng.randrange(6)}",), None, str(n), alike=rng.choice("abc")) for n in range(20)]
+        expected = []
+        for n, row in enumerate(rows):
+            others = [other for other in rows if other.alike == row.alike and other.text != row.text]
+            if others:
+                expected.append(row.texts + others[int(key_of("positive", n)) % len(others)].texts)
+        assert [group.text for group in of_labels("a.csv", rows)] == expected
+
+
 BAD = {
     "no such column": ([{"q": "a", "p": "b"}], ["data.columns.texts=q,passage"], 'row 1 has no column "passage"'),
     "an empty anchor": (
@@ -333,7 +418,7 @@ BAD = {
     ),
     "more negatives than another": (
         [{"q": "a", "p": "b", "n": ["c"]}, {"q": "d", "p": "e", "n": ["f", "g"]}], [],
-        "row 2 has 4 texts and .* row 1 has 3; give every row as many",
+        "row 2 has 4 texts and .* row 1 has 3; give every row the same number",
     ),
     "a score that is no number": ([{"a": "a", "b": "b", "score": "high"}], [], "row 1.*'high', not a number"),
     "a score out of range": (
@@ -353,7 +438,25 @@ BAD = {
     ),
     "too large a size": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],
-        "loss.sizes holds 64, and the vectors have 32 dimensions",
+        "loss.sizes holds 64, and the vectors have 32 dimensions; set --config.loss.sizes from 1 to 32",
+    ),
+    "an odd size": (
+        [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
+        ["loss.name=angle", "loss.sizes=(8,7)", "data.heldout_share=0.5"],
+        "loss.name=angle needs an even number of dimensions, not 7; set even --config.loss.sizes",
+    ),
+    "sizes of vectors that are compared whole": (
+        [{"a": "a", "b": "b"}], ["loss.name=teacher_vectors", "loss.teacher=x", "loss.sizes=(8,)"],
+        "loss.name=teacher_vectors compares whole vectors; leave loss.sizes out",
+    ),
+    "a teacher without a loss": (
+        [{"a": "a", "b": "b"}], ["loss.teacher=x"],
+        "loss.teacher is for loss.name=guided or teacher_vectors; name one of them, or leave it out",
+    ),
+    "both directions of a loss that has none": (
+        [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
+        ["loss.symmetric=True", "data.heldout_share=0.5"],
+        "loss.name=cosent does not read loss.symmetric; losses that do: multiple_negatives",
     ),
     "a loss without its teacher": (
         [{"a": "a", "b": "b"}], ["loss.name=guided"], "learns from an embedder; name its directory",

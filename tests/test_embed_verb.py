@@ -19,6 +19,7 @@ from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.search import shards
 from bert_jax.search.quantization import Quantizer
+from bert_jax.search.vectors import fingerprint
 from test_hub import WORDS, write
 
 SHARD = 8
@@ -81,15 +82,45 @@ def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_p
     for missing in (["00000.npy"], ["00002.npy", "00004.npy"]):
         for name in missing:
             (tmp_path / "there" / name).unlink()
+        with pytest.raises(BertJaxError, match=f"{missing[0]} is missing; copy the directory again"):
+            bert_jax.open_vectors("there")
         embed(*given, "--output", "there")
         assert contents(tmp_path / "there") == before
 
     stored = bert_jax.open_vectors("there")
     assert (stored.shape, stored.dtype) == (whole.shape, whole.dtype)
-    for which in (slice(None), slice(5, 29, 3), slice(-4, None), 17, -1, [30, 2, 2, 9], np.array([], int)):
+    mask = np.arange(35) % 3 == 1
+    for which in (
+        slice(None), slice(5, 29, 3), slice(-4, None), 17, -1, [30, 2, 2, 9], np.array([], int), mask, mask.tolist(),
+    ):  # fmt: skip
         np.testing.assert_array_equal(stored[which], whole[which])
-    with pytest.raises(IndexError):
-        stored[[0, 35]]
+    for which, message in (
+        ([0, 35], "no row 35 among 35"),
+        ([0, -36, 35], "no row -36 among 35"),
+        (mask[1:], r"a mask of shape \(34,\) for 35 rows"),
+    ):
+        with pytest.raises(IndexError, match=message):
+            stored[which]
+
+
+def test_hidden_files_are_no_part_of_a_model(model, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    (copy / ".git/lfs").mkdir(parents=True)
+    (copy / ".git/lfs/object").write_text("weights")
+    (copy / ".DS_Store").touch()
+    assert fingerprint(copy) == fingerprint(model)
+    (copy / "more.txt").touch()
+    assert fingerprint(copy) != fingerprint(model)
+
+
+def test_a_first_run_without_a_finished_shard_binds_no_settings(embed, tmp_path):
+    lines(tmp_path / "rows.jsonl", ['{"text": "the cat"}', "not JSON"])
+    assert "row 2 is not JSON" in embed("--input", "rows.jsonl", "--output", "there", code=1)
+    assert listed(tmp_path / "there") == 0 and (tmp_path / "there/vectors.json").exists()
+    given = ["--input", lines(tmp_path / "lines.txt", ["the cat", "a mat"]), "--output", "there"]
+    assert "2 vectors in there" in embed(*given, "--dimensions", 4)
+    assert "dimensions was 4 and is 8" in embed(*given, code=1)
 
 
 @pytest.mark.filterwarnings("ignore:.*were truncated")
@@ -172,7 +203,7 @@ def test_truncated_texts_are_counted_once_over_all_shards(embed, tmp_path):
     for output in ([], ["--output", "o.npy"], ["--output", "there"], ["--output", "there"]):
         said = embed(*given, *output)
         assert said.count("3 of 24 texts are longer than 16 tokens and were truncated") == 1
-        assert "the longest (number 17) by 28 tokens; --long windows" in said and said.count("truncated") == 1
+        assert "the longest (number 18) by 28 tokens; --long windows" in said and said.count("truncated") == 1
     assert "truncated" not in embed(*given, "--output", "windows", "--long", "windows")
 
 

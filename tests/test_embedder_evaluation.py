@@ -65,6 +65,11 @@ def test_the_documents_of_queries_are_found_and_judged(folder, model, capsys):  
     assert "10 queries and 31 documents" in lines and "+0.0000   +0.0000 to +0.0000" in lines
 
 
+def test_a_query_of_stop_words_alone_finds_nothing_by_bm25():
+    ((order, scores),) = BM25().nearest(["To be or not to be"], ["w1 w2", "to be"], ["a", "b"])
+    assert len(order) == len(scores) == 0
+
+
 @pytest.mark.slow
 def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, model, tmp_path, capsys):  # noqa: F811
     judged = read_judged(folder)
@@ -101,7 +106,7 @@ def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, model, 
         file.write(json.dumps({"_id": "long", "text": "w30 " * 999}) + "\n")
     report = tmp_path / "report"
     out = json.loads(evaluated(capsys, "--model", model, "--data", folder, "--report", report, "--json"))
-    assert any(note.startswith("1 of 32 documents (number 31) is longer than") for note in out["notes"])
+    assert any(note.startswith("1 of 32 documents (number 32) is longer than") for note in out["notes"])
     values = [row["ndcg@10"] for row in out["worst"]]
     assert values == sorted(values) and len(values) == 10
     page = (report / "report.md").read_text(encoding="utf-8")
@@ -208,10 +213,10 @@ def test_pairs_with_scores_are_correlated(model, tmp_path, capsys):  # noqa: F81
 @pytest.mark.parametrize(
     ("judged", "message"),
     [
-        ([("q0", "d99", 1)], 'row 2 names "d99", which corpus.jsonl has not'),
-        ([("q99", "d0", 1)], 'row 2 names "q99", which queries.jsonl has not'),
+        ([("q0", "d99", 1)], 'row 2: "d99" is not in corpus.jsonl; correct one'),
+        ([("q99", "d0", 1)], 'row 2: "q99" is not in queries.jsonl; correct one'),
         ([("q0", "d0", 0.5)], "row 2 has the grade 0.5; grades are whole numbers"),
-        ([("q0", "d0", 0)], "says of no document that it is relevant"),
+        ([("q0", "d0", 0)], r"no document is relevant \(score above 0\) for any query"),
         (
             [("q0", "d0", 1), ("q0", "d0", 1), ("q0", "d0", 0)],
             "row 4 .* the grade 0 .* row 2 the grade 1; keep one",

@@ -185,7 +185,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     assert found["metrics"]["f1"] == pytest.approx(2 * both / (said.count("yes") + 4))
     names, f1, cut = found["notes"]
     assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
-    assert cut.startswith("1 of 9 texts (number 8) is longer than 16 tokens and was truncated by 21 tokens")
+    assert cut.startswith("1 of 9 texts (number 9) is longer than 16 tokens and was truncated by 21 tokens")
     windows = evaluate(model, str(data), columns, long="windows")
     assert len(windows.notes) == 2
 

@@ -109,13 +109,13 @@ def test_a_folder_is_read_alike_for_training_and_for_an_index(folder):
             DUMP.replace("</siteinfo>", "").encode(),
             "x.xml line 15 is not XML (mismatched tag); fetch",
         ),
-        ("x.xml", b"<rss>\n</rss>", "x.xml line 1: its root is <rss>, and only Wikipedia's dumps"),
+        ("x.xml", b"<rss>\n</rss>", "x.xml line 1: the root element is <rss>; of .xml files only"),
         ("x.xml.bz2", FILES["dump.xml.bz2"][:-9], "x.xml.bz2 cannot be read (Compressed file ended"),
         ("wiki_00", EXTRACTED[:-8].encode(), "wiki_00 line 8 begins a <doc> that does not end"),
         (
             "wiki_00",
             EXTRACTED.replace("</doc>\n<", "</doc>\nx<").encode(),
-            "wiki_00 line 8 stands in no <doc>",
+            "wiki_00 line 8 is outside <doc> ... </doc>, which WikiExtractor",
         ),
         ("picture.png", FILES["picture.png"], "picture.png line 1 has NUL bytes"),
     ],
@@ -178,6 +178,16 @@ a = b[0](c)  # **kept**
         "Wrapped li nk and emph asis, **code**. Quoted", "item, 2 * 3 * 4 goes on", "x picture", "Sub",
         "a = b[0](c)  # **kept**", "a b", "c d", "bold & *stars*",
     ]  # fmt: skip
+
+
+def test_only_definitions_of_links_are_left_out_of_markdown():
+    definitions = ("[1]: https://x.org", "[a b]: <x y> 'title'", '  [c]: x.md "a title"', "[d]: x (title)")
+    prose = ("[Note]: this sentence is prose.", '[e]: x "title" and more')
+    page = (
+        "\n\n".join(["A cat.[^1]", *definitions, *prose]) + "\n\n[^1]: A sentence,\ngoes on.\n[^b]: Another."
+    )
+    lines = ["A cat.[^1]", *prose, "A sentence, goes on.", "Another."]
+    assert title_and_text(page) == ("", "\n".join(lines))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.errors import BertJaxError
 from bert_jax.search.documents import Columns, Document, Source
+from bert_jax.search.manifest import Manifest
 from bert_jax.search.passages import Cutter, Tokens, Words
 from bert_jax.text.wordpiece import WordPiece
 from test_hub import WORDS, write
@@ -33,6 +34,7 @@ def test_documents_of_every_kind(tmp_path):
         "c.html": b"<html><head><title>A &amp;\n B</title><script>if (a<b) {}</script></head><p>One<br>two<!-- <p>no",
         "rows.jsonl": b'{"_id": 7, "title": null, "text": "seven"}\n\n{"_id": "8", "title": "Eight", "text": ""}\n'
         b'{"_id": "9", "text": "half \\ud83d of one"}\n',
+        "MORE.JSONL": b'{"_id": "10", "text": "ten \\ud83d"}\n',
         "rows.csv": b'Text,stars\n"one, two",1\nthree,2\n',
         "broken.txt": b"caf\xe9 \xff",
         "zero.txt": b"",
@@ -52,6 +54,7 @@ def test_documents_of_every_kind(tmp_path):
         "7": ("", "seven"),
         "8": ("", "Eight"),
         "9": ("", "half \ufffd of one"),
+        "10": ("", "ten \ufffd"),
         "rows.csv:2": ("", "one, two"),
         "rows.csv:3": ("", "three"),
         "broken.txt": ("", "caf\ufffd \ufffd"),
@@ -60,11 +63,25 @@ def test_documents_of_every_kind(tmp_path):
         f"2 documents without text left out ({folder}/blank.md and others)",
         "files of other kinds are left out: no ending (1), .pdf (1)",
         f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
-        f"2 files ({folder}/broken.txt and others) not UTF-8 throughout; what is broken is read as U+FFFD",
+        f"3 files ({folder}/MORE.JSONL and others) not UTF-8 throughout; what is broken is read as U+FFFD",
     ]
     (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
     assert documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
     assert documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    (tmp_path / "docs/deep").mkdir(parents=True)
+    for name in ("a.txt", "deep/b.txt"):
+        (tmp_path / "docs" / name).write_text("The cat sat.")
+    docs = str(tmp_path / "docs")
+    source = Source([docs, f"{docs}/a.txt", f"{docs}/deep/*", docs])
+    assert [document.id for document in source.documents()] == ["a.txt", "deep/b.txt"]
+
+
+def test_the_index_that_pandas_writes_is_no_title(tmp_path):
+    (tmp_path / "a.csv").write_text(",text\n7,one\n")
+    assert documents(tmp_path / "a.csv") == ({"a.csv:2": ("", "one")}, [])
 
 
 @pytest.mark.parametrize(
@@ -111,6 +128,10 @@ def test_passages_cover_a_document_in_whole_sentences(room):
     text = "The cat sat. " * 30
     (cut,) = Cutter(Words(), 14, 7)([Document("a", "", text)])
     assert cut.spans[:3] == [(0, 51), (26, 77), (52, 103)]  # four sentences, of which two are shared
+    with pytest.raises(
+        BertJaxError, match="room for 7 tokens beside .* need at least 8; raise --passage-tokens"
+    ):
+        Cutter(Words(), 7, 0)
 
 
 def test_a_document_of_any_size_is_cut_in_linear_time():
@@ -168,7 +189,8 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     assert excerpt.startswith("… ") and excerpt.endswith("Fish swim.") and 200 < len(excerpt) <= 240
     assert run("search", "long", "fish", "--full")[0].splitlines()[1].strip() == long
     assert 'no document "a"' in run("index", "--output", "index", "--remove", "@ids.txt", code=1)[1]
-    assert "0 new, 0 changed, 5 unchanged" in run("index", "docs", "--output", "index")[1]
+    for flags in ([], ["--compact"]):
+        assert "0 new, 0 changed, 5 unchanged" in run("index", "docs", "--output", "index", *flags)[1]
     (tmp_path / "docs/0\n.txt").write_text("Dogs.")
     assert "0 new, 1 changed, 4 unchanged" in run("index", "docs", "--output", "index")[1]
     assert "4 documents" in run("index", "--output", "index", "--remove", "1\n.txt", "--compact")[1]
@@ -183,7 +205,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
             ["index", "docs", "--output", "index", "--passage-tokens", 99],
             "was built with --passage-tokens 256, not 99",
         ),
-        (["index", "docs", "--output", "other", "--quantize", "int8"], "for which --model is needed"),
+        (["index", "docs", "--output", "other", "--quantize", "int8"], "apply to vectors; add --model DIR"),
         (["index", "--output", "index"], "nothing to do: name DOCS to add"),
         (["index", "--output", "docs", "--compact"], "docs is not an index: it has no index.json"),
         (["index", "absent", "--output", "index"], "no file at absent"),
@@ -239,6 +261,19 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
     assert "name them" in run("index", "--output", "index", "--remove-missing", "--compact", code=1)[1]
 
 
+def test_documents_of_a_glob_and_of_the_hub_are_not_taken_for_missing(run, tmp_path):
+    for name in "ad":
+        (tmp_path / f"{name}.txt").write_text(f"The cat {name}.")
+    run("index", "[a-c].txt", "--output", "index")
+    run("index", "d.txt", "--output", "index")
+    said = run("index", "d.txt", "--output", "index", "--remove-missing", code=1)[1]
+    assert f"would also remove the documents of {tmp_path}/[a-c].txt; name all sources" in said
+    (tmp_path / "a.txt").unlink()
+    assert "1 removed" in run("index", "d.txt", "--output", "index", "--remove-missing")[1]
+    hub = "hf://datasets/owner/name/*.jsonl"
+    assert Manifest(None, 12, 3, sources=(hub, "/absent/*.txt")).sources_beside([]) == [hub]
+
+
 def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model, tmp_path):
     write(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     for n in range(2):
@@ -260,6 +295,13 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     refused = f"{model} is not a cross-encoder; `bert-jax train --config rerank` makes one"
     assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
     assert refused in run("rerank", "--model", model, "--input", "pairs.jsonl", code=1)[1]
+    write(tmp_path / "classes", heads=("classify",), labels=("a", "b", "c"))
+    refused = "classes gives 3 numbers for a pair of texts, and a cross-encoder gives one (num_labels: 1);"
+    assert refused in run("search", "index", "cat", "--rerank", "classes", code=1)[1]
+    assert refused in run("rerank", "--model", "classes", "--input", "pairs.jsonl", code=1)[1]
+    for top in (0, -1):
+        with pytest.raises(BertJaxError, match=f"top must be 1 or more, not {top}"):
+            bert_jax.load("judge").rank("cat", ["a mat", "cats"], top=top)
     assert "not both" in run("search", "index", "cat", "--queries", "0.txt", code=1)[1]
 
 

@@ -135,6 +135,8 @@ def test_columns_that_are_named_are_read_without_a_word(tmp_path):
         warnings.simplefilter("error")
         assert seen(read_texts(csv, Columns(text="text", pair="pair"))) == [(("a", "b"), "yes")]
         assert seen(read_texts(written(tmp_path, "b.csv", "label,text,n\nyes,a,b\n"))) == [("a", "yes")]
+        nli = written(tmp_path, "c.csv", "premise,hypothesis,label\na,b,yes\n")
+        assert seen(read_texts(nli, Columns(text="Hypothesis"))) == [("b", "yes")]
 
 
 @pytest.mark.parametrize(
@@ -219,6 +221,8 @@ def test_what_is_wrong_with_the_whole_table_is_not_skipped(tmp_path, rows, compl
 def test_data_without_labels(tmp_path):
     csv = written(tmp_path, "a.csv", "text\na\n")
     assert read_texts(csv, need_label=False)[0].label is None
+    indexed = written(tmp_path, "b.csv", ",text\n0,a\n1,b\n")  # as pandas writes its index
+    assert seen(read_texts(indexed, need_label=False)) == [("a", None), ("b", None)]
     words = written(tmp_path, "a.conll", "Ann\nsleeps\n")
     assert seen(read_tags(words, need_label=False)) == [(("Ann", "sleeps"), None)]
     asked = written(tmp_path, "a.jsonl", [{"question": "Who?", "context": "Ann."}])
@@ -458,6 +462,10 @@ def test_answers_as_plain_texts_of_a_table(tmp_path):
     for header, place in (("question,context,answer,answer_start", 14), ("question,context,answer,x", 0)):
         found = read_questions(written(tmp_path, "a.csv", "\n".join([header, *rows]) + "\n"))
         assert [e.label for e in found] == [((0, "Ann"),), ((place, "Ann"),), ()]
+    indexed = (
+        f',question,context,answer\n7,Who?,"{PASSAGE}",Ann\n8,Why?,"{PASSAGE}",\n'  # as pandas writes it
+    )
+    assert [e.label for e in read_questions(written(tmp_path, "b.csv", indexed))] == [((0, "Ann"),), ()]
     with pytest.raises(BertJaxError, match='row 2: answer "Eve" is not in its passage; correct one of them'):
         read_questions(written(tmp_path, "a.csv", f'question,context,answer\nWho?,"{PASSAGE}",Eve\n'))
     with pytest.raises(
@@ -466,6 +474,23 @@ def test_answers_as_plain_texts_of_a_table(tmp_path):
         read_questions(
             written(tmp_path, "a.csv", f'question,context,answer,answer_start\nWho?,"{PASSAGE}",Ann,13\n')
         )
+
+
+@pytest.mark.parametrize(
+    ("answered", "none"), [("False", "True"), ("0", "1"), ("", ""), ("no", " YES"), ("0.0", "1.0")]
+)
+def test_the_flag_of_a_csv_file_is_read_as_it_is_meant(answered, none, tmp_path):
+    rows = [f'Who?,"{PASSAGE}",Ann,{answered}', f'Why?,"{PASSAGE}",,{none}']
+    header = "question,context,answer,is_impossible"
+    spec = written(tmp_path, "a.csv", "\n".join([header, *rows]) + "\n")
+    assert [e.label for e in read_questions(spec)] == [((0, "Ann"),), ()]
+    for flag, complaint in (
+        ("true", "is_impossible true and 1 answers"),
+        ("maybe", 'holds "maybe"; write true'),
+    ):
+        spec = written(tmp_path, "b.csv", f'{header}\nWho?,"{PASSAGE}",Ann,{flag}\n')
+        with pytest.raises(BertJaxError, match=complaint):
+            read_questions(spec)
 
 
 ASKED = {"id": 1, "question": "Who?", "context": PASSAGE}

@@ -56,6 +56,8 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
     model = bert_jax.load(tmp_path)
     program = programs.head_logits(model.config, "classify", 2)
     program.clear_cache()  # other tests may have used it
+    model.warm_up([])
+    assert not program._cache_size()
     model.warm_up([5], texts=2)
     assert program._cache_size() == 2, "of one row and of two"
     model.classify("the cat sat")
@@ -71,7 +73,7 @@ def test_layers_that_are_none(tmp_path):
     for layers, message in (
         (4, "layers must be between -2 and 1, not 4"),
         ("last", 'layers are numbers, or "all"'),
-        ([], "layers name none"),
+        ([], "layers is empty; give numbers from 0 to 1"),
     ):
         with pytest.raises(BertJaxError, match=message):
             model.attentions("the cat", layers=layers)

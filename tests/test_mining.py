@@ -13,6 +13,7 @@ import pytest
 from bert_jax import retrieval
 from bert_jax.command.main import main
 from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.errors import BertJaxError
 from bert_jax.files import write_json
 from bert_jax.hub import directory as hub
 from bert_jax.inference import batching
@@ -181,6 +182,9 @@ def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
         assert cache.of(some, lambda missing: np.array([*map(len, missing)]))[:].tolist() == [*map(len, some)]
     again = Cache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], pytest.fail)
     assert again[:].tolist() == [*range(10), 3]
+    (tmp_path / "file").touch()
+    with pytest.raises(BertJaxError, match="file: Not a directory; name another one"):
+        Cache(tmp_path / "file", "lengths", "of lists")
 
 
 @pytest.mark.slow
@@ -278,7 +282,7 @@ BAD = {
     ),
     "a score as a limit of cosines": (["--most", "3"], [], "--most 3 is for cosines; give a number from -1 to 1"),
     "too few texts": (["--first", "9", "--last", "11"], [], "--last 11 leaves fewer than 3 texts after the first 9"),
-    "several numbers": (["--rescore", "SEVERAL"], [], "gives 2 numbers for a pair of texts; --rescore needs a model"),
+    "several numbers": (["--rescore", "SEVERAL"], [], "gives 2 numbers for a pair of texts, and a cross-enc"),
     "no numbers": (["--rescore", "MODEL"], [], 'is not a cross-encoder; .bert-jax train --config rerank. makes one'),
 }  # fmt: skip
 

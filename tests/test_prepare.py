@@ -23,6 +23,7 @@ from bert_jax.data.corpus import chunks, duplicates
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.errors import BertJaxError
+from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import LONGEST_LINE, Source
 from bert_jax.text.sentences import sentences
 from shown import shown
@@ -307,13 +308,27 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
         assert np.array_equal(corpus.train.tokens, Corpus(tmp_path / "corpus").train.tokens)
     (local,) = (tmp_path / "cache/bert_jax/corpora").iterdir()
     (local / next(iter(made["files"]))).write_bytes(b"cut")
+    (local.parent / f".{local.name}.abcdefgh.partial").mkdir()  # of a copy that was killed
     assert np.array_equal(Corpus("ram://bucket").train.tokens, corpus.train.tokens)
+    assert [*local.parent.iterdir()] == [local]
     tf.io.gfile.remove(f"ram://bucket/{list(made['files'])[-1]}")
     shutil.rmtree(local)
     for name in ("ram://bucket", "ram://elsewhere"):
-        with pytest.raises(BertJaxError, match="the corpus cannot be read"):
+        with pytest.raises(
+            BertJaxError, match="cannot be copied to .*check the address .* of the bucket, and the room on"
+        ):
             Corpus(name)
     assert not [*local.parent.iterdir()]
+
+
+def test_a_chunk_is_on_the_disk_before_it_has_its_name(vocabulary, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(chunks, "sync", lambda path: calls.append((path.name, path.stat().st_size > 0)))
+    recipe = chunks.Recipe(str(vocabulary), "", False, "blank", "en")
+    path = tmp_path / "a.npz"
+    monkeypatch.setattr(os, "replace", lambda old, new: calls.append((old.name, new.name)))
+    chunks.make_chunk(TEXTS[:2], path, recipe, open_tokenizer(vocabulary))
+    assert calls == [("a.npz.partial", True), ("a.npz.partial", "a.npz")]
 
 
 CHILD = """

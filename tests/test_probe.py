@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.predictions.probe import FOLDS, Linear, Units, fit, folds_of, loss_of, regress
+from bert_jax.data.randomness import bits, key_of, unit
+from bert_jax.predictions.probe import FOLDS, Linear, Units, fit, folds_of, loss_of, regress, sampled
 
 RNG = np.random.default_rng(0)
 
@@ -78,6 +79,18 @@ def test_the_unit_of_numbers_and_of_features_does_not_matter():
     plain = fit(units(x, y), "identity")(x)
     other = fit(units(x * 1e-3 + 7, y * 1e4 - 5), "identity")(x * 1e-3 + 7)
     np.testing.assert_allclose((other + 5) / 1e4, plain, atol=1e-3)
+
+
+def test_a_sample_of_long_texts_has_a_group_for_each_fold():
+    groups = np.repeat(np.arange(12), 1000)
+    drawn = unit(bits(key_of("probe"), np.arange(12)))
+    kept = groups[sampled(groups, 100)]
+    assert sorted(set(kept)) == sorted(np.argsort(drawn)[:FOLDS]) and len(kept) == 1000 * FOLDS
+    assert sampled(np.array([7, 7, 8]), 1).tolist() == [0, 1, 2], "fewer groups than folds"
+    many = np.arange(5000)
+    kept = sampled(many, 100)
+    np.testing.assert_array_equal(kept, np.flatnonzero(unit(bits(key_of("probe"), many)) < 100 / 5000))
+    assert len(kept) > FOLDS
 
 
 def test_folds_divide_no_group_and_have_every_class():

@@ -109,7 +109,7 @@ def simulated(arranged, sets: int, texts: int, sharpness: float, precision: floa
         odds = fresh.logits(model[n])[0]
         right = np.where(odds > 0, fresh.likely[0], 1 - fresh.likely[0])
         found = fitted(logits[n], truth[n])
-        confidence = found.likely(np.stack([-odds, odds], 1) / 2).max(-1)
+        confidence = found.probabilities(np.stack([-odds, odds], 1) / 2).max(-1)
         enough = lowest_threshold(found.levels, precision)
         now.add(right, confidence >= (2 if enough is None else enough), precision)
         enough = threshold_of_separate_levels(logits[n], truth[n], precision)

@@ -200,7 +200,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     states = tagger.run([first], hidden_states(tagger.config))[0][: len(first.ids)]
     np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
     confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raws]
-    likely = [tagger.calibration.likely(raw).max(-1).min() for raw in given.raws]
+    likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raws]
     np.testing.assert_allclose(confidence, likely)
 
 
@@ -295,7 +295,7 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
     assert "out of scope: 2 foreign texts beside 8 known ones" in told
     for name, value in (("in_scope", found["area"]), ("the probability alone", found["area_of_probability"])):
         assert re.search(rf"area under the curve of {name} +{value:.4f}\n", told)
-    assert re.search(r"--foreign +known called so +foreign called so\n +0.01 ", told)
+    assert re.search(r"--foreign +known called foreign +foreign called foreign\n +0.01 ", told)
     assert cli.main([*arguments, "--json"]) == 0
     assert "out_of_scope" not in json.loads(capsys.readouterr().out)
     (tmp_path / "empty.txt").write_text("")
@@ -400,7 +400,7 @@ def test_foreign_texts_are_read_from_any_file(tmp_path):
         found = read_foreign(str(tmp_path / name), Columns(text="review"), kind)
         assert [(example.text, example.label) for example in found] == [("the cat", None), ("the mat", None)]
     with pytest.raises(
-        BertJaxError, match="no model of answers tells which texts are foreign; leave the file"
+        BertJaxError, match="models that predict answers cannot recognise foreign texts; leave the file"
     ):
         read_foreign("x.txt", Columns(), KINDS["answers"]())
 

@@ -13,8 +13,8 @@ import zstandard
 from pyarrow import parquet
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.lines import read_lines
-from bert_jax.text.tables import class_names, read_rows
+from bert_jax.text.lines import read_lines, reading
+from bert_jax.text.tables import class_names, columns_like, optional, read_rows
 
 TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]
 
@@ -34,12 +34,13 @@ def read(tmp_path, name, content, numbered=False):
         ("a.csv", 'text,label\r\n"Zoë said ""no"", twice",1\r\na; b\tc,0\r\n'),
         ("a.csv", '\ufefftext;label\n"Zoë said ""no"", twice";1\n"a; b\tc";0'),
         ("a.jsonl", "\n".join(map(json.dumps, TABLE))),
+        ("A.CSV", 'text,label\n"Zoë said ""no"", twice",1\na; b\tc,0\n'),
         ("a.json", json.dumps(TABLE)),
         ("a.json", json.dumps({"version": 1, "data": TABLE})),
     ],
 )
 def test_one_table_in_many_forms(tmp_path, name, content):
-    first = 2 if name == "a.csv" else 1
+    first = 2 if name.lower() == "a.csv" else 1
     assert read(tmp_path, name, content) == ([first, first + 1], TABLE)
 
 
@@ -82,8 +83,28 @@ def test_lines_of_any_file(tmp_path, monkeypatch):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(BertJaxError, match="the input is empty: .*empty.txt has no line of text"):
         list(read_lines(str(tmp_path / "empty.txt")))
-    with pytest.raises(BertJaxError, match="no file at .*a.txt; name one that is there"):
+    with pytest.raises(BertJaxError, match="no file at .*a.txt; check the path"):
         list(read_lines(str(tmp_path / "a.txt")))
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (PermissionError(13, "Permission denied"), "check its permissions"),
+        (IsADirectoryError(21, "Is a directory"), "name a file, not a folder"),
+        (EOFError("it ends early"), "fetch it again"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_its_remedy(error, remedy):
+    with pytest.raises(BertJaxError, match=rf"a.txt cannot be read \(.*\); {remedy}"), reading("a.txt"):
+        raise error
+
+
+def test_the_index_that_pandas_writes_is_no_column_that_is_absent(tmp_path):
+    _, (row,) = read(tmp_path, "a.csv", ",text\n7,good\n")
+    assert columns_like("row 2", row, ["text", "label", ""]) == ["text", "", ""]
+    assert (optional(row, "text"), optional(row, "")) == ("good", None)
+    assert columns_like("row 2", {" ": "7"}, [""]) == [""]
 
 
 def test_rows_of_csv_are_counted_as_a_spreadsheet_does(tmp_path):
@@ -145,7 +166,7 @@ def test_parquet(tmp_path):
         ("a.json", '{"text": "a"}\n{"text": "b"}\n', "Extra data.* call it .jsonl"),
         ("a.json", '{"text": "a"}', "is not a list of JSON objects"),
         ("a.parquet", "text", "cannot be read as parquet"),
-        ("a.xlsx", "text", "not a table known by its ending; known: .csv"),
+        ("a.xlsx", "text", "a.xlsx: unknown table format; supported endings: .csv"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, complaint):

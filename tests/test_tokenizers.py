@@ -157,7 +157,7 @@ def test_added_tokens(tmp_path):
     assert tokenizer.size == size + 2
     assert size in tokenizer.ids(["the [E1] fox"])[0]
     write_json(directory / "added_tokens.json", {"[E1]": size + 7})
-    with pytest.raises(BertJaxError, match=r"\[E1\] should have id"):
+    with pytest.raises(BertJaxError, match=r"\[E1\] should have id .*; use the added_tokens.json that"):
         open_tokenizer(directory)
 
 
@@ -212,11 +212,15 @@ def test_a_call_gives_the_arrays_of_a_batch():
     assert all((of_one[name] == batch[name][1]).all() for name in batch)
     assert words(shown, length=8)["tokens"].shape == (3, 8)
     with pytest.warns(
-        UserWarning, match=r"1 of 3 texts \(number .\) is longer than 4 tokens and was truncated"
+        UserWarning, match=r"1 of 3 texts \(number 1\) is longer than 4 tokens and was truncated"
     ):
         assert words([shown[0], "a", "b"], max_length=4)["tokens"].shape == (3, 4)
     with pytest.raises(BertJaxError, match="length is 4 and a text has 5 tokens; max_length=4 truncates it"):
         words(shown, length=4)
     lazily = words.batches(iter(shown), 2)
     assert [len(part["tokens"]) for part in lazily] == [2, 1]
+    with pytest.raises(
+        BertJaxError, match='batches reads many texts, and "a b" is a single text; give a list'
+    ):
+        next(words.batches("a b", 2))
     assert repr(words) == "<WordPiece: 7 entries, pairs as [CLS] a [SEP] b [SEP]>"

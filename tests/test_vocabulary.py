@@ -81,6 +81,18 @@ def test_what_cannot_be_learned_is_one_clear_line(text, tmp_path, capsys):
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("error", [BertJaxError("x.jsonl row 2 is not JSON; mend it"), KeyboardInterrupt()])
+def test_an_error_in_the_text_is_told_as_it_is(error, tmp_path):
+    class Failing:
+        def documents(self):
+            yield "Ka lo mi.\n" * 9
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        learn(Failing(), tmp_path / "out", kind="sentencepiece", size=50)
+    assert caught.value is error and not (tmp_path / "out").exists()
+
+
 @pytest.fixture
 def model(text, tmp_path):
     """A model directory, and its tensors."""

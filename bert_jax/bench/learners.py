@@ -78,8 +78,8 @@ def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
         train = [sys.executable, "-m", "bert_jax", "train", *words, "--workdir", str(workdir)]
         run = subprocess.run(train, capture_output=True, text=True, check=False)
         if run.returncode:
-            said = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
-            raise BertJaxError(f"`bert-jax train` failed: {said[-1]}")
+            messages = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
+            raise BertJaxError(f"`bert-jax train` failed: {messages[-1]}")
         result = outcomes.outcomes(load(workdir / "model"), lesson.test)
         shutil.rmtree(workdir)
         return result

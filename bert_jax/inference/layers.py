@@ -67,5 +67,5 @@ def chosen_of(layers, count: int) -> tuple[tuple[int, ...], int | slice]:
     for number in numbers:
         check_number(number, "layers", is_whole=True, allowed=Range(-count, count - 1))
     if not numbers:
-        raise BertJaxError(f'layers name none; give some of 0 to {count - 1}, or "{ALL}"')
+        raise BertJaxError(f'layers is empty; give numbers from 0 to {count - 1}, or "{ALL}"')
     return tuple(int(number) % count for number in numbers), slice(None) if several else 0

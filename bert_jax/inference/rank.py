@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.config import Range, check_number
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import series
@@ -43,12 +44,10 @@ def rank(
     if isinstance(documents, str):
         raise BertJaxError("documents are a list of texts, not one text")
     documents = list(series(documents))
+    if top is not None:
+        check_number(top, "top", is_whole=True, allowed=Range(1))
     check_cross_encoder(model, "this model")
     kind, calibration = model.kind_for(WholeTexts.heads, "rank"), model.calibration
-    if (count := len(model.labels)) != 1:
-        raise BertJaxError(
-            f"this model gives {count} numbers for a pair; ranking takes a model of one (num_labels: 1)"
-        )
     least = None if precision is None else kind.floor(calibration, precision)
 
     def read(raw) -> tuple[float, float]:
@@ -63,6 +62,11 @@ def rank(
 
 
 def check_cross_encoder(model: Runner, name: object) -> None:
-    """Refuse a model without a head that scores pairs, such as an embedder."""
+    """Refuse a model without a head that scores pairs, such as an embedder, and one with several scores."""
+    remedy = "`bert-jax train --config rerank` makes one"
     if not set(model.layout.heads) & set(WholeTexts.heads):
-        raise BertJaxError(f"{name} is not a cross-encoder; `bert-jax train --config rerank` makes one")
+        raise BertJaxError(f"{name} is not a cross-encoder; {remedy}")
+    if (count := len(model.labels)) != 1:
+        raise BertJaxError(
+            f"{name} gives {count} numbers for a pair of texts, and a cross-encoder gives one (num_labels: 1); {remedy}"
+        )

@@ -16,7 +16,8 @@ from bert_jax.text.tokenizer import Encoding
 
 def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int = 1) -> None:
     """Compile what the model's predictions need for texts of these `lengths` in tokens, by default all that it reads,
-    so that no text waits for it; of a model without such a head what `embed` and `fill_mask` need.
+    so that no text waits for it; of a model without such a head what `embed` and `fill_mask` (one mask, default `top`)
+    need. `in_scope` compiles at its first text.
 
     `texts` is how many come at a time at most.
 
@@ -25,10 +26,12 @@ def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int =
     from tqdm import tqdm
 
     longest = model.config.max_positions
-    for length in lengths or ():
+    if lengths is None:
+        lengths = [length for length in rungs_of_lengths() if length < longest] + [longest]
+    for length in lengths:
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
-    rungs = sorted({padded_length(length, longest) for length in lengths or (*rungs_of_lengths(), longest)})
+    rungs = sorted({padded_length(length, longest) for length in lengths})
     calls = [
         (run, length, rows) for length in rungs for rows in row_counts(length, texts) for run in runs(model)
     ]

@@ -1,7 +1,7 @@
 """How far a model's predictions can be trusted, as `calibration.json` of its directory holds it.
 
-Temperatures make probabilities fit the share that is right, thresholds are those of several labels at once, and the
-levels show above which probability a wanted precision can be promised. The order of a text's classes never changes.
+Temperatures make probabilities match the observed accuracy, thresholds decide which of several labels are predicted,
+and levels give the probability above which a precision can be promised. The order of a text's classes never changes.
 Without the file probabilities stay uncalibrated.
 """
 
@@ -24,7 +24,7 @@ FILE = "calibration.json"
 
 @dataclass(frozen=True)
 class Calibration:
-    """By default what changes nothing."""
+    """The default changes nothing."""
 
     kind: str = ""  # of the predictions; "" where nothing was learnt
     labels: tuple[str, ...] = ()
@@ -57,15 +57,15 @@ class Calibration:
         """Whether they stay as the model gives them."""
         return not self.offset and all(temperature == 1 for temperature in self.temperatures)
 
-    def likely(self, logits: np.ndarray, several: bool = False) -> np.ndarray:
-        """Probabilities of each class, or of each of `several` labels, from logits [..., labels]."""
+    def probabilities(self, logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
+        """Of each class, or of each of several labels at once, from logits [..., labels]."""
         if self.temperatures:
             logits = logits / np.asarray(self.temperatures, np.float32)
-        return sigmoid(logits) if several else softmax(logits)
+        return sigmoid(logits) if multi_label else softmax(logits)
 
-    def above(self, labels: int) -> np.ndarray:
-        """Of several labels at once, the probability above which each is predicted."""
-        return np.asarray(self.thresholds or (0.5,) * labels)
+    def decision_thresholds(self, count: int) -> np.ndarray:
+        """Of so many labels at once, the probability above which each is predicted."""
+        return np.asarray(self.thresholds or (0.5,) * count)
 
     def floor(self, precision: float) -> float:
         """The lowest probability above which predictions are right this often, but for a risk of promise.RISK."""

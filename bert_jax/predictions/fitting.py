@@ -17,8 +17,8 @@ BINS = 15
 
 
 def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, float] = (0.0, 0.0)) -> float:
-    """The divisor of the logits with which the truth is most likely, as if so many more examples were known, that
-    share of them right, as `expected` says."""
+    """The temperature that makes the true labels most likely. `expected` (count, share) adds a prior of `count` further
+    examples, of which `share` are classified correctly."""
     logits = np.asarray(logits, np.float64)
     true, top = logits[np.arange(len(truth)), truth], logits.max(-1)
     wrong = (logits.sum(-1) - top) / (logits.shape[-1] - 1)
@@ -33,7 +33,7 @@ def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, fl
 
 
 def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 1.0) -> float:
-    """Likewise of a label that a text has or has not; the prior is about the `expected` temperature."""
+    """The same for a yes-or-no label; the prior is centred on the `expected` temperature."""
     logits = np.asarray(logits, np.float64)
 
     def slope(factor):
@@ -43,16 +43,15 @@ def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 
 
 
 def expected_right(classes: int) -> tuple[float, float]:
-    """What is expected before any example, if every share of right ones from chance to all is as probable: as if so
-    many were known, that share of them right.
+    """The prior of `temperature`, as (count, share): every accuracy from chance to 1 is equally probable.
 
-    It is the beta distribution with the mean and the variance of these shares.
+    It is the beta distribution with the mean and the variance of these accuracies.
     """
     return (2 * classes + 4) / (classes - 1), (1 + 1 / classes) / 2
 
 
 def rising_zero(function: Callable[[float], float]) -> float:
-    """Where a function that rises is 0; the slope of what is convex does."""
+    """The root of an increasing function, such as the derivative of a convex one, by bisection."""
     low, high = 1 / HOTTEST, 1 / COLDEST
     for _ in range(60):
         middle = (low * high) ** 0.5

@@ -117,9 +117,11 @@ def loss_of(link: Link, outputs: np.ndarray, units: Units) -> tuple[float, np.nd
 
 
 def sampled(groups: np.ndarray, most: int) -> np.ndarray:
-    """Indices of the units of whole groups, drawn at random: about `most` of them, or all."""
-    share = most / len(groups)
-    return np.flatnonzero(unit(bits(key_of("probe"), groups)) < share)
+    """Indices of the units of whole groups, drawn at random: about `most` of them, or all, and never of fewer groups
+    than there are folds."""
+    drawn, share = unit(bits(key_of("probe"), groups)), most / len(groups)
+    enough = np.unique(drawn)[:FOLDS][-1]  # units of a group have the same number
+    return np.flatnonzero((drawn < share) | (drawn <= enough))
 
 
 def folds_of(units: Units) -> np.ndarray:

@@ -125,12 +125,12 @@ def read(directory, width: int) -> Scope:
         wanted = " and ".join(f"{name} ({kind}, {axes} axes)" for name, (kind, axes) in FORMS.items())
         raise BertJaxError(f"{path} does not hold {wanted}; {REMEDY}")
     scope = Scope(**tensors)
-    if complaint := what_is_wrong(scope, width):
+    if complaint := complaint_about(scope, width):
         raise BertJaxError(f"{path}: {complaint}; {REMEDY}")
     return scope
 
 
-def what_is_wrong(scope: Scope, width: int) -> str:
+def complaint_about(scope: Scope, width: int) -> str:
     if not scope.vectors.size or not scope.known.size:
         return "it is empty"
     if scope.vectors.shape[1] != width:

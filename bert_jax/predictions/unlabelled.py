@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-from bert_jax.data.examples.columns import LABELS, TAGS, Columns, Located, Remembered, usual
+from bert_jax.data.examples.columns import ANSWERS, LABELS, TAGS, Columns, Located, Remembered, usual
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.rows import peeked, rows_begun
 from bert_jax.errors import BertJaxError
@@ -15,7 +15,7 @@ from bert_jax.text.inputs import ending
 from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import plain
 
-NOT_ASKED = {*LABELS, *TAGS, "answers"}  # columns that may be there, right or wrong
+NOT_ASKED = {*LABELS, *TAGS, *ANSWERS}  # columns that may be there, right or wrong
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def read_foreign(source: str, columns: Columns, kind: Kind) -> list[Example]:
     """Texts that a model should refuse; the file need not have the columns of those that it should know."""
     if not kind.scoped:
         raise BertJaxError(
-            f"{source}: no model of {kind.name} tells which texts are foreign; leave the file out"
+            f"{source}: models that predict {kind.name} cannot recognise foreign texts; leave the file out"
         )
     columns = Remembered(skip_bad=columns.skip_bad, before=columns)
     if examples := list(Input(source).examples(columns, kind)):

@@ -8,7 +8,7 @@ CURVES = 5  # whose precision and recall are drawn
 ENOUGH = 10  # examples of a class whose curve says something
 
 
-def nothing():
+def empty_array():
     return field(default_factory=lambda: np.zeros(0))
 
 
@@ -59,12 +59,12 @@ def worst(curves: dict[str, Curve]) -> dict[str, Curve]:
 @dataclass(frozen=True)
 class View:
     # Of each unit, the probability that it is right, before and after calibration, and whether it is.
-    before: np.ndarray = nothing()
-    after: np.ndarray = nothing()
-    right: np.ndarray = nothing()
+    before: np.ndarray = empty_array()
+    after: np.ndarray = empty_array()
+    right: np.ndarray = empty_array()
     # Of each prediction that could be abstained from: the probability that it is right, and whether it is.
-    confidence: np.ndarray = nothing()
-    correct: np.ndarray = nothing()
+    confidence: np.ndarray = empty_array()
+    correct: np.ndarray = empty_array()
     curves: dict[str, Curve] = field(default_factory=dict)  # of precision by recall, by name
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit

@@ -1,7 +1,9 @@
 """Candidates from an index of faiss, which looks at few of many vectors: HNSW's graph of near vectors, or IVF's lists
 around centres. Both hold a byte for each number, for the candidates are scored by the whole vectors."""
 
+import errno
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,8 @@ def read(path: Path):
     try:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
+        if not path.exists():  # a writer may have removed it
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
         raise BertJaxError(f"{path} is damaged; copy the index again, or build it again") from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, of_system
 from bert_jax.hashes import digest
 from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.output import errors_of, replacing
@@ -39,7 +39,7 @@ class Cache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BertJaxError(f"{folder} cannot be made ({error.strerror}); name another --cache") from error
+            raise of_system(error, folder) from error
         self.parts: list[Part] = []
         self.known = Places([])
         self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
@@ -50,10 +50,10 @@ class Cache:
         missing, size = self.missing(keys), tokens_in_batch()
         added = []
         with tqdm(total=len(missing), unit=" texts", desc=self.kind, disable=None, delay=2) as bar:
-            for some in (missing[first : first + size] for first in range(0, len(missing), size)):
+            for block in (missing[first : first + size] for first in range(0, len(missing), size)):
                 # After a stop the same contents are computed together, so that every bit of the result is the same.
-                added.append(self.write(keys[some], compute([contents[i] for i in some])))
-                bar.update(len(some))
+                added.append(self.write(keys[block], compute([contents[i] for i in block])))
+                bar.update(len(block))
         self.include(added)
         return Rows(self, self.known.find(keys))
 

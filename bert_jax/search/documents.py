@@ -16,7 +16,7 @@ from bert_jax.text import formats, tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader, NotText, begins_with
 from bert_jax.text.surrogates import without_surrogates
-from bert_jax.text.tables import columns_like, no_columns, text_in
+from bert_jax.text.tables import columns_like, no_columns, optional, text_in
 
 TABLES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
 ENDINGS = (".txt", *formats.READERS, *TABLES)
@@ -62,7 +62,10 @@ class Source:
     unknown: list[str] = field(default_factory=list)  # tables of folders and globs without a column of texts
 
     def __post_init__(self):
-        self.files = [file for given in self.inputs for file in self.files_in(given)]
+        self.files: dict[str, str] = {}  # path -> name, of each file once
+        for given in self.inputs:
+            for path, name in self.files_in(given):
+                self.files.setdefault(path, name)
 
     def documents(self) -> Iterator[Document]:
         """Those with a text, or a title, which is their text where they have no other; none has the id of another."""
@@ -81,7 +84,7 @@ class Source:
             yield document
 
     def all(self) -> Iterator[tuple[str, Document]]:
-        for path, name in self.files:
+        for path, name in self.files.items():
             if ending(path).lower() in TABLES:
                 yield from self.rows(path, name)
             else:
@@ -135,13 +138,13 @@ class Source:
                 where,
                 Document(
                     id=name_in(where, row, columns.id) if columns.id else f"{name}:{number}",
-                    title=text_in(where, row, columns.title) if row.get(columns.title) else "",
+                    title=text_in(where, row, columns.title) if optional(row, columns.title) else "",
                     text=text_in(where, row, columns.text),
                 ),
             )
 
     def table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
-        if ending(path) not in (".jsonl", ".ndjson"):
+        if ending(path).lower() not in (".jsonl", ".ndjson"):
             yield from tables.rows_of_file(path)
             return
         reader, mended = LineReader(path, replace=True), list[str]()

@@ -49,7 +49,7 @@ class Encoder:
         return Tokens(self.model.tokenizer, self.model.embedder.lower_case)
 
     def room(self, passage_tokens: int) -> int:
-        """For a passage, between the special tokens and after the prompt."""
+        """Tokens left for a passage after the special tokens and the prompt."""
         (before,) = self.model.tokenizer.encode([self.facts.document_prompt])
         return passage_tokens - len(before.ids)
 

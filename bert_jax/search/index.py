@@ -106,6 +106,7 @@ class Index:
         """
         queries = [query] if isinstance(query, str) else list(query)
         check_number(top, "top", is_whole=True, allowed=Range(1))
+        check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
         legs, weights = self.checked(legs, weights), weights or {}
         depth = max(top, DEPTH if len(legs) > 1 else 0, rerank_top if reranker else 0)
         vectors = self.encoder.queries(queries) if VECTORS in legs and queries else None
@@ -124,7 +125,7 @@ class Index:
             best = rankings[legs[0]]
             if len(legs) > 1:
                 best = rankings[FUSION] = self.ordered(
-                    fused({leg: list(some) for leg, some in rankings.items()}, weights)
+                    fused({leg: list(ranking) for leg, ranking in rankings.items()}, weights)
                 )
             if judge and truncated:
                 reranked = rankings[RERANKER] = self.reranked(text, list(best)[:rerank_top], judge, truncated)
@@ -153,23 +154,23 @@ class Index:
         return [name for name in there if legs is None or name in legs] or there
 
     def by_keywords(self, words: Weighed, depth: int) -> Ranking:
-        some = []
+        scored = []
         for segment, scores in zip(self.segments, self.keywords.scores(words), strict=True):
             rows = np.flatnonzero(scores)
             best = rows[highest(scores[rows], segment.order[rows], depth)]
-            some.append((best, scores[best]))
-        return self.merged(some, depth)
+            scored.append((best, scores[best]))
+        return self.merged(scored, depth)
 
     def by_vectors(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
         """Of each query."""
-        some = [nearest_in(segment, vectors, depth) for segment in self.segments]
-        return [self.merged([of_segment[n] for of_segment in some], depth) for n in range(len(vectors))]
+        scored = [nearest_in(segment, vectors, depth) for segment in self.segments]
+        return [self.merged([of_segment[n] for of_segment in scored], depth) for n in range(len(vectors))]
 
-    def merged(self, some: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
+    def merged(self, scored: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
         """Of the passages and scores of each segment."""
         scores = {
             (number, passage): score
-            for number, (rows, values) in enumerate(some)
+            for number, (rows, values) in enumerate(scored)
             for passage, score in zip(rows.tolist(), values.tolist(), strict=True)
         }
         return dict(list(self.ordered(scores).items())[:depth])

@@ -162,7 +162,7 @@ class Writer:
         self.commit([] if built is None else [built])
 
     def without(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
-        """The segments that are there, without some documents more."""
+        """The segments that are there, without these documents, too."""
         kept = []
         for place, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
             numbers = segment.removed | {number for other, number in removed if other == place}
@@ -186,6 +186,7 @@ class Writer:
         stage.mkdir(parents=True)
         documents = write_documents(stage, cuts)
         if not documents:
+            remove(stage)
             return None
         texts = Searched(stage)
         if self.manifest.model:
@@ -218,13 +219,13 @@ class Writer:
             rows = cache.of(Chosen(texts, unknown), self.counted(encode))
         with growing_array(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):
-                some = places[start : start + ROWS]
-                block = np.empty((len(some), model.dimensions), np.float32)
+                here = places[start : start + ROWS]
+                block = np.empty((len(here), model.dimensions), np.float32)
                 if rows is not None:
-                    between = slice(*np.searchsorted(unknown, (start, start + len(some))))
-                    block[some < 0] = rows[between]
+                    between = slice(*np.searchsorted(unknown, (start, start + len(here))))
+                    block[here < 0] = rows[between]
                 if self.segments:
-                    block[some >= 0] = known.rows(some[some >= 0], lambda n: self.segments[n].vectors)
+                    block[here >= 0] = known.rows(here[here >= 0], lambda n: self.segments[n].vectors)
                 file.append(block)
 
     def counted(self, encode: Encode) -> Encode:

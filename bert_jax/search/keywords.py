@@ -76,8 +76,8 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
     place = np.empty(len(order), np.int64)
     place[[numbers[word] for word in order]] = np.arange(len(order))
     starts = np.zeros(len(order) + 1, np.int64)
-    for some in counts:
-        starts[1 + place[: len(some)]] += some
+    for counts_of_window in counts:
+        starts[1 + place[: len(counts_of_window)]] += counts_of_window
     starts = np.cumsum(starts)
     with growing_strings(folder, WORDS) as vocabulary:
         vocabulary.append(order)
@@ -89,13 +89,14 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
         # A passage has at most 16 characters for each of at most 8,192 tokens, and a word at least two.
         frequencies = np.lib.format.open_memmap(new_frequencies, "w+", np.uint16, shape)
         ends = starts[:-1].copy()
-        for number, some in enumerate(counts):
+        for number, counts_of_window in enumerate(counts):
             window = np.load(scratch / f"{number}.npz")
             words = place[window["words"]]
-            within = np.arange(len(words)) - (np.cumsum(some) - some)[window["words"]]
+            first = np.cumsum(counts_of_window) - counts_of_window
+            within = np.arange(len(words)) - first[window["words"]]
             passages[ends[words] + within] = window["passages"]
             frequencies[ends[words] + within] = window["frequencies"]
-            ends[place[: len(some)]] += some
+            ends[place[: len(counts_of_window)]] += counts_of_window
         passages.flush()
         frequencies.flush()
 
@@ -137,8 +138,8 @@ class Postings:
         place = self.words.find(word)
         if place is None:
             return self.passages[:0], self.frequencies[:0]
-        some = slice(self.starts[place], self.starts[place + 1])
-        passages, frequencies = self.passages[some], self.frequencies[some]
+        rows = slice(self.starts[place], self.starts[place + 1])
+        passages, frequencies = self.passages[rows], self.frequencies[rows]
         if live is not None:
             kept = live[passages]
             passages, frequencies = passages[kept], frequencies[kept]
@@ -172,12 +173,12 @@ class Keywords:
         return scores
 
     def parts(self, word: str) -> Parts:
-        postings = [some.of(word, live) for some, live in self.segments]
-        having = sum(len(passages) for passages, _ in postings)
+        of_word = [postings.of(word, live) for postings, live in self.segments]
+        having = sum(len(passages) for passages, _ in of_word)
         rarity = np.float32(math.log(1 + (self.count - having + 0.5) / (having + 0.5)))
         parts = []
-        for (passages, frequencies), (some, _) in zip(postings, self.segments, strict=True):
-            lengths, counts = some.lengths[passages], frequencies.astype(np.float32)
+        for (passages, frequencies), (postings, _) in zip(of_word, self.segments, strict=True):
+            lengths, counts = postings.lengths[passages], frequencies.astype(np.float32)
             weights = (
                 counts / (K1 * ((1 - B) + B * lengths / self.mean_length) + counts) if len(counts) else counts
             )

@@ -6,6 +6,7 @@ INDEX/removed/000001-000003    the numbers of a segment's documents that change 
 INDEX/building/                what a process that writes has so far; a killed one's vectors serve the next
 """
 
+import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -78,11 +79,17 @@ class Manifest:
 
     @property
     def documents(self) -> int:
-        return sum(some.documents - (some.removed.documents if some.removed else 0) for some in self.segments)
+        return sum(
+            segment.documents - (segment.removed.documents if segment.removed else 0)
+            for segment in self.segments
+        )
 
     @property
     def passages(self) -> int:
-        return sum(some.passages - (some.removed.passages if some.removed else 0) for some in self.segments)
+        return sum(
+            segment.passages - (segment.removed.passages if segment.removed else 0)
+            for segment in self.segments
+        )
 
     @property
     def exact(self) -> bool:
@@ -108,7 +115,12 @@ class Manifest:
     def sources_beside(self, given: Sequence[str]) -> list[str]:
         """Sources of its documents that are not among these, and are still there."""
         named = set(map(absolute, given))
-        return [source for source in self.sources if source not in named and os.path.exists(source)]
+        return [source for source in self.sources if source not in named and is_there(source)]
+
+
+def is_there(source: str) -> bool:
+    """Whether it exists or, of a glob, matches a file; what the hub holds is taken to exist."""
+    return "://" in source or os.path.exists(source) or any(glob.iglob(source, recursive=True))
 
 
 def absolute(source: str) -> str:

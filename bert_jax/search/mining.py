@@ -70,8 +70,8 @@ class Search:
     scores: list[float] = field(default_factory=list)
 
     def next(self, wanted: int) -> range:
-        """The places of texts to look at, if there are too few negatives: as many as are missing, but twice as many as
-        so far, so that few rounds look at all of them."""
+        """The next candidates, while negatives are missing: at least as many as are missing and as were looked at
+        before, so that few rounds reach the end."""
         missing = wanted - len(self.negatives)
         start = self.looked
         if missing > 0:
@@ -111,8 +111,8 @@ def mine(
         if reranker:
             scores = reranker.of([(search.anchor, search.positive) for search in block])
         else:
-            some = slice(first, first + len(block))
-            scores = (anchors[some] * documents[right[some]]).sum(-1)
+            rows = slice(first, first + len(block))
+            scores = (anchors[rows] * documents[right[rows]]).sum(-1)
         first += len(block)
         for search, score in zip(block, scores.tolist(), strict=True):
             search.right = score

@@ -30,7 +30,7 @@ HELD = 1 << 24  # that are held at once
 CACHED = 2048  # of a byte a number, that are made float32 at once
 NOISE = 1e-5  # by which a score in float32 may be wrong
 
-Scores = Callable[[slice], np.ndarray]  # of some rows, [Q, rows]
+Scores = Callable[[slice], np.ndarray]  # of a slice of rows, [Q, rows]
 
 
 class Segment(Protocol):
@@ -69,7 +69,7 @@ def candidates_in(segment: Segment, queries: np.ndarray, count: int) -> list[np.
 def exact_candidates(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
     vectors = segment.vectors
     return best_rows(
-        lambda some: queries @ vectors[some].T, len(queries), len(vectors), segment.live, count, NOISE
+        lambda block: queries @ vectors[block].T, len(queries), len(vectors), segment.live, count, NOISE
     )
 
 
@@ -81,14 +81,14 @@ def best_rows(
     places, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
     least = np.full(queries, -np.inf, np.float32)
     blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-    for some, scores in zip(blocks, side_by_side(scores_of, blocks), strict=True):
+    for block, scores in zip(blocks, side_by_side(scores_of, blocks), strict=True):
         if live is not None:
-            scores[:, ~live[some]] = -np.inf
+            scores[:, ~live[block]] = -np.inf
         for query, row in enumerate(scores):
             among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
             if not len(among):
                 continue
-            known, values = np.append(places[query], among + some.start), np.append(best[query], row[among])
+            known, values = np.append(places[query], among + block.start), np.append(best[query], row[among])
             if len(values) > count:
                 least[query] = np.partition(values, -count)[-count] - np.float32(noise)
                 kept = values >= least[query]
@@ -133,9 +133,9 @@ def int8_scores(queries: np.ndarray, rows: np.ndarray, ranges: np.ndarray) -> Sc
     """Products with the middles of the steps, but for what is the same for all rows."""
     weighted = queries * ((ranges[1] - ranges[0]) / STEPS)
 
-    def scores(some: slice) -> np.ndarray:
+    def scores(block: slice) -> np.ndarray:
         parts = (
-            rows[start : min(start + CACHED, some.stop)] for start in range(some.start, some.stop, CACHED)
+            rows[start : min(start + CACHED, block.stop)] for start in range(block.start, block.stop, CACHED)
         )
         return np.concatenate([weighted @ part.astype(np.float32).T for part in parts], axis=1)
 
@@ -147,8 +147,9 @@ def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
     wide = np.uint64 if rows.shape[1] % 8 == 0 else np.uint8
     wanted = to_bits(queries).view(wide)
 
-    def scores(some: slice) -> np.ndarray:
-        part, differing = rows[some].view(wide), np.empty((len(wanted), some.stop - some.start), np.float32)
+    def scores(block: slice) -> np.ndarray:
+        part = rows[block].view(wide)
+        differing = np.empty((len(wanted), block.stop - block.start), np.float32)
         for sums, bits in zip(differing, wanted, strict=True):
             counts = np.bitwise_count(part ^ bits)
             sums[:] = counts[:, 0]

@@ -80,22 +80,23 @@ class Cutter:
     def __init__(self, ruler: Ruler, room: int, overlap: int):
         if room < LEAST:
             raise BertJaxError(
-                f"passages have room for {room} tokens of text, fewer than {LEAST}; allow more"
+                f"passages have room for {room} tokens beside the prompt, and need at least {LEAST}; raise "
+                "--passage-tokens"
             )
         self.ruler, self.room, self.overlap = ruler, room, overlap
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[Cut]:
         for window in windows(documents):
-            spans = [sentence_spans(document.text) for document in window]
+            spans_of_window = [sentence_spans(document.text) for document in window]
             texts = [
                 document.text[start:end]
-                for document, some in zip(window, spans, strict=True)
-                for start, end in some
+                for document, spans in zip(window, spans_of_window, strict=True)
+                for start, end in spans
             ]
             counts = iter(self.ruler.count(texts))
             titles = self.ruler.count([document.title for document in window])
-            for document, some, title in zip(window, spans, titles, strict=True):
-                sentences = [(start, end, next(counts)) for start, end in some]
+            for document, spans, title in zip(window, spans_of_window, titles, strict=True):
+                sentences = [(start, end, next(counts)) for start, end in spans]
                 yield self.cut(document, sentences, title)
 
     def cut(self, document: Document, sentences: list[Atom], title_tokens: int) -> Cut:

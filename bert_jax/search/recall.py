@@ -17,7 +17,7 @@ def measured(segments: Sequence[Segment]) -> Recall | None:
         np.arange(len(segment.order)) if segment.live is None else np.flatnonzero(segment.live)
         for segment in segments
     ]
-    owners = np.arange(len(rows)).repeat([len(some) for some in rows])
+    owners = np.arange(len(rows)).repeat([len(rows_of_segment) for rows_of_segment in rows])
     if len(owners) <= AT:
         return None
     chosen = np.random.default_rng(0).choice(len(owners), min(QUERIES, len(owners)), replace=False)
@@ -26,7 +26,7 @@ def measured(segments: Sequence[Segment]) -> Recall | None:
     exact, approximate = (scores(segments, queries, places, exact=way) for way in (True, False))
     shares = [
         (np.array(there) >= least).sum() / AT
-        for there, least in zip(approximate, (some[-1] for some in exact), strict=True)
+        for there, least in zip(approximate, (scores_of_query[-1] for scores_of_query in exact), strict=True)
     ]
     return Recall(AT, len(places), round(float(np.mean(shares)), 4))
 

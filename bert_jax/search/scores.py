@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.inference.rank import check_cross_encoder
@@ -24,10 +23,6 @@ class CrossEncoder:
         self.model = load(directory)
         check_cross_encoder(self.model, directory)
         head = self.model.need(WholeTexts.heads, "--rescore")
-        if (count := len(self.model.labels)) != 1:
-            raise BertJaxError(
-                f"{directory} gives {count} numbers for a pair of texts; --rescore needs a model of one (num_labels: 1)"
-            )
         self.program = head_logits(self.model.config, head, 1)
         self.reading = Reading(self.model.config.max_positions, apart=HEADS[head].compares)
         self.truncated = Truncated(self.reading.max_length)

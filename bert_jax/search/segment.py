@@ -83,9 +83,9 @@ class Segment:
         """The documents that are there, as they came."""
         ends = np.searchsorted(self.documents, np.arange(len(self.ids) + 1))
         for number in self.there():
-            some = slice(ends[number], ends[number + 1])
-            spans = [(start, end) for start, end in self.spans[some].tolist()]
-            yield Cut(self.ids[number], self.titles[number], self.hashes[number], spans, self.texts[some])
+            rows = slice(ends[number], ends[number + 1])
+            spans = [(start, end) for start, end in self.spans[rows].tolist()]
+            yield Cut(self.ids[number], self.titles[number], self.hashes[number], spans, self.texts[rows])
 
 
 def opened(directory: Path, facts: SegmentFacts) -> Segment:

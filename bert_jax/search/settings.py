@@ -68,7 +68,7 @@ class Plan:
         overlap = tokens // SHARE if asked.overlap is None else asked.overlap
         check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
         if model is None and (asked.quantization or asked.approximate):
-            raise BertJaxError("--quantize and --approximate are of vectors, for which --model is needed")
+            raise BertJaxError("--quantize and --approximate apply to vectors; add --model DIR")
         return checked(Manifest(model, tokens, overlap, none(asked.quantization), none(asked.approximate)))
 
     def unchanged(self, before: Manifest, merging: bool) -> Manifest:

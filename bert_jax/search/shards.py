@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError
+from bert_jax.errors import BertJaxError, of_system
 from bert_jax.files import read_json, write_json
 from bert_jax.hashes import digest
 from bert_jax.output import holding, refuse_unlisted
@@ -142,8 +142,8 @@ class Writer:
         self.shards: list[Shard] = []
         self.ranges: np.ndarray | None = None
         self.complete, self.taken = False, 0
-        if (directory / FILE).exists():
-            facts = Facts.read(directory)
+        facts = Facts.read(directory) if (directory / FILE).exists() else None
+        if facts and (facts.shards or facts.complete):
             self.refuse_unlike(facts.settings)
             self.shards, self.ranges, self.complete = facts.shards, ranges_in(facts), facts.complete
         else:
@@ -220,7 +220,13 @@ def mapped(path: Path, rows: int) -> np.ndarray:
     damaged = BertJaxError(f"{path} is damaged; delete it, and repeat the command that wrote it")
     try:
         array = np.load(path, mmap_mode="r")
-    except (ValueError, EOFError, OSError) as error:
+    except FileNotFoundError as error:
+        raise BertJaxError(
+            f"{path} is missing; copy the directory again, or repeat the command that wrote it"
+        ) from error
+    except OSError as error:
+        raise of_system(error, path) from error
+    except (ValueError, EOFError) as error:
         raise damaged from error
     if len(array) != rows:
         raise damaged
@@ -228,7 +234,7 @@ def mapped(path: Path, rows: int) -> np.ndarray:
 
 
 class ShardedVectors:
-    """The rows [N, D] of a directory, of which those are read that a number, a slice or indices ask for."""
+    """The rows [N, D] of a directory, of which those are read that a number, a slice, indices or a mask ask for."""
 
     def __init__(self, directory: Path, dequantize: bool):
         self.facts, self.dequantize = Facts.read(directory), dequantize
@@ -254,18 +260,30 @@ class ShardedVectors:
         return np.dtype(np.float32 if self.dequantize else self.facts.dtype)
 
     def __getitem__(self, which) -> np.ndarray:
-        if isinstance(which, slice):
-            which = np.arange(*which.indices(len(self)))
-        places = np.asarray(which, np.int64)
-        if places.size and not -len(self) <= places.min() <= places.max() < len(self):
-            raise IndexError(f"no row {places.min():,} or {places.max():,} among {len(self):,}")
-        places = places % len(self)
+        places = self.indices(which)
         shard = np.searchsorted(self.starts, places, side="right") - 1
         rows = np.empty((*places.shape, self.shards[0].shape[1]), self.facts.dtype)
         for number in np.unique(shard):
             here = shard == number
             rows[here] = self.shards[number][places[here] - self.starts[number]]
         return self.dequantized(rows) if self.dequantize else rows
+
+    def indices(self, which) -> np.ndarray:
+        """Of the rows that are asked for, counted from 0."""
+        if isinstance(which, slice):
+            return np.arange(*which.indices(len(self)))
+        which = np.asarray(which)
+        if which.dtype == bool:
+            if which.shape != (len(self),):
+                raise IndexError(
+                    f"a mask of shape {which.shape} for {len(self):,} rows; give one value a row"
+                )
+            return np.flatnonzero(which)
+        numbers = which.astype(np.int64)
+        outside = numbers[(numbers < -len(self)) | (numbers >= len(self))]
+        if outside.size:
+            raise IndexError(f"no row {outside[0]:,} among {len(self):,}")
+        return numbers % len(self)
 
     def dequantized(self, rows: np.ndarray) -> np.ndarray:
         if self.ranges is not None:

@@ -108,9 +108,9 @@ def in_equal_shares(pairs: Sequence[Pair], most: int) -> list[Pair]:
         by_source.setdefault(pair.source, []).append((n, pair))
     kept: list[tuple[int, Pair]] = []
     rarest_first = sorted(by_source.values(), key=len)
-    for place, some in enumerate(rarest_first):
+    for place, numbered_pairs in enumerate(rarest_first):
         share = (most - len(kept)) // (len(rarest_first) - place)
-        kept += sorted(some, key=lambda numbered: key_of("pair", numbered[0]))[:share]
+        kept += sorted(numbered_pairs, key=lambda numbered: key_of("pair", numbered[0]))[:share]
     return [pair for _, pair in sorted(kept, key=lambda numbered: numbered[0])]
 
 

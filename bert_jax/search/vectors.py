@@ -8,6 +8,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.inference.embed import embedding, reading_of
 from bert_jax.inference.model import load
 from bert_jax.search.cache import Cache, Rows
+from bert_jax.text.inputs import HIDDEN
 from bert_jax.text.truncation import Truncated, warn
 
 
@@ -32,6 +33,6 @@ class Vectors:
 
 
 def fingerprint(directory) -> str:
-    """Of the files of a model directory."""
+    """Of the files of a model directory, hidden ones aside: what git and other programs keep there is no part of it."""
     source = hub.existing(directory)
-    return digest(facts_of(source, sorted(files_in(source))))
+    return digest(facts_of(source, sorted(name for name in files_in(source) if not HIDDEN.search(name))))

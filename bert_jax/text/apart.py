@@ -8,7 +8,8 @@ from bert_jax.text.tokenizer import Encoding, Text, Tokenizer, longest_first
 
 def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:
     """At most `max_length` tokens a pair; the longer text is cut first."""
-    if single := next((text for text in pairs if isinstance(text, str)), None):
+    single = next((text for text in pairs if isinstance(text, str)), None)
+    if single is not None:
         raise BertJaxError(f'this model takes pairs of texts, and "{single[:40]}" is a single text')
     firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
     return [

@@ -49,6 +49,8 @@ def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: 
 def batches(tokenizer: Tokenizer, texts: Iterable, rows: int, **settings) -> Iterator[Batch]:
     """Batches of so many texts each, in their order, read as they are asked for; `settings` are those of a call."""
     check_number(rows, "rows", is_whole=True, allowed=Range(1))
+    if isinstance(texts, str):
+        raise BertJaxError(f'batches reads many texts, and "{texts[:40]}" is a single text; give a list')
     texts = map(plain, as_list(texts))
     while chunk := list(islice(texts, rows)):
         yield call(tokenizer, chunk, **settings)

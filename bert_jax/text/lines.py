@@ -86,9 +86,14 @@ def reading(name: str) -> Iterator[None]:
         yield
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         if isinstance(error, FileNotFoundError):
-            raise BertJaxError(f"no file at {name}; name one that is there") from error
-        absent = isinstance(error, IsADirectoryError | PermissionError)
-        remedy = "name a text file" if absent else "fetch it again"
+            raise BertJaxError(f"no file at {name}; check the path") from error
+        match error:
+            case IsADirectoryError():
+                remedy = "name a file, not a folder"
+            case PermissionError():
+                remedy = "check its permissions"
+            case _:
+                remedy = "fetch it again"
         raise BertJaxError(f"{name} cannot be read ({first_line(error)}); {remedy}") from error
 
 

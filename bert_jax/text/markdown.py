@@ -11,9 +11,15 @@ HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t](.*))?")
 CLOSING = re.compile(r"(?:^|[ \t])#+$")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})")
-ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+ITEM = re.compile(
+    r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?"
+    r"| {0,3}\[\^[^\]\s]+\]:[ \t]*"  # a footnote
+)
 QUOTE = re.compile(r"(?:[ \t]*>[ \t]?)+")
-DEFINITION = re.compile(r" {0,3}\[[^\]\n]+\]:[ \t]*\S+.*")
+DEFINITION = re.compile(
+    r" {0,3}\[(?!\^)[^\]\n]+\]:[ \t]*(?:<[^<>\n]*>|\S+)"
+    r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)))?[ \t]*"
+)
 ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
 RULED = re.compile(r"[ \t:|-]*-[ \t:|-]*")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.{1,1000}?)(?<!`)\1(?!`)")

@@ -74,9 +74,9 @@ class Source:
             from bert_jax.text.tensorflow_datasets import texts
 
             rows = tables.number_rows(name, ({self.column: text} for text in texts(name, self.column)))
-        elif ending(name) == ".parquet":
+        elif ending(name).lower() == ".parquet":
             rows = self._parquet(name)
-        elif ending(name) in (".jsonl", ".ndjson"):
+        elif ending(name).lower() in (".jsonl", ".ndjson"):
             rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
             for article in articles(name, self._lines(name), self._plain):

@@ -88,7 +88,8 @@ class Settings:
                 actual = rust.token_to_id(token.content)
                 if actual != i:
                     problem = f"the added token {token.content} should have id {i}, not {actual}"
-                    raise BertJaxError(f"{self.where}: {problem}; is it of another vocabulary?")
+                    remedy = "use the added_tokens.json that belongs to this vocabulary"
+                    raise BertJaxError(f"{self.where}: {problem}; {remedy}")
         # Flags such as lstrip: a tokenizer.json that lists the token knows them best.
         listed = {token.content for token in rust.get_added_tokens_decoder().values()}
         tokens = {token.content: token for token in (*self.special.values(), *self.added.values())}

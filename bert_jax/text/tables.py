@@ -64,7 +64,7 @@ def rows_of_file(name: str, numbered: bool = False, keep_broken: bool = False) -
         return number_rows(name, rows(name))
     if name.startswith(in_memory.PREFIX):
         return in_memory.rows_in_memory(name)
-    match ending(name):
+    match ending(name).lower():
         case ".parquet":
             return parquet_file_rows(name)
         case ".jsonl" | ".ndjson":
@@ -73,7 +73,7 @@ def rows_of_file(name: str, numbered: bool = False, keep_broken: bool = False) -
             return rows_of_list(name, json_of(name))
         case ".csv" | ".tsv" | ".txt" as kind:
             return separated_rows(name, LineReader(name), numbered, tabs=kind != ".csv")
-    raise BertJaxError(f"{name} is not a table known by its ending; known: {', '.join(ENDINGS)}")
+    raise BertJaxError(f"{name}: unknown table format; supported endings: {', '.join(ENDINGS)}")
 
 
 def number_rows(name: str, rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
@@ -90,13 +90,13 @@ def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     names = list(names)
     if all(name in row for name in names):
         return names
-    alike: dict[str, list[str]] = {plain(name): [] for name in names}
+    alike: dict[str, list[str]] = {plain(name): [] for name in names if name}
     for column in row:
         if (key := plain(column)) in alike:
             alike[key].append(column)
     columns = []
     for name in names:
-        meant = [name] if name in row else alike[plain(name)] or [""]
+        meant = [name] if not name or name in row else alike[plain(name)] or [""]
         if len(meant) > 1:
             raise BertJaxError(
                 f'{where}: "{name}" may be the column "{meant[0]}" or "{meant[1]}"; rename one of them'
@@ -112,7 +112,7 @@ def table_of(where: str) -> str:
     ('a.csv', 'a.jsonl row 2')
     """
     name = where.rpartition(" row ")[0]
-    return name if ending(name) in (".csv", ".tsv", ".parquet") else where
+    return name if ending(name).lower() in (".csv", ".tsv", ".parquet") else where
 
 
 def cell(where: str, row, column: str):
@@ -127,6 +127,11 @@ def column_like(where: str, row: Mapping, column: str) -> str:
     if not (meant := columns_like(where, row, [column])[0]):
         raise BadRow(f"{where} has {no_columns(row, [column])}")
     return meant
+
+
+def optional(row: Mapping, column: str):
+    """The value of a cell of a table that may lack the column; None where `column` is "", for no column."""
+    return row.get(column) if column else None  # pandas writes its index as a column whose name is ""
 
 
 def no_columns(row, names: Sequence[str]) -> str:
@@ -297,7 +302,8 @@ def parquet_rows(name: str, file, columns: list[str] | None = None) -> Iterator[
             row[column] = class_name(where, row[column], names[column])
         yield where, row
     if count != file.metadata.num_rows:
-        raise BertJaxError(f"{name} has {count:,} rows and counts {file.metadata.num_rows:,}; fetch it again")
+        stated = f"its metadata says {file.metadata.num_rows:,}"
+        raise BertJaxError(f"{name} has {count:,} rows, but {stated}; fetch it again")
 
 
 def class_name(where: str, value, names: tuple[str, ...]):
@@ -337,7 +343,7 @@ def class_names(spec: str) -> dict[str, tuple[str, ...]]:
         from bert_jax.text.tensorflow_datasets import class_names as tfds_names
 
         return tfds_names(name)
-    if ending(name) != ".parquet":
+    if ending(name).lower() != ".parquet":
         return {}
     with opened_parquet(name) as file:
         return names_of_classes(file)

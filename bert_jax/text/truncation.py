@@ -81,7 +81,7 @@ class Truncated:
             f"{self.truncated:,} of {self.texts:,} {what}",
             f"longer than {self.max_length} tokens",
         )
-        number, by = f"(number {self.longest:,})", f"by {counted(self.most, 'token')}"
+        number, by = f"(number {self.longest + 1:,})", f"by {counted(self.most, 'token')}"
         if self.truncated == 1:
             notice = f"{share} {number} is {longer} and was truncated {by}"
         else:

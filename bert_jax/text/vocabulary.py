@@ -133,10 +133,19 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
     set_random_generator_seed(0)
-    model = io.BytesIO()
+    model, raised = io.BytesIO(), list[BaseException]()
+
+    def sentences() -> Iterator[str]:
+        try:
+            for line in lines:
+                yield line if cased else line.lower()
+        except (Exception, KeyboardInterrupt) as error:  # the trainer makes a RuntimeError of it
+            raised.append(error)
+            raise
+
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=(line if cased else line.lower() for line in lines),
+            sentence_iterator=sentences(),
             model_writer=model,
             vocab_size=size,
             model_type="unigram",
@@ -152,8 +161,11 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
             minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
-        reason = str(error).splitlines()[-1]
-        raise BertJaxError(f"no vocabulary of {size} entries can be learned ({reason})") from error
+        if not raised:
+            reason = str(error).splitlines()[-1]
+            raise BertJaxError(f"no vocabulary of {size} entries can be learned ({reason})") from error
+    if raised:
+        raise raised[0]
     (output / "spiece.model").write_bytes(model.getvalue())
     settings = {"do_lower_case": not cased, "keep_accents": True}
     write_json(output / "tokenizer_config.json", settings)

@@ -26,8 +26,8 @@ def dumped(name: str, lines: Iterable[str]) -> Iterator[Article]:
             root = element
             if tag != "mediawiki":
                 raise BertJaxError(
-                    f"{name} line {number}: its root is <{tag:.40}>, and only Wikipedia's dumps (<mediawiki>) are read "
-                    "of .xml; convert it to text"
+                    f"{name} line {number}: the root element is <{tag:.40}>; of .xml files only Wikipedia dumps "
+                    "(<mediawiki>) are read; convert it to text"
                 )
         elif event == "end" and tag == "namespace" and element.get("key") in FILES:
             files.add((element.text or "").lower())
@@ -84,7 +84,8 @@ def extracted(name: str, lines: Iterable[str]) -> Iterator[Article]:
                 attributes, where, text = dict(ATTRIBUTES.findall(stripped)), f"{name} line {number}", []
             elif stripped.strip():
                 raise BertJaxError(
-                    f"{name} line {number} stands in no <doc>, as the others of WikiExtractor do; remove it"
+                    f"{name} line {number} is outside <doc> ... </doc>, which WikiExtractor puts around each article; "
+                    "remove it"
                 )
         elif stripped == "</doc>":
             title = unescape(attributes.get("title", ""))

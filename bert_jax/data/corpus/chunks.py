@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from bert_jax.data.corpus.directory import VERSION
 from bert_jax.errors import BertJaxError
+from bert_jax.output import sync
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source
 from bert_jax.text.sentences import sentences
@@ -184,5 +185,6 @@ def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer: Toke
             documents=np.frombuffer(b"".join(map(text_hash, documents)), np.uint64).reshape(-1, 2),
             lines=np.frombuffer(b"".join(text_hash(line, 8) for line in lines if line), np.uint64),
         )
+    sync(partial)
     os.replace(partial, path)
     return path

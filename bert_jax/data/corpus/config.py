@@ -51,11 +51,11 @@ class DataConfig:
         check_ranges(self, "data.")
         if len(self.lengths) != len(self.shares) or not self.lengths:
             raise BertJaxError(
-                f"{len(self.shares)} data.shares for {len(self.lengths)} data.lengths; give each one"
+                f"{len(self.shares)} data.shares for {len(self.lengths)} data.lengths; give one share for each length"
             )
         if self.weights and len(self.weights) != len(self.corpora):
             raise BertJaxError(
-                f"{len(self.weights)} data.weights for {len(self.corpora)} corpora; give each one"
+                f"{len(self.weights)} data.weights for {len(self.corpora)} corpora; give one weight for each corpus"
             )
         if self.masked + self.replaced > 1:
             raise BertJaxError(f"data.masked + data.replaced is {self.masked + self.replaced:g}, more than 1")

@@ -24,6 +24,7 @@ import numpy as np
 from bert_jax import hashes
 from bert_jax.errors import BertJaxError, first_line
 from bert_jax.files import cache_home, parse_json, write_atomically
+from bert_jax.output import beside, errors_of, keep_mode, sync
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 2
@@ -143,7 +144,9 @@ class Corpus:
                 or arrays[-1].shape != (size,)
                 or arrays[-1].dtype.name not in kinds
             ):
-                raise BertJaxError(f"{self.name}/{file} is not the array that manifest.json counts; {AGAIN}")
+                raise BertJaxError(
+                    f"{self.name}/{file} does not match manifest.json (length or type); {AGAIN}"
+                )
         return arrays
 
     def _verify(self, anew: bool) -> None:
@@ -202,26 +205,30 @@ def _local(name: str) -> Path:
         return Path(name)
     from bert_jax.text.host_tensorflow import tf
 
+    corpora = cache_home() / "corpora"
     try:
         content = tf.io.gfile.GFile(f"{name}/manifest.json", "rb").read()
         manifest = _manifest(content, f"{name}/manifest.json")
-        target = cache_home() / "corpora" / hashes.digest(manifest["files"])
+        target = corpora / hashes.digest(manifest["files"])
         if target.is_dir():
             sizes = ((file, facts["bytes"]) for file, facts in manifest["files"].items())
             if not any(hashes.misfit(target, *size) for size in sizes):
                 return target
             shutil.rmtree(target)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-        try:
+        with errors_of(target), beside(target, is_directory=True, shared=True) as partial:
             for file in ["manifest.json", *manifest["files"]]:
                 (partial / file).parent.mkdir(parents=True, exist_ok=True)
                 tf.io.gfile.copy(f"{name}/{file}", str(partial / file), overwrite=True)
-            os.replace(partial, target)
-        except OSError:  # another process of this host was first
-            if not target.is_dir():
-                raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+                sync(partial / file)
+            keep_mode(partial, target, 0o777)
+            try:
+                partial.rename(target)
+            except OSError:  # another process of this host was first
+                if not target.is_dir():
+                    raise
         return target
     except tf.errors.OpError as error:
-        raise BertJaxError(f"{name}: the corpus cannot be read ({first_line(error)})") from error
+        raise BertJaxError(
+            f"{name}: the corpus cannot be copied to {corpora} ({first_line(error)}); check the address and the "
+            "permissions of the bucket, and the room on the disk of this host"
+        ) from error

@@ -74,7 +74,7 @@ def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list
 def of_row(group: Group) -> Candidates:
     documents = group.texts[1:]
     where, scores, count = group.where, group.scores, len(documents)
-    if not documents or group.alike:
+    if not documents:
         raise BadRow(f"{where} holds one text; a query and documents for it are needed")
     is_tuple = count > 1 and not group.listed
     grades: tuple[float, ...] = (1.0, *[0.0] * (count - 1))
@@ -86,7 +86,7 @@ def of_row(group: Group) -> Candidates:
     elif scores:
         grades = scores
         if (least := min(grades)) < 0:
-            raise BadRow(f"{where}: the label {least:g} is below 0, where a document is not relevant")
+            raise BadRow(f"{where}: the label is {least:g}; use 0 for not relevant and above 0 for relevant")
     return Candidates(
         group.texts,
         None,

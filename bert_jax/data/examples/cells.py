@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_jax.errors import BertJaxError
-from bert_jax.text.tables import BadRow, cell, type_of
+from bert_jax.text.tables import BadRow, cell, optional, type_of
 
 
 def blank(where: str, column: str) -> BadRow:
@@ -24,7 +24,7 @@ def name_in(where: str, row: Mapping, column: str) -> str:
 
 def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
     """None where there is no label and none is needed."""
-    value = cell(where, row, column) if need_label else row.get(column)
+    value = cell(where, row, column) if need_label else optional(row, column)
     is_nan = isinstance(value, float) and math.isnan(value)  # pandas' word for no value
     if value is None or is_nan or (isinstance(value, str) and not value.strip() and not may_be_blank):
         if need_label:
@@ -119,6 +119,20 @@ def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
     return [{"text": text, "answer_start": start}]
 
 
+FLAGS = dict.fromkeys(("true", "yes", "1", "1.0"), True) | dict.fromkeys(("false", "no", "0", "0.0"), False)
+
+
+def flag_in(where: str, value, column: str) -> bool | None:
+    """A flag as JSON, parquet or csv hold it; None where the cell is empty."""
+    if not isinstance(value, str):
+        return None if value is None or value != value else bool(value)
+    if not (word := value.strip().lower()):
+        return None
+    if word not in FLAGS:
+        raise BadRow(f'{where}: column "{column}" holds "{value:.40}"; write true or false')
+    return FLAGS[word]
+
+
 def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
     """Of SQuAD's list of answers, or of the `datasets` library's lists of their texts and starts."""
     if isinstance(value, Mapping):
@@ -130,8 +144,8 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
     else:
         wanted = '{"text": [...], "answer_start": [...]}'
         raise BadRow(f"{where}: its answers are {type_of(value)}, not {wanted}")
-    if impossible is not None and bool(impossible) == bool(texts):
-        flag, count = str(bool(impossible)).lower(), len(texts)
+    if flag_in(where, impossible, "is_impossible") == bool(texts):
+        flag, count = str(bool(texts)).lower(), len(texts)
         raise BadRow(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not text.strip() or type(start) is not int:

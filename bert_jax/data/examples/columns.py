@@ -140,7 +140,7 @@ def text_and_label(
         where, row, named, {"text": ("text", texts[0])} | ({"label": ("label", label)} if need_label else {})
     )
     if pairs and not columns.pair:
-        tell_of_second_text(where, row, texts)
+        tell_of_second_text(where, row, texts, [*named, label])
     return tuple(columns_like(where, row, texts)), label and columns_like(where, row, [label])[0]
 
 
@@ -191,8 +191,9 @@ def evident_texts(where: str, row: Mapping, second: tuple[str, ...], pairs: bool
     return (text, *(second or seconds[:1]))
 
 
-def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...]) -> None:
-    """Say which column that nobody named was taken for a second text, or was not; the usual pairs need no word."""
+def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others: Iterable[str]) -> None:
+    """Say which column that nobody named was taken for a second text, or was not; the usual pairs need no word.
+    `others` are read as well, but not as texts."""
     if tuple(map(plain, texts)) in PAIRS:
         return
     if len(texts) > 1:
@@ -200,7 +201,9 @@ def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...]) -> Non
             f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are a pair of texts; to read one alone, name it '
             f"with {setting_of(['text'])}"
         )
-    elif second := usual(where, row, SECOND_TEXTS):
+        return
+    read = {*map(plain, texts), *map(plain, others)}
+    if second := usual(where, row, [name for name in SECOND_TEXTS if name not in read]):
         warn(
             f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with '
             f"{setting_of(['pair'])}"

@@ -12,6 +12,7 @@ that hold nothing but numbers, which are left out unless they are named.
 """
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +71,7 @@ class GroupColumns:
         return Columns(first, second, self.score, document=self.document, skip_bad=self.skip_bad)
 
     def of(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
-        """Of a table with this first row, whose first `rows` show which columns hold numbers alone."""
+        """Of a table with this first row, whose first `rows` show which columns hold text and which numbers alone."""
         check_columns(where, row, self.named, {})
         texts, score, document = (
             columns_like(where, row, names) for names in (self.texts, [self.score], [self.document])
@@ -79,10 +80,12 @@ class GroupColumns:
         whole = document[0] or usual(where, row, self.documents)
         beside = {plain(name) for name in (known, whole) if name}
         if not texts:
+            rows, first = rows or [row], set(map(plain, row))
+            later = {plain(name): name for other in rows for name in other}
             texts = [
                 name
-                for name, value in row.items()
-                if holds_text(value) and plain(name) not in beside and not is_id(name)
+                for name in [*row, *(name for key, name in later.items() if key not in first)]
+                if plain(name) not in beside and not is_id(name) and holds_text(first_filled(name, rows))
             ]
             texts = [name for name in texts if not is_of_numbers(name, rows)]
         if not texts:
@@ -212,6 +215,16 @@ def is_id(name: str) -> bool:
     return bool(IDS.fullmatch(plain(name)))
 
 
+def first_filled(name: str, rows: Sequence[Mapping]):
+    """The first cell of a column that is neither null nor an empty list; None where all are."""
+    cells = (row.get(name) for row in rows)
+    return next((cell for cell in cells if cell is not None and not is_empty_list(cell)), None)
+
+
+def is_empty_list(value) -> bool:
+    return isinstance(value, list | tuple) and not value
+
+
 def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
     """Whether all cells of a column that hold anything hold a number."""
     cells = [cell for row in rows if (cell := row.get(name)) is not None and cell != ""]
@@ -246,6 +259,8 @@ def groups_in_rows(
         )  # fmt: skip
         if not columns.score:
             return group
+        if empty := [column for column in columns.texts if is_empty_list(tables.cell(where, row, column))]:
+            raise BadRow(f'{where}: column "{empty[0]}" is an empty list beside a score; leave the row out')
         value = label_in(where, row, columns.score, need_label=True)
         place = f'{where}: column "{columns.score}"'
         if len(texts) == 1:
@@ -295,22 +310,28 @@ def check_shapes(groups: Sequence[Group]) -> None:
             counts = len(getattr(group, name)), len(getattr(first, name))
             if counts[0] != counts[1]:
                 raise BertJaxError(
-                    f"{group.where} has {counts[0]} {name} and {first.where} has {counts[1]}; give every row as many"
+                    f"{group.where} has {counts[0]} {name} and {first.where} has {counts[1]}; give every row the same "
+                    "number"
                 )
 
 
 def of_labels(spec: str, texts: Sequence[Group]) -> list[Group]:
     """Each text with another one of its label, drawn at random; texts that are alone with theirs are left out."""
     by_label: dict[str, list[Group]] = defaultdict(list)
+    # For each place of a text in the list of its label, how many other texts come before it.
+    before: dict[tuple[str, object], list[int]] = defaultdict(list)
     for text in texts:
-        by_label[text.alike].append(text)
+        of_label, others = by_label[text.alike], before[text.alike, text.text]
+        others.append(len(of_label) - len(others))
+        of_label.append(text)
     if len(by_label) < 2:
         raise BertJaxError(f'{spec} has only the label "{texts[0].alike}"; there is nothing to tell apart')
     groups = []
     for n, text in enumerate(texts):
-        others = [other for other in by_label[text.alike] if other.text != text.text]
-        if others:
-            groups.append(paired(text, others[int(key_of("positive", n)) % len(others)]))
+        of_label, others = by_label[text.alike], before[text.alike, text.text]
+        if count := len(of_label) - len(others):
+            drawn = int(key_of("positive", n)) % count  # among the other texts, in their order
+            groups.append(paired(text, of_label[drawn + bisect_right(others, drawn)]))
     if not groups:
         raise BertJaxError(f"{spec}: no two different texts have the same label, so none has a positive")
     return groups

@@ -9,7 +9,7 @@ from bert_jax.data.examples.example import Example, answers_of, collect
 from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending, expand
-from bert_jax.text.tables import Row, cell, columns_like, text_in
+from bert_jax.text.tables import Row, cell, columns_like, optional, text_in
 
 
 def read_questions(
@@ -79,10 +79,10 @@ def questions_in_rows(
             where, row, columns.label or many or single or ANSWERS[0], need_label, may_be_blank=True
         )
         if isinstance(answers, str):
-            answers = plain_answer(where, passage, answers, row.get(start))
+            answers = plain_answer(where, passage, answers, optional(row, start))
         if answers is not None:
-            answers = answers_in(where, passage, answers, row.get(impossible))
-        document = columns.document or (title if row.get(title) else "")
+            answers = answers_in(where, passage, answers, optional(row, impossible))
+        document = columns.document or (title if optional(row, title) else "")
         # Questions about one passage stay together, whatever it is called.
         within = name_in(where, row, document) or passage
         return Example((question, passage), answers, where, name_in(where, row, columns.id or id), within)

@@ -87,7 +87,7 @@ class Classes(WholeTexts):
 
     def view(self, outcomes: Outcomes) -> View:
         logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
-        before, after = (c.likely(logits) for c in (NONE, outcomes.calibration))
+        before, after = (c.probabilities(logits) for c in (NONE, outcomes.calibration))
         right, confidence = logits.argmax(-1) == numbers, after.max(-1)
         return View(
             before.max(-1), confidence, right, confidence, right,
@@ -98,7 +98,8 @@ class Classes(WholeTexts):
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        likely, numbers = outcomes.calibration.likely(np.stack(outcomes.raws)), self.numbers(outcomes.truth)
+        likely = outcomes.calibration.probabilities(np.stack(outcomes.raws))
+        numbers = self.numbers(outcomes.truth)
         given = likely[np.arange(len(likely)), numbers]
         return [
             LabelError(example, true, predicted, float(1 - p), float(p))
@@ -109,10 +110,10 @@ class Classes(WholeTexts):
         ]
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
-        return dict(zip(self.labels, map(float, calibration.likely(raw)), strict=True))
+        return dict(zip(self.labels, map(float, calibration.probabilities(raw)), strict=True))
 
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[Label, float]:
-        likely = calibration.likely(raw)
+        likely = calibration.probabilities(raw)
         order = np.argsort(-likely)
         first, second = likely[order[:2]]
         return Label(self.labels[order[0]], float(first), float(first - second)), float(first)
@@ -138,7 +139,7 @@ def fit(
 
     def judge(calibration: Calibration, rows: Rows) -> Judged:
         right = logits[rows].argmax(-1) == truth[rows]
-        before, after = (c.likely(logits[rows]).max(-1) for c in (NONE, calibration))
+        before, after = (c.probabilities(logits[rows]).max(-1) for c in (NONE, calibration))
         return Judged(before, after, right, after, right, rows)
 
     return cross_fitted((scaled,) if few else (as_given, scaled), judge, documents)

@@ -71,7 +71,8 @@ class Labels(WholeTexts):
         return binary_cross_entropy(logits, batch["labels"], weight)
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
-        chosen = calibration.likely(raw, several=True) > calibration.above(len(self.labels))
+        likely = calibration.probabilities(raw, multi_label=True)
+        chosen = likely > calibration.decision_thresholds(len(self.labels))
         return {self.labels[i] for i in np.flatnonzero(chosen)}
 
     def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.Sums:
@@ -83,8 +84,8 @@ class Labels(WholeTexts):
 
     def view(self, outcomes: Outcomes) -> View:
         logits, truth = np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels)
-        before, after = (c.likely(logits, several=True) for c in (NONE, outcomes.calibration))
-        chosen = after > outcomes.calibration.above(len(self.labels))
+        before, after = (c.probabilities(logits, multi_label=True) for c in (NONE, outcomes.calibration))
+        chosen = after > outcomes.calibration.decision_thresholds(len(self.labels))
         confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
         return View(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
@@ -95,7 +96,7 @@ class Labels(WholeTexts):
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        likely = outcomes.calibration.likely(np.stack(outcomes.raws), several=True)
+        likely = outcomes.calibration.probabilities(np.stack(outcomes.raws), multi_label=True)
         truth, predicted = (
             metrics.one_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
         )
@@ -114,10 +115,12 @@ class Labels(WholeTexts):
         return ", ".join(sorted(prediction)) or "none"
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
-        return dict(zip(self.labels, map(float, calibration.likely(raw, several=True)), strict=True))
+        likely = calibration.probabilities(raw, multi_label=True)
+        return dict(zip(self.labels, map(float, likely), strict=True))
 
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[list[Label], float]:
-        likely, above = calibration.likely(raw, several=True), calibration.above(len(self.labels))
+        likely = calibration.probabilities(raw, multi_label=True)
+        above = calibration.decision_thresholds(len(self.labels))
         every = [
             Label(self.labels[i], float(likely[i]), float(likely[i] - above[i])) for i in np.argsort(-likely)
         ]
@@ -154,13 +157,13 @@ def fit(
 
     def with_thresholds(temperatures: tuple[float, ...], rows: Rows) -> Calibration:
         calibration = Calibration(Labels.name, tuple(labels), temperatures)
-        likely = calibration.likely(logits[rows], several=True)
+        likely = calibration.probabilities(logits[rows], multi_label=True)
         thresholds = (label_threshold(*both) for both in zip(likely.T, truth[rows].T, strict=True))
         return replace(calibration, thresholds=tuple(thresholds))
 
     def judge(calibration: Calibration, rows: Rows) -> Judged:
-        before, after = (c.likely(logits[rows], several=True) for c in (NONE, calibration))
-        chosen = after > calibration.above(len(labels))
+        before, after = (c.probabilities(logits[rows], multi_label=True) for c in (NONE, calibration))
+        chosen = after > calibration.decision_thresholds(len(labels))
         right = (chosen == truth[rows]).all(-1)
         return Judged(
             before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows

@@ -163,8 +163,8 @@ class Tags(Kind):
 
         def judge(calibration: Calibration, rows: Rows) -> Judged:
             logits, truth = words(rows)
-            before, after = (c.likely(logits).max(-1) for c in (NONE, calibration))
-            texts = [([calibration.likely(outcomes.raws[row])], [outcomes.truth[row]]) for row in rows]
+            before, after = (c.probabilities(logits).max(-1) for c in (NONE, calibration))
+            texts = [([calibration.probabilities(outcomes.raws[row])], [outcomes.truth[row]]) for row in rows]
             spans = [self.judged_spans(*text) for text in texts]
             confidence, correct = map(np.concatenate, zip(*spans, strict=True))
             owners = np.repeat(rows, [len(scores) for scores, _ in spans])
@@ -183,7 +183,7 @@ class Tags(Kind):
         return scores, exact > 0
 
     def view(self, outcomes: Outcomes) -> View:
-        likely = [outcomes.calibration.likely(raw) for raw in outcomes.raws]
+        likely = [outcomes.calibration.probabilities(raw) for raw in outcomes.raws]
         logits = np.concatenate(outcomes.raws)
         numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
@@ -198,7 +198,7 @@ class Tags(Kind):
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
         return View(
-            NONE.likely(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
+            NONE.probabilities(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
             confidence, correct,
             curves=worst(curves) | {"all together": together},
             counts=counts,
@@ -213,7 +213,7 @@ class Tags(Kind):
         ):
             wrong = [i for i in range(len(true)) if true[i] != predicted[i]]
             if wrong:
-                likely = outcomes.calibration.likely(raw)[np.arange(len(true)), self.numbers(true)]
+                likely = outcomes.calibration.probabilities(raw)[np.arange(len(true)), self.numbers(true)]
                 i = min(wrong, key=lambda i: likely[i])
                 label, p = f"{true[i]} of “{example.text[i]}”", float(likely[i])
                 errors.append(LabelError(example, label, predicted[i], 1 - p, p))
@@ -226,7 +226,7 @@ class Tags(Kind):
         return bracketed(example.text, prediction)
 
     def result(self, raw: Pieces, calibration: Calibration) -> tuple[list[Span], float]:
-        spans = joined(raw.text, words_of(raw, calibration.likely(raw.logits)), self.labels)
+        spans = joined(raw.text, words_of(raw, calibration.probabilities(raw.logits)), self.labels)
         return spans, min((span.score for span in spans), default=1.0)
 
     def confidence(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
@@ -240,7 +240,7 @@ class Tags(Kind):
 
     def of_words(self, raw: np.ndarray | Pieces, calibration: Calibration) -> np.ndarray:
         logits = raw.logits if isinstance(raw, Pieces) else raw
-        return calibration.likely(logits).max(-1)
+        return calibration.probabilities(logits).max(-1)
 
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         if isinstance(raw, Pieces):
