@@ -100,5 +100,17 @@ def of_user(path: Path) -> Iterator[None]:
     except BertJaxError:
         raise
     except Exception as error:
-        *_, (_, line) = traceback.walk_tb(error.__traceback__)
-        raise BertJaxError(f"{path}:{line}: {type(error).__name__}: {error}") from error
+        line = line_in(path, error)
+        raise BertJaxError(f"{path}{f':{line}' * bool(line)}: {type(error).__name__}: {error}") from error
+
+
+def line_in(path: Path, error: Exception) -> int | None:
+    """The line of a file that an error comes from, also by way of other files; None where it comes from none."""
+    own = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if Path(frame.f_code.co_filename).resolve() == path.resolve()
+    ]
+    if own:
+        return own[-1]
+    return error.lineno if isinstance(error, SyntaxError) else None

@@ -202,9 +202,12 @@ def text_scores(texts: int, scores: int) -> bool:
 class EmbeddingLoss:
     compute: Callable[..., Loss]
     fits: Callable[[int, int], bool] = any_scores  # whether it learns from groups of so many texts and scores
+    reads: tuple[str, ...] = ()  # of the settings
     in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
     scored: bool = False  # learns from scores
     taught: int = 0  # of how many leading texts it learns from a teacher's vectors; -1: of all
+    whole: bool = False  # compares whole vectors with those of the teacher
+    even: bool = False  # needs an even number of dimensions
     scale: float = 1.0  # by default
     margin: float = 0.0  # likewise
 
@@ -214,19 +217,21 @@ class EmbeddingLoss:
 
 
 LOSSES = {
-    "multiple_negatives": EmbeddingLoss(multiple_negatives, in_batch=True, scale=20.0),
-    "guided": EmbeddingLoss(guided, in_batch=True, taught=-1, scale=100.0),
-    "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, margin=5.0),
-    "cosent": EmbeddingLoss(cosent, pair_scores, scored=True, scale=20.0),
-    "angle": EmbeddingLoss(angle, pair_scores, scored=True, scale=20.0),
+    "multiple_negatives": EmbeddingLoss(
+        multiple_negatives, reads=("scale", "symmetric"), in_batch=True, scale=20.0
+    ),
+    "guided": EmbeddingLoss(guided, reads=("scale", "margin"), in_batch=True, taught=-1, scale=100.0),
+    "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, reads=("margin",), margin=5.0),
+    "cosent": EmbeddingLoss(cosent, pair_scores, reads=("scale",), scored=True, scale=20.0),
+    "angle": EmbeddingLoss(angle, pair_scores, reads=("scale",), scored=True, even=True, scale=20.0),
     "cosine": EmbeddingLoss(cosine, pair_scores, scored=True),
-    "contrastive": EmbeddingLoss(contrastive, pair_scores, scored=True, margin=0.5),
+    "contrastive": EmbeddingLoss(contrastive, pair_scores, reads=("margin",), scored=True, margin=0.5),
     # Of every text, or of the differences between the positive and each negative.
     "margin_mse": EmbeddingLoss(
         margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
     ),
     "teacher_ranking": EmbeddingLoss(teacher_ranking, text_scores, scored=True),
-    "teacher_vectors": EmbeddingLoss(teacher_vectors, lambda texts, scores: texts == 2, taught=1),
+    "teacher_vectors": EmbeddingLoss(teacher_vectors, lambda texts, scores: texts == 2, taught=1, whole=True),
 }
 
 

@@ -27,12 +27,12 @@ def one_line(message: object, longest: int = LONGEST) -> str:
     >>> print(one_line("no column in a\\nb; name another"))
     no column in a\\nb; name another
     >>> one_line("x" * 30 + "; do this", longest=20)
-    'xxxxxxx ...  do this'
+    'xxxxxxx ... do this'
     """
     text = str(message)
     # Of a message that is too long the start says what is wrong, and the end what to do.
     if len(text) > longest:
-        text = f"{text[: longest // 2 - 3]} ... {text[-(longest // 2 - 2) :]}"
+        text = f"{text[: longest // 2 - 3].rstrip()} ... {text[-(longest // 2 - 2) :].lstrip()}"
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= longest else one_line(text, longest)
 

@@ -153,6 +153,8 @@ def holding(directory: Path) -> Iterator[None]:
     except BlockingIOError:
         os.close(handle)
         raise taken(directory) from None
+    except OSError:  # a file system without locks, where nobody can tell
+        pass
     try:
         yield
     finally:

@@ -142,6 +142,22 @@ def test_wrong_files_and_names(tmp_path):
         load(str(tmp_path / "c.py"), [], Settings)
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("import json\n\n\ndef get_config():\n    return json.loads('{')\n", ":5: JSONDecodeError"),
+        ("\nimport bert_jax.nowhere\n", ":2: ModuleNotFoundError"),
+        ("def get_config():\n    return }\n", ":2: SyntaxError"),
+        ("x = 1\n", ": AttributeError"),
+    ],
+)
+def test_the_line_of_an_error_is_that_of_the_config_file(text, where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(BertJaxError, match=f"^own.py{where}"):
+        load("own.py", [], Settings)
+
+
 RECIPES = ("", ",laptop", ",roberta", ",lamb", ",tpu", ",roberta,tpu", ",lamb,tpu")
 VARIANTS = [f"pretrain.py:{size}{recipe}" for size in SIZES for recipe in RECIPES]
 VARIANTS += ["classify.py", "tag.py", "answer.py", *(f"classify.py:{task}" for task in glue.TASKS)]

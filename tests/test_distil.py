@@ -245,5 +245,9 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
         BertJaxError, match="teacher 4; set --config.model.heads=4, or --config.loss.scores=0"
     ):
         opened(teacher, "tinybert", **{"model.heads": 2})
+    with pytest.raises(BertJaxError, match="has 4 layers; set --config.loss.teacher_layer=4 or lower"):
+        opened(teacher, "minilm", **{"loss.teacher_layer": 9})
+    with pytest.raises(BertJaxError, match="is 6, and .* has 4 layers; set --config.model.layers=4 or"):
+        opened(teacher, init=directory, **{"model.layers": 6})
     with pytest.raises(BertJaxError, match="data.lengths goes up to 48, and .* reads 40 tokens"):
         opened(teacher, **{"data.lengths": 48})

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +16,15 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import KINDS
+from bert_jax.predictions.origin import UNKNOWN
+from bert_jax.runs.run import conclude
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks.distil_classifier import soft_loss
+from bert_jax.tasks.distil_classifier import DistillingClassifier, soft_loss
+from bert_jax.tasks.finetune import Finetuning
 from bert_jax.train.config import RunConfig
 from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Task
+from bert_jax.train.task import Results, Task
+from bert_jax.train.workdir import Workdir
 from test_finetune import ENCODER, TOKENIZER, finetune, marked, table
 
 RNG = np.random.default_rng(0)
@@ -73,6 +78,22 @@ def teacher(tmp_path_factory):
     train = table(root / "train.csv", marked(160, 0))
     finetune("classify", root / "begin", root / "run", **{"data.train": train, "data.rows": "packed"})
     return root / "run/model"
+
+
+def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
+    offered = []
+
+    class Finished(SimpleNamespace):
+        def __init__(self, directory, results, out_of_fold):
+            nothing = {name: lambda *_: None for name in ("calibrate", "learn_scope", "write_report")}
+            super().__init__(**nothing, offer_class_weights=lambda: offered.append(results))
+
+    monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
+    (tmp_path / "model").mkdir()
+    layout, kind = hub.Layout(ENCODER, heads=("classify",), labels=("a", "b")), KINDS["classes"](("a", "b"))
+    for make, count in ((Finetuning, 1), (DistillingClassifier, 1)):
+        conclude(Workdir(tmp_path), make(layout, kind, results=Results([], [], [])), UNKNOWN)
+        assert len(offered) == count
 
 
 def without_labels(path, rows):
@@ -149,9 +170,9 @@ def test_what_a_distillation_cannot_use_is_refused(teacher, tmp_path):
 
     with pytest.raises(BertJaxError, match="has no labels; leave labels_weight out"):
         opened(labels_weight=0.5)
-    with pytest.raises(BertJaxError, match="model.layers is 3, and .* has 2 layers"):
+    with pytest.raises(BertJaxError, match="is 3, and .* has 2 layers; set --config.model.layers=2 or fewer"):
         opened(**{"model.layers": 3})
     with pytest.raises(BertJaxError, match="config key teacher is missing"):
         opened(teacher="")
-    with pytest.raises(BertJaxError, match="a distillation is one run"):
+    with pytest.raises(BertJaxError, match="distil_classifier has no folds and no choice of method"):
         opened(method="probe")

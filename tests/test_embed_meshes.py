@@ -8,6 +8,8 @@ from runs import ROOT, finished, lines
 from test_embed_task import CONFIG, pairs, table
 from test_finetune import model  # noqa: F401
 
+pytestmark = pytest.mark.pod
+
 STEPS = 50
 RUNS = {
     "one device": (1, ["accumulate=1"]),

@@ -1,5 +1,7 @@
 """The losses of embeddings are those of sentence-transformers, values and gradients."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -149,6 +151,21 @@ def test_groups_that_are_padding_say_nothing(name):
     assert float(with_padding) == pytest.approx(float(value), rel=1e-6)
     np.testing.assert_allclose(its_slope[:-2], slope, atol=1e-6)
     assert not np.asarray(its_slope[-2:]).any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_reads_the_settings_that_it_names(name):
+    loss = LOSSES[name]
+    shapes = [(texts, scores) for texts in (2, 3) for scores in (1, 2) if loss.fits(texts, scores)]
+    vectors, batch = batch_of(shapes[0][0], scores_of(shapes[0][1]))
+    settings, changes = Settings(5.0, 0.3, False), {"scale": 9.0, "margin": 1.5, "symmetric": True}
+
+    def value(settings: Settings) -> float:
+        return float(loss.compute(vectors, batch, settings).mean)
+
+    before = value(settings)
+    changed = {key for key, to in changes.items() if value(replace(settings, **{key: to})) != before}
+    assert changed == set(loss.reads)
 
 
 def test_a_learnt_scale_is_that_of_each_anchor():

@@ -211,6 +211,16 @@ def test_the_gain_of_bfloat16_is_measured_wherever_it_is_asked_for():
     assert seen[0] in ("float32", "bfloat16")
 
 
+def test_several_processes_on_cpus_compute_in_the_same_type(monkeypatch):
+    monkeypatch.setattr(precision, "cpu_gain", lambda: 2.0)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    precision.fast_dtype.cache_clear()
+    try:
+        assert precision.fast_dtype("cpu") == "float32"
+    finally:
+        precision.fast_dtype.cache_clear()
+
+
 def test_the_gain_is_the_ratio_of_the_best_times(monkeypatch):
     seconds = {"float32": iter([6, 4, 9, 9, 9, 9, 9]), "bfloat16": iter([5, 7, 2, 7, 7, 7, 7])}
     monkeypatch.setattr(precision, "compiled_product", lambda dtype: dtype)

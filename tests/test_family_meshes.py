@@ -6,6 +6,8 @@ import pytest
 import runs
 from test_family_runs import SIZES
 
+pytestmark = pytest.mark.pod
+
 
 @pytest.fixture(scope="module")
 def found():

@@ -37,6 +37,7 @@ from bert_jax.predictions.kinds.answers import span_in
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.classify import Config
+from bert_jax.tasks.contrast import Contrasting
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import ExamplesConfig
 from bert_jax.tasks.finetune_data import class_weights, pieces_of
@@ -387,6 +388,14 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, model):
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns > written
 
 
+@pytest.mark.parametrize("given", [(), ("steps=40", "log.evaluate_every=4", "checkpoints.every=4")])
+def test_patience_waits_for_the_metric_of_the_task(given):
+    _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "patience=3", *given])
+    assert config.resolved(16, "accuracy", 768).checkpoints.best == "accuracy"
+    with pytest.raises(BertJaxError, match="patience needs a validation metric, and this run measures none"):
+        config.resolved(16, "", 768)
+
+
 @pytest.mark.parametrize(
     ("examples", "best", "evaluate_every", "checkpoints_every"),
     [(16, "accuracy", 3, 3), (16, "", 3, 100), (3200, "accuracy", 100, 100), (6400, "", 200, 200)],
@@ -551,6 +560,15 @@ def test_the_answer_is_where_the_file_says_or_at_cls():
 
 
 @pytest.mark.slow
+def test_a_head_begins_as_a_probe_where_one_can_learn_its_kind():
+    classes, answers = (
+        dataclasses.replace(make(name)[0], probe=True)
+        for make, name in ((classify_pieces, "classes"), (answer_pieces, "answers"))
+    )
+    assert classes.begins_as_probe and not answers.begins_as_probe
+    assert not Contrasting(classes.layout, classes.kind, probe=True).begins_as_probe, "it ends as one"
+
+
 def test_class_weights_and_windows_weigh_as_they_should():
     task, pieces = classify_pieces("classes")
     examples = [Example("", label, "") for label in "aaab"]
@@ -574,7 +592,9 @@ def test_class_weights_and_windows_weigh_as_they_should():
         ({"data.max_length": 100}, "set --config.data.max_length=64"),
         ({"kind": "number", "class_weights": "balanced"}, "for one class a text"),
         pytest.param(
-            {"checkpoints.best": "f2"}, 'nothing held out measures "f2"; known', marks=pytest.mark.slow
+            {"checkpoints.best": "f2"},
+            'checkpoints.best: no validation metric "f2"; known',
+            marks=pytest.mark.slow,
         ),
         ({"epochs": -1}, "epochs must be"),
         ({"data.columns.label": "labl"}, "labl"),

@@ -18,7 +18,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.runs import finetuning
 from bert_jax.runs.finetuning import are_tagged, series_of
-from bert_jax.runs.fit import values_of
+from bert_jax.runs.fit import saved, values_of
 from bert_jax.terminal import say
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.tables import read_rows
@@ -152,6 +152,20 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, model, t
     assert first.scores == again.scores != {} and first.metrics == again.metrics != []
     gc.collect()
     assert first.workdir.exists(), "it is the user's"
+
+
+def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(model, tmp_path):  # noqa: F811
+    begun = bert_jax.load(model)
+    other = begun.with_params(jax.tree.map(lambda leaf: leaf + 1, begun.params))
+    saved(other, tmp_path)  # of a call that was refused before its run began
+    assert saved(begun, tmp_path) == tmp_path / "init"
+    (tmp_path / "run.json").write_text("{}")
+    weights = (tmp_path / "init/model.safetensors").read_bytes()
+    assert saved(begun, tmp_path) == tmp_path / "init"
+    with pytest.raises(BertJaxError, match="was begun with another model; name another workdir"):
+        saved(other, tmp_path)
+    assert (tmp_path / "init/model.safetensors").read_bytes() == weights
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["init", "run.json"]
 
 
 def test_texts_and_labels_are_examples_as_those_of_files(model, monkeypatch):  # noqa: F811

@@ -294,7 +294,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         in capsys.readouterr().out
     )
     assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.runs.choice.FEW", 20)
+    monkeypatch.setattr("bert_jax.runs.choice.CONTRAST_BELOW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 
@@ -348,3 +348,5 @@ def test_what_a_probe_cannot_learn_is_said(model, tmp_path):  # noqa: F811
         load_task("configs/classify.py", [f"init={model}", "data.train=x.csv", "data.folds=1"])
     with pytest.raises(BertJaxError, match="data.fold=5 is not one of data.folds=5"):
         load_task("configs/classify.py", [f"init={model}", "data.train=x.csv", "data.folds=5", "data.fold=5"])
+    with pytest.raises(BertJaxError, match="a probe cannot learn answers; leave --config.method=probe out"):
+        load_task("configs/answer.py", [f"init={model}", "data.train=x.jsonl", "method=probe"])

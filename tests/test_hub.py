@@ -309,6 +309,7 @@ def test_a_model_of_the_hub_is_fetched_without_its_other_formats(weights, tmp_pa
     from huggingface_hub.utils import filter_repo_objects
 
     needed = {"config.json", "vocab.txt", "modules.json", "1_Pooling/config.json", weights}
+    needed.add("2_Dense/pytorch_model.bin")
     others = {
         "pytorch_model.bin",
         "onnx/config.json",
@@ -330,6 +331,13 @@ def test_a_model_of_the_hub_is_fetched_without_its_other_formats(weights, tmp_pa
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
     assert hub.existing("some/model") == tmp_path
     assert fetched == needed
+
+
+def test_the_architectures_that_are_supported_are_listed_in_order():
+    with pytest.raises(BertJaxError) as refused:
+        hub.read_architecture({"architectures": ["BertXyz"]}, FAMILIES["bert"], "config.json")
+    names = str(refused.value).partition("; known: ")[2].split(", ")
+    assert names == sorted(names) and {"Model", "ForMaskedLM"} <= set(names) and "" not in names
 
 
 def test_a_failed_save_leaves_the_old_directory_whole(directory, monkeypatch):

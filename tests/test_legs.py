@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 from bert_jax import retrieval
@@ -10,6 +11,7 @@ from bert_jax.command.main import main
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.errors import BertJaxError
 from bert_jax.report import legs
+from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from test_search import Queries, change, document
 
@@ -71,6 +73,19 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
 def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
     assert main(["evaluate", "--data", "d", *flags]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_documents_beyond_the_folder_keep_their_places(folder):
+    queries = read_judged(folder).queries
+    change(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
+    for way in legs.measure(legs.Trial(str(folder / "index"), str(folder))).ways:
+        scores, places = way.sums.scores, way.search.places
+        assert [way.search.recall.scores[str(cut)] for cut in (1, 10, 100)] == pytest.approx(
+            [scores[f"recall@{cut}"] for cut in (1, 10, 100)]
+        )
+        assert np.where(places <= 10, 1 / places, 0).mean() == pytest.approx(scores["mrr@10"])
+        firsts = [way.search.first(n) for n in range(len(queries))]
+        assert any(first.endswith(": (not in the folder)") for first in firsts)
 
 
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):

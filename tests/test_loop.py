@@ -2,13 +2,15 @@
 
 import dataclasses
 import errno
+import fcntl
 import io
 import json
 import resource
 import shutil
 import sys
+import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 
 import jax
 import numpy as np
@@ -17,6 +19,8 @@ import pytest
 from bert_jax.command.train import export
 from bert_jax.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
+from bert_jax.report.curves import draw
+from bert_jax.train import manifest
 from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.log import Log, read
 from bert_jax.train.loop import Run, train
@@ -224,6 +228,24 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
             np.testing.assert_array_equal(kept[name], value, err_msg=name)
 
 
+def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
+    task, config = tiny()
+    run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
+    run.log = Log(tmp_path, run.workdir.metrics, 0, 20, False)
+    measured = {"losses": {"mlm_loss": (6.0, 2.0)}, "scores": {"mlm_accuracy": (1.0, 2.0)}, "tokens": 9}
+    measured |= {"rate": 0.1, "gradient_norm": np.nan, "discarded": 2}
+    for step in (2, 4):
+        run.write_line(measured, step)
+        run.window.add(measured)
+    run.log.close()
+    empty, whole = lines(tmp_path)
+    names = ("loss", "mlm_loss", "mlm_accuracy", "discarded")
+    assert [empty[name] for name in names] == [None, None, None, 2]
+    assert [whole[name] for name in names] == [3.0, 3.0, 0.5, 2]
+    draw(run.workdir.metrics, run.workdir.curves)
+    assert run.workdir.curves.exists()
+
+
 def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch(tmp_path):
     def plant(step, batch):
         if step == HELDOUT + 2:
@@ -234,7 +256,7 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
     with pytest.raises(NotFinite) as error:
         train(task, Batches(plant=plant), config, tmp_path)
     assert str(error.value) == (
-        "held-out batch 1, counted from 0: mlm_loss is nan at step 10; look at its examples, and if they are sound "
+        "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples, and if they are sound "
         "begin again with a lower --config.optimizer.rate"
     )
     assert not [line for line in lines(tmp_path) if line["kind"] == "heldout"], "nothing is chosen by it"
@@ -308,6 +330,50 @@ def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
     task, config = tiny(steps=1)
     train(task, Batches(), config, tmp_path)
     assert len(refused) == 1 and "another run is writing" in refused[0]
+
+
+def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_path, monkeypatch):
+    write, failed = manifest.write, threading.Event()
+
+    def fail(run, measures, of):
+        failed.set()
+        raise NotFinite("the loss is not finite; begin again")
+
+    def write_late(directory, position):
+        failed.wait(60)
+        time.sleep(0.2)
+        write(directory, position)
+
+    monkeypatch.setattr(Run, "check_finite", fail)
+    monkeypatch.setattr(manifest, "write", write_late)
+    task, config = tiny(checkpoint_every=1, log_evaluate_every=2)
+    with pytest.raises(NotFinite, match="the loss is not finite"):
+        train(task, Batches(), config, tmp_path)
+    assert Checkpoints(tmp_path / "checkpoints", config.checkpoints).steps() == [1]
+
+
+def test_a_directory_whose_file_system_has_no_locks_is_written_to(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with closing(Workdir(tmp_path / "run")) as workdir:
+        workdir.claim()
+
+
+def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
+    _, config = tiny()
+    checkpoints = Checkpoints(tmp_path, config.checkpoints)
+    for step in (5, 10):
+        (tmp_path / str(step)).mkdir()
+        manifest.write(tmp_path / str(step), {})
+    (tmp_path / "10" / "manifest.json").write_text("{}")
+    with pytest.raises(BertJaxError, match="step 10 cannot be used: its manifest.json is damaged; known: 5$"):
+        checkpoints.check(10)
+    shutil.rmtree(tmp_path / "5")
+    for step, said in ((10, "json is damaged; there is no other checkpoint"), (5, "of step 5; known: 10")):
+        with pytest.raises(BertJaxError, match=f"{said}$"):
+            checkpoints.check(step)
 
 
 def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():

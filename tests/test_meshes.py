@@ -6,6 +6,8 @@ import pytest
 import runs
 from on_eight_devices import EVALUATED, MESHES, MORE_MESHES
 
+pytestmark = pytest.mark.pod
+
 
 def assert_same(one, other):
     assert len(one["losses"]) == 50

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax.traverse_util import unflatten_dict
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
@@ -47,6 +48,7 @@ def test_schedules():
 
 def test_a_share_of_the_steps_warms_up():
     np.testing.assert_allclose(rates(50, warmup=0, warmup_share=0.1), rates(50, warmup=5))
+    np.testing.assert_allclose(rates(20, warmup=10, warmup_share=0.01), rates(20, warmup=0))
 
 
 def first_update(**changes):
@@ -273,11 +275,22 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
     ):
         check_batch(30, mesh, 2)
     check_batch(32, mesh, 2)
-    shapes = {"mlm": {"bias": jax.ShapeDtypeStruct((30522,), "float32")}}
-    with pytest.raises(
-        BertJaxError, match=r"mlm/bias \[30522\]: 30522 does not divide over mesh.tensor=4; set model.vocab"
-    ):
-        parameter_shardings(shapes, jax.sharding.AbstractMesh((1, 1, 4), AXES))
+    mesh = jax.sharding.AbstractMesh((1, 5, 4), AXES)
+    vocabulary = {"mlm": {"bias": jax.ShapeDtypeStruct((30522,), "float32")}}
+    with pytest.raises(BertJaxError) as refused:
+        parameter_shardings(vocabulary, mesh)
+    assert str(refused.value) == (
+        "mlm/bias [30522]: 30522 does not divide over mesh.tensor=4; set --config.mesh.tensor to a divisor of 30522, "
+        "or --config.model.vocab_multiple=128"
+    )
+    others = {
+        "encoder/layers/feed_forward/in/bias": ((2, 66), "tensor"),
+        "pooler/dense/kernel": ((32, 9), "fsdp"),
+    }
+    for name, (shape, axis) in others.items():
+        params = unflatten_dict({name: jax.ShapeDtypeStruct(shape, "float32")}, sep="/")
+        with pytest.raises(BertJaxError, match=f"; set --config.mesh.{axis} to a divisor of {max(shape)}$"):
+            parameter_shardings(params, mesh)
 
 
 def test_parameters_and_optimizer_are_split_over_data_where_asked():

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import pallas as pl
 
 import runs
 from bert_jax import config as configs
@@ -86,6 +87,21 @@ def test_a_kernel_s_flops_are_its_formula():
         "short_attention": 4 * B * H * L * L * K,
         "short_attention_backward": 10 * B * H * L * L * K,
     }
+
+
+def test_of_branches_the_most_flops_count_and_the_kernels_of_the_first():
+    def times(x, name):
+        def kernel(x_ref, out_ref):
+            out_ref[...] = jnp.dot(x_ref[...], x_ref[...])
+
+        return pl.pallas_call(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype), name=name)(x)
+
+    def run(near, x):
+        # False is the first branch of the program.
+        return jax.lax.cond(near, lambda x: times(times(x, "near"), "both"), lambda x: times(x, "both"), x)
+
+    product = 2 * 8**3
+    assert flops.count(jax.make_jaxpr(run)(True, jnp.ones((8, 8)))) == (2 * product, {"both": product})
 
 
 def test_what_nobody_needs_does_not_count():
@@ -233,7 +249,7 @@ def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("v7:4x4", 'no figures of a chip "v7"; known: v4, v5e, v5p, v6e'),
+        ("v7:4x4", '--topology: unknown chip "v7"; known: v4, v5e, v5p, v6e'),
         ("v5e-16", "a v5e slice is named by its 2 sides in chips, as in v5e:4x4"),
         ("v5p:64", "a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4"),
         ("v4:4x4", "a v4 slice is named by its 3 sides"),
@@ -266,6 +282,10 @@ def test_slices_of_the_four_kinds():
     ("overrides", "message"),
     [
         (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
+        (
+            ["optimizer.warmup_share=1"],
+            "within the warm-up of 1,000,000; set --config.optimizer.warmup_share=0.1",
+        ),
         (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
         (["data.batch=250"], "a step of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
         (["data.corpora=nowhere"], "nowhere has no manifest.json"),
@@ -276,6 +296,14 @@ def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, mess
     with pytest.raises(BertJaxError) as error:
         checks.check_outline(config, pretrain.outline(config), HERE)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("first", "end", "warming"), [(900_000, 905_000, 0), (4000, 20_000, 6000)])
+def test_a_continued_run_has_warmed_up_before(first, end, warming):
+    config = settings(f"steps={end}", "init=somewhere", f"first_step={first}")
+    outline = pretrain.outlined(pretrain.outline(settings()).task, config)
+    line = checks.check_schedule(config, outline)
+    assert line == f"schedule: {warming:,} of {end - first:,} steps warm up"
 
 
 def test_a_task_that_says_nothing_of_its_steps_is_refused(monkeypatch):
@@ -341,8 +369,18 @@ def test_room_for_checkpoints(tmp_path):
     config = CheckpointConfig(keep=4, keep_every=100_000)
     line = checks.check_space(config, 1_000_000, state=10**6, workdir=str(tmp_path / "not yet"))
     assert "for 14 and the one being written" in line
+    line = checks.check_space(dataclasses.replace(config, best="mlm_loss"), 1_000_000, 10**6, None)
+    assert "for 15 and the one being written" in line
     with pytest.raises(BertJaxError, match="do not fit in .* free some space, or keep fewer"):
         checks.check_space(config, 1_000_000, state=10**18, workdir=str(tmp_path))
+
+
+def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
+    config = of_texts("embed", model, "data.batch=64")
+    resolved = dataclasses.asdict(tasks.outline_of(config).config.checkpoints)
+    assert (config.checkpoints.keep, config.checkpoints.best) == (1, "") and resolved["best"]
+    facts = {"phases": [{"state": 10**9}], "steps": 100, "checkpoints": resolved}
+    assert "for 2 and the one being written" in checks.check_machine(config, facts, HERE, None)[0]
 
 
 @pytest.fixture(scope="module")
@@ -388,6 +426,7 @@ def compiles(monkeypatch):
             "topology": str(where), "chips": where.chips, "hosts": where.hosts,
             "batch": outline.batch, "rows": outline.rows, "steps": outline.steps, "checks": [],
             "remat": outline.task.layout.config.remat,
+            "checkpoints": dataclasses.asdict(outline.config.checkpoints),
             "phases": [{"share": phase.share} | compiled.answer(overrides, phase.length) for phase in phases],
         }  # fmt: skip
 
@@ -402,7 +441,8 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
     output = capsys.readouterr().out
     assert "4.20 of 15.75 GiB a chip (parameters 0.40, optimizer 0.80" in output
     assert "1 all-reduce over data, 440.0 MB" in output
-    assert "compute binds" in output
+    assert "80.0 TFLOP a step, 3.9% more than the model's own (recomputation and other products)" in output
+    assert "compute binds" in output and "100 GB/s from the chip with the fewest links." in output
     assert main(["preflight", *flags, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     # A million steps of 53 ms one after the other, on 16 chips at 2 an hour.
@@ -423,7 +463,13 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
             "needs 21.2 GiB on each chip of v5e:4x4, which has 15.75; set --config.mesh.accumulate=2",
         ),
         (20.0, {}, ["data.batch=16"], "set --config.model.remat=full"),
-        (20.0, {}, ["data.batch=32", "model.remat=full", "mesh.accumulate=2"], "set --config.data.batch=16"),
+        (20.0, {}, ["data.batch=96", "model.remat=full", "mesh.accumulate=2"], "set --config.data.batch=32"),
+        (
+            20.0,
+            {},
+            ["data.batch=32", "model.remat=full", "mesh.accumulate=2"],
+            "has 15.75; take a larger slice, or a smaller model",
+        ),
         (1.0, {"parameters": 8 * GiB, "optimizer": 16 * GiB}, [], "set --config.mesh.shard_optimizer=true"),
         (1.0, {"parameters": 16 * GiB, "optimizer": 4 * GiB}, [], "set --config.mesh.fsdp=16"),
     ],
@@ -436,6 +482,23 @@ def test_what_does_not_fit_ends_with_what_to_change(compiles, capsys, temporarie
     overrides = [f"--config.{flag}" for flag in flags]
     assert main(["preflight", "--config", f"{CONFIG}:base", "--topology", "v5e:4x4", *overrides]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("mesh", "overrides", "remedy"),
+    [
+        ((1, 16, 1), ["mesh.fsdp=16"], "take a larger slice, or a smaller model"),
+        ((1, 8, 2), ["mesh.fsdp=8", "mesh.tensor=2"], "take a larger slice, or a smaller model"),
+        ((8, 1, 2), ["mesh.tensor=2"], "set --config.mesh.fsdp=8"),
+        ((4, 4, 1), ["mesh.data=4", "mesh.fsdp=4"], "set --config.mesh.fsdp=16 --config.mesh.data=-1"),
+    ],
+)
+def test_a_remedy_is_not_what_is_set_already(mesh, overrides, remedy):
+    phase = a_phase(mesh=dict(zip(AXES, mesh, strict=True)))
+    phase["memory"]["parameters"] = 16 * GiB
+    facts = {"batch": 256, "rows": 256, "remat": "none"}
+    said = preflight.advice(facts, phase, settings(*overrides), HERE)
+    assert said.endswith(f"parameters and optimizer alone are too large: {remedy}")
 
 
 def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):

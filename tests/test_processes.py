@@ -13,7 +13,7 @@ import pytest
 import runs
 from runs import command, finished, last_step, leaves, lines, started
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 SHORT = {"steps": 90, "log.evaluate_every": 30}
 
 

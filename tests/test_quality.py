@@ -53,7 +53,7 @@ def test_other_labels_and_a_model_named_twice_are_refused(tmp_path):
     data = write_lines(tmp_path / "test.jsonl", [{"text": text, "label": "no"} for text in TEXTS])
     limits = Limits(1, 0)
     for models, message in (
-        (("a", "b"), "only models of the same labels are compared"),
+        (("a", "b"), "compare models that have the same labels"),
         (("a", "a"), "named twice"),
     ):
         with pytest.raises(BertJaxError, match=message):

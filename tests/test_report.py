@@ -343,10 +343,10 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
     assert [each["accuracy"] for each in found["scores"]] == right
     assert found["differences"]["accuracy"]["value"] == pytest.approx(right[1] - right[0])
     assert len(found["better"]) == 8 * right[1] and len(found["worse"]) == 8 * right[0]
-    assert f"{len(found['worse'])} by A alone" in lines
-    assert lines.count("right by A alone: ") == len(found["worse"])
+    assert f", only A on {len(found['worse'])}; on {len(found['otherwise'])} both are wrong" in lines
+    assert lines.count("only A is right: ") == len(found["worse"])
     write_model(tmp_path / "c", heads=("classify",), labels=("no", "yes", "maybe"))
-    with pytest.raises(BertJaxError, match=r"only models of the same labels are compared"):
+    with pytest.raises(BertJaxError, match=r"compare models that have the same labels"):
         compare(a, tmp_path / "c", data)
 
 
@@ -386,7 +386,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
         assert [cell.strip() for cell in row.split("|")[-4:-1]].count("0") == 2, "no text is in two parts"
     assert "![losses and scores by step](curves.png)" in text
     assert (tmp_path / "run" / "report" / "curves.png").exists()
-    again = text.split("## Again")[1]
+    again = text.split("## Reproduce")[1]
     assert "bert-jax train --config configs/classify.py" in again and "--config.epochs=1" in again
     # A model trained anew without has none.
     calibration.save(tmp_path / "run" / "model", found)

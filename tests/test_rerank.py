@@ -29,6 +29,7 @@ from test_finetune import model, texts  # noqa: F401
 
 CONFIG = "configs/rerank.py"
 TUPLE = {"query": "q", "positive": "a", "negative_1": "b", "negative_2": "c"}
+TAUGHT = {"query": "q", "positive": "p", "negatives": ["n", "m"], "scores": [9.1, 2, -3]}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ TUPLE = {"query": "q", "positive": "a", "negative_1": "b", "negative_2": "c"}
         ([TUPLE, TUPLE | {"positive": "d"}], [("q", "abcd", (1, 0, 0, 1), ())]),
         ([TUPLE | {"scores": [3, -1, 0.5]}], [("q", "abc", (1, 0, 0), (3, -1, 0.5))]),
         ([{"query": "q", "documents": ["a", "b", "c"], "labels": [0, 2, 1]}], [("q", "abc", (0, 2, 1), ())]),
+        ([{"query": "q", "positive": "a", "negatives": []}, {"query": "r", "positive": "b", "negatives": ["c"]}],
+         [("q", "a", (1,), ()), ("r", "bc", (1, 0), ())]),
         ([{"question": "q", "passages": ["a"]}], [("q", "a", (1,), ())]),
     ],
 )  # fmt: skip
@@ -52,11 +55,13 @@ def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
     [
         ([{"query": "q", "document": "a", "label": 1}, {"query": "q", "document": "a", "label": 0}],
          'row 2: the document "a" has the label 0, and 1 in .* row 1 for the same query'),
-        ([{"query": "q", "document": "a", "label": -1}], "the label -1 is below 0"),
+        ([{"query": "q", "document": "a", "label": -1}], "the label is -1; use 0 for not relevant and above"),
         ([{"query": "q", "label": 1}], "a query and documents for it are needed"),
         ([{"query": "q", "documents": ["a", "b"], "labels": [1]}], "2 documents and 1 scores"),
-        ([{"query": "q", "document": "a", "label": 0}], "says of no document that it is relevant"),
+        ([{"query": "q", "document": "a", "label": 0}], "no document in .*t.jsonl is labelled relevant; check"),
         ([{"query": "q", "document": "a", "label": "yes"}], "holds 'yes', not a number"),
+        ([TAUGHT, TAUGHT | {"query": "r", "negatives": [], "scores": [7.3]}],
+         'row 2: column "negatives" is an empty list beside a score; leave the row out'),
         ([TUPLE | {"negative_1": "a"}], "the positive is one of its negatives"),
         ([TUPLE | {"negative_1": " "}], 'column "negative_1" is empty'),
     ],
@@ -89,9 +94,19 @@ def test_losses_that_do_not_fit_are_refused(changes, message, tmp_path, model): 
         open_task(model, table(tmp_path / "t.jsonl", rows), *changes)
 
 
+def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(model, tmp_path):  # noqa: F811
+    rows = [TAUGHT | {name: f"{name}{n}" for name in ("query", "positive")} for n in range(30)]
+    rows = [row | {"negatives": [f"n{n}", f"m{n}"]} for n, row in enumerate(rows)]
+    train = table(tmp_path / "t.jsonl", rows)
+    with pytest.raises(BertJaxError, match="data.others=2 adds documents that no teacher has scored; leave"):
+        open_task(model, train, "data.others=2")
+    task, _, _ = open_task(model, train, "data.others=2", "loss.name=binary", "data.documents=4")
+    assert task.documents == 4 and open_task(model, train)[0].loss.name == "teacher_ranking"
+
+
 def test_bad_rows_are_skipped_where_that_is_asked(tmp_path):
     rows = [{"query": "q", "document": "a", "label": grade} for grade in (1, -1)]
-    with pytest.warns(UserWarning, match="skipped 1 of 2 rows.*the label -1 is below 0"):
+    with pytest.warns(UserWarning, match="skipped 1 of 2 rows.*the label is -1; use 0"):
         (kept,) = read_candidates(table(tmp_path / "t.jsonl", rows), CandidateColumns(skip_bad=True))
     assert kept.grades == (1,)
 

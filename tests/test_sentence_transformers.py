@@ -9,6 +9,8 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import BertJaxError
+from bert_jax.hub.sentence_transformers import Embedder, read
+from bert_jax.hub.sentence_transformers import write as write_embedder
 from shown import shown
 from test_hub import write
 from test_real_weights import MINILM, varied_texts
@@ -80,6 +82,15 @@ def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_
     ours.save(tmp_path / "ours")
     opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("dot", "dot"), (None, "cosine")])
+def test_the_similarity_of_an_embedder_is_kept(name, kept, tmp_path):
+    write_embedder(tmp_path, Embedder(), 8)
+    path = tmp_path / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": name}))
+    write_embedder(tmp_path, read(tmp_path), 8)
+    assert json.loads(path.read_text())["similarity_fn_name"] == kept
 
 
 @pytest.mark.slow

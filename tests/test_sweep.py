@@ -7,7 +7,9 @@ import jax
 import pytest
 
 import corpora
+from bert_jax import tasks
 from bert_jax.command import train as run
+from bert_jax.config_files import read_file
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
@@ -137,6 +139,22 @@ def test_the_table_says_that_a_degenerate_run_is_left_out():
     cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
     assert cells["mean accuracy"] == "0.9050"
     assert (cells["runs in the mean"], cells["degenerate, left out |"]) == ("2", "1 |")
+
+
+@pytest.mark.parametrize(
+    ("swept", "remedy"),
+    [
+        ("seed=[1,2,3]", "seed; for several seeds set --config.seeds=N"),
+        ("seeds=[1,2]", "seeds; for several seeds set --config.seeds=N"),
+        ("lr=[1e-5];sweep=[1]", "sweep; write one sweep of all keys, KEY="),
+        ("data.folds=[0,5]", "data.folds; its runs are compared on a validation set"),
+    ],
+)
+def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
+    values, overrides = read_file("configs/classify.py"), ["init=m", "data.train=t.csv", f"sweep={swept}"]
+    _, config = tasks.read(values, overrides)
+    with pytest.raises(BertJaxError, match=f"config key sweep cannot vary {remedy}"):
+        sweep.plan(values, overrides, config, tmp_path)
 
 
 @pytest.mark.slow

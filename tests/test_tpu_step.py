@@ -19,6 +19,8 @@ from bert_jax.pod import preflight
 from bert_jax.pod.topology import slice_of
 from test_finetune import ENCODER, TOKENIZER
 
+pytestmark = pytest.mark.pod
+
 CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
 PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
 

@@ -39,7 +39,7 @@ def told(capsys, corpus, workdir, *flags) -> str:
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
         ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
         ("mesh.data=3", "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 does not divide 1 devices"),
-        ("mesh.accumulate=3", "a step of 8 rows does not divide over 1 data shards in 3 microbatches"),
+        ("mesh.accumulate=3", "a step of 8 rows does not divide over 1 data shard in 3 microbatches"),
         ("model.vocab_size=77", "model.vocab_size is 77 and the tokenizer of the corpus has 1000 entries"),
         ("model.max_positions=16", "set --config.model.max_positions=24"),
         ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),

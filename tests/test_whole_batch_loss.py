@@ -22,6 +22,8 @@ from bert_jax.train.task import Task
 from shown import shown
 from tiny_training import Batches, tiny
 
+pytestmark = pytest.mark.pod
+
 MESHES = {
     "one device": (1, {}),
     "data 8": (8, {}),

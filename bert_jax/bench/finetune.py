@@ -121,8 +121,9 @@ def beside(best: str, ours: list[dict], theirs: list[dict]) -> dict:
 
 
 def apart(ours: list[list[float]], theirs: list[list[float]]) -> float:
-    """The largest difference of a step's losses; small where the head is the directory's and nothing is dropped."""
-    return float(np.abs(np.array(ours) - np.array(theirs)).max())
+    """The largest difference of a step's losses; small where the head is the directory's and nothing is dropped. A step
+    that was discarded has none."""
+    return float(np.nanmax(np.abs(np.array(ours, float) - np.array(theirs, float))))
 
 
 def summary(results: dict) -> str:

@@ -84,7 +84,7 @@ def scores(models: Sequence[str], data: str) -> tuple[str, int, dict[str, int], 
         if kind.name != first.name or sorted(kind.labels) != sorted(first.labels):
             raise BertJaxError(
                 f"{directory} predicts {kind.name}, and {models[0]} {first.name}, or their labels differ; "
-                "only models of the same labels are compared"
+                "compare models that have the same labels"
             )
     return first.best, count, parameters, scored
 

@@ -109,8 +109,9 @@ def download(snapshot: Callable, name: str) -> Path:
     """Fetch the files of a model: safetensors, or pickled weights if it has none, and no folders of other formats."""
 
     def fetched(weights: str) -> Path:
-        wanted = ["*.json", "*.txt", "*.model", weights]
-        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit.
+        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit. A Dense there may be
+        # pickled beside an encoder that is not.
+        wanted = ["*.json", "*.txt", "*.model", weights, "[0-9]*/*.bin"]
         return Path(snapshot(name, allow_patterns=wanted, ignore_patterns=["[!0-9]*/*"]))
 
     directory = fetched("*.safetensors")
@@ -152,7 +153,8 @@ def read_architecture(published: dict, family: Family, where) -> str:
     known = {"", "Model", *family.architectures, *of_heads}
     if suffix not in known:
         raise BertJaxError(
-            f"{where}: the architecture {named[0]} has a head that is not supported; {nearest(suffix, known)}"
+            f"{where}: the architecture {named[0]} has a head that is not supported; "
+            f"{nearest(suffix, sorted(known - {''}))}"
         )
     return suffix
 

@@ -56,9 +56,10 @@ class Texts(TypedDict, total=False):
     transformer_task: str  # CLASSIFIES of a cross-encoder
 
 
-class Prompts(TypedDict, total=False):
+class WholeModel(TypedDict, total=False):
     prompts: dict[str, str] | None
     default_prompt_name: str | None
+    similarity_fn_name: str | None
 
 
 class Lengths(TypedDict, total=False):
@@ -82,7 +83,7 @@ class DenseConfig(TypedDict, total=False):
 # Each file beside modules.json and what it holds.
 BESIDE: dict[str, Any] = {
     "sentence_bert_config.json": Texts,
-    "config_sentence_transformers.json": Prompts,
+    "config_sentence_transformers.json": WholeModel,
     "tokenizer_config.json": Lengths,
 }
 
@@ -108,6 +109,7 @@ class Embedder:
     default_prompt: str | None = None
     pools_prompt: bool = True
     projection: Projection | None = None
+    similarity: str = "cosine"  # of two vectors in sentence-transformers; bert_jax takes the cosine
     unknown: str = ""  # modules that are not supported here
 
     @classmethod
@@ -155,6 +157,7 @@ def read(directory) -> Embedder | None:
         default_prompt=whole.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
         projection=projection_of(dense, folder) if folder and not unknown else None,
+        similarity=whole.get("similarity_fn_name") or Embedder.similarity,
         unknown=", ".join(unknown),
     )
 
@@ -254,7 +257,7 @@ def write(directory, embedder: Embedder, width: int) -> None:
         "config_sentence_transformers.json": {
             "prompts": embedder.prompts,
             "default_prompt_name": embedder.default_prompt,
-            "similarity_fn_name": "cosine",
+            "similarity_fn_name": embedder.similarity,
         },
     }
     if projection := embedder.projection:

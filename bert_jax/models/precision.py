@@ -17,8 +17,13 @@ MARGIN = 1.2  # a smaller gain is not worth the rounding
 
 @cache
 def fast_dtype(platform: str) -> str:
-    """ "bfloat16" where the device multiplies it faster than float32, "float32" elsewhere."""
-    if platform == "cpu":
+    """ "bfloat16" where the device multiplies it faster than float32, "float32" elsewhere.
+
+    Each of several processes on CPUs would time its own, and all must run the same program: theirs is "float32".
+    """
+    if platform == "cpu" and jax.process_count() > 1:
+        fast = False
+    elif platform == "cpu":
         # In a thread of its own: whoever asks may be tracing a program, for devices of its own.
         with ThreadPoolExecutor(1) as thread:
             fast = thread.submit(cpu_gain).result() > MARGIN

@@ -40,22 +40,24 @@ def corpora_of(config: RunConfig) -> DataConfig | None:
 
 
 def check_schedule(config: RunConfig, outline: Outline) -> str:
-    steps = outline.steps
+    steps, end = outline.steps, outline.config.steps
     if not steps:
         return (
             "schedule: how many steps there are is known with --config.data.train, or set by --config.steps"
         )
-    warmup = config.optimizer.warmup_of(outline.config.steps)
-    if warmup >= steps:
+    warmup, first = config.optimizer.warmup_of(end), end - steps
+    if warmup >= end:
+        setting = "warmup_share=0.1" if config.optimizer.warmup_share else f"warmup={end // 10}"
         raise BertJaxError(
-            f"{steps:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.warmup={steps // 10}"
+            f"{end:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.{setting}"
         )
-    if config.checkpoints.every > steps:
+    every = config.checkpoints.every  # 0: left to the data
+    if every and (checkpoint := (first // every + 1) * every) > end:
         raise BertJaxError(
-            f"{steps:,} steps end before the first checkpoint at {config.checkpoints.every:,}; "
+            f"{end:,} steps end before the first checkpoint at {checkpoint:,}; "
             f"set --config.checkpoints.every={max(steps // 10, 1)}"
         )
-    return f"schedule: {warmup:,} of {steps:,} steps warm up"
+    return f"schedule: {max(warmup - first, 0):,} of {steps:,} steps warm up"
 
 
 def check_hosts(rows: int, where: Slice) -> str:
@@ -95,7 +97,8 @@ def describe_corpus(corpus: Corpus) -> str:
 def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str | None) -> list[str]:
     """Lines about space for checkpoints, and whether this machine makes batches as fast as the slice takes them."""
     phases, data = compiled["phases"], corpora_of(config)
-    lines = [check_space(config.checkpoints, compiled["steps"], phases[0]["state"], workdir)]
+    checkpoints = dataclasses.replace(config.checkpoints, **compiled["checkpoints"])
+    lines = [check_space(checkpoints, compiled["steps"], phases[0]["state"], workdir)]
     if data and data.corpora:
         lines += [
             check_input(data, config.seed, phase, where) for phase in phases if "rows_per_second" in phase
@@ -105,7 +108,7 @@ def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str 
 
 def check_space(config: CheckpointConfig, steps: int, state: int, workdir: str | None) -> str:
     """`state` is the bytes of a checkpoint."""
-    kept = config.keep + (steps // config.keep_every if config.keep_every else 0)
+    kept = config.keep + (steps // config.keep_every if config.keep_every else 0) + bool(config.best)
     needed = (kept + 1) * state  # the oldest is deleted once the next is written
     line = (
         f"checkpoints: {state / 1e9:.1f} GB each, {needed / 1e9:,.0f} GB for {kept} and the one being written"

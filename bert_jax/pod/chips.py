@@ -50,5 +50,5 @@ def peak_of(device_kind: str) -> float | None:
 
 def tpu(name: str) -> Chip:
     if name not in TPUS:
-        raise BertJaxError(f'no figures of a chip "{name}"; {nearest(name, TPUS)}')
+        raise BertJaxError(f'--topology: unknown chip "{name}"; {nearest(name, TPUS)}')
     return TPUS[name]

@@ -48,6 +48,7 @@ def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
         "rows": outline.rows,
         "steps": outline.steps,
         "remat": outline.task.layout.config.remat,
+        "checkpoints": dataclasses.asdict(outline.config.checkpoints),
         "checks": lines,
         "phases": [compiled_phase(outline, phase, mesh, where) for phase in phases],
     }

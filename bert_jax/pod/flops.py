@@ -42,7 +42,11 @@ def flops_of(equation, times: int, kernels: dict[str, float], used: list[bool]) 
     if name == "scan":
         return walk(params["jaxpr"], times * params["length"], kernels)
     if name == "cond":
-        return max(walk(branch, times, kernels) for branch in params["branches"])
+        first, *others = params["branches"]
+        # Of the compiled program, too, the kernels of the first branch alone are read.
+        return max(
+            [walk(first, times, kernels), *(walk(other, times, defaultdict(float)) for other in others)]
+        )
     if name == "shard_map":
         # Shapes within are one device's.
         devices = math.prod(params["mesh"].shape[axis] for axis in params["newly_manual_axes"])

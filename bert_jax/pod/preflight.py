@@ -109,12 +109,13 @@ def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
     )
     lasting = memory["parameters"] + memory["optimizer"]
     if lasting + memory["batch"] > 0.9 * has:
-        replicated = phase["mesh"]["data"] > 1
-        if replicated and memory["optimizer"] > 0.4 * has and not config.mesh.shard_optimizer:
-            return f"{shortage}; parameters and optimizer alone are too large: set --config.mesh.shard_optimizer=true"
-        return (
-            f"{shortage}; parameters and optimizer alone are too large: set --config.mesh.fsdp={where.chips}"
-        )
+        too_large, mesh = f"{shortage}; parameters and optimizer alone are too large", phase["mesh"]
+        if mesh["data"] == 1:
+            return f"{too_large}: take a larger slice, or a smaller model"
+        if memory["optimizer"] > 0.4 * has and not config.mesh.shard_optimizer:
+            return f"{too_large}: set --config.mesh.shard_optimizer=true"
+        free = "" if config.mesh.data == -1 else " --config.mesh.data=-1"
+        return f"{too_large}: set --config.mesh.fsdp={where.chips // mesh['tensor']}{free}"
     # Temporaries are mostly activations, which halve with the rows that are computed at once.
     parts, shares = config.mesh.accumulate, phase["mesh"]["data"] * phase["mesh"]["fsdp"]
     while lasting + memory["temporaries"] * config.mesh.accumulate / parts > 0.9 * has:
@@ -123,7 +124,10 @@ def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
         return f"{shortage}; set --config.mesh.accumulate={parts}"
     if facts["remat"] == "none":
         return f"{shortage}; set --config.model.remat=full, or take a larger slice"
-    return f"{shortage}; set --config.data.batch={shares}, or take a larger slice"
+    least = shares * config.mesh.accumulate
+    if batch > least:
+        return f"{shortage}; set --config.data.batch={least}, or take a larger slice"
+    return f"{shortage}; take a larger slice, or a smaller model"
 
 
 def describe(facts: dict, where: Slice) -> str:
@@ -149,7 +153,7 @@ def describe(facts: dict, where: Slice) -> str:
     lines += ["", *facts["checks"]]
     lines.append(
         f"Peaks of {chip.kind}: {chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_speed / 1e9:.0f} GB/s, "
-        f"{where.reduce_speed / 1e9:.0f} GB/s out of the worst placed chip."
+        f"{where.reduce_speed / 1e9:.0f} GB/s from the chip with the fewest links."
     )
     return "\n".join(lines)
 
@@ -162,8 +166,8 @@ def describe_phase(phase: dict, where: Slice) -> list[str]:
         f"length {phase['length']}{share}",
         f"  memory      {sum(memory.values()) / GiB:.2f} of {where.chip.memory / GiB:.2f} GiB a chip ({kinds}), "
         f"{phase['headroom'] / GiB:.2f} free",
-        f"  compute     {phase['flops'] / 1e12:,.1f} TFLOP a step, {phase['flops'] / phase['model_flops'] - 1:.1%} of "
-        f"it recomputed or beside the model's: {seconds['compute'] * 1e3:.1f} ms",
+        f"  compute     {phase['flops'] / 1e12:,.1f} TFLOP a step, {phase['flops'] / phase['model_flops'] - 1:.1%} "
+        f"more than the model's own (recomputation and other products): {seconds['compute'] * 1e3:.1f} ms",
         f"  traffic     {phase['traffic'] / 1e9:,.2f} GB a chip to and from memory: {seconds['memory'] * 1e3:.1f} ms",
         f"  links       {seconds['links'] * 1e3:.1f} ms",
         *(f"              {line}" for line in describe_collectives(phase["collectives"])),

@@ -69,6 +69,6 @@ def sending_seconds(collective: Collective, where: Slice) -> float:
         "all-to-all": (n - 1) / n,
         "collective-permute": 1.0,
     }
-    # Less than all chips lie along one axis of the torus.
+    # Fewer than all chips lie along one axis of the torus.
     speed = where.reduce_speed if n == where.chips else where.chip.link
     return shares[collective.kind] * collective.bytes / speed

@@ -28,7 +28,7 @@ class Slice:
 
     @property
     def reduce_speed(self) -> float:
-        """Bytes a second that the worst placed chip can send, all its ports together.
+        """Bytes a second that the chip with the fewest links can send, over all of them together.
 
         The ends of an axis are joined only in whole cubes or rows of a pod; elsewhere a corner has one port an axis.
         """

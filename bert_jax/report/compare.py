@@ -14,6 +14,7 @@ from bert_jax.predictions.matching import shortened
 from bert_jax.predictions.view import Shown
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.report.page import cut
+from bert_jax.terminal import counted
 
 CHANGED = 10  # shown of each sort
 
@@ -26,7 +27,7 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
     if first.name != second.name or sorted(first.labels) != sorted(second.labels):
         raise BertJaxError(
             f"{a} gives {first.name} ({shortened(first.labels) or 'no labels'}) and {b} {second.name} "
-            f"({shortened(second.labels) or 'no labels'}); only models of the same labels are compared"
+            f"({shortened(second.labels) or 'no labels'}); compare models that have the same labels"
         )
     pair[1].kind = replace(second, order=first.order)  # whose second label f1 is about
     sums = pair[0].sums, pair[1].sums
@@ -48,9 +49,10 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
     if not all(shown):
         return "\n".join(lines)
     lines.append(
-        f"{len(better)} examples are right by B alone, {len(worse)} by A alone, {len(other)} wrong in another way"
+        f"only B is right on {counted(len(better), 'example')}, only A on {len(worse):,}; on {len(other):,} both are "
+        "wrong, with different predictions"
     )
-    for name, places in (("right by B alone", better), ("right by A alone", worse)):
+    for name, places in (("only B is right", better), ("only A is right", worse)):
         for i in places[:CHANGED]:
             in_a, in_b = (side[i] for side in shown)
             lines.append(f"  {name}: {in_a.where}: {cut(in_a.text)}")

@@ -104,7 +104,7 @@ def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
 def in_lines(scores: OutOfScope) -> list[str]:
     lines = [f"out of scope: {scores.foreign:,} foreign texts beside {scores.known:,} known ones"]
     lines += [f"  area under the curve {name:<24}  {value:.4f}" for name, value in areas(scores).items()]
-    header = ("--foreign", "known called so", "foreign called so")
+    header = ("--foreign", "known called foreign", "foreign called foreign")
     lines.append("  " + "  ".join(header))
     for row in scores.called:
         values = f"{row.at:g}", f"{row.known:.4f}", f"{row.foreign:.4f}"

@@ -26,6 +26,7 @@ from bert_jax.search.index import FUSION, KEYWORDS, VECTORS, Hit, Index
 
 SHOWN_MEASURES = (BEST, "mrr@10", "recall@100")
 RERANKED = "reranked"
+UNKNOWN = "(not in the folder)"  # in place of a document's text
 
 
 @dataclass(frozen=True)
@@ -145,15 +146,17 @@ def searched(
 def way_of(
     name: str, judged: Judged, relevant: dict[str, dict], lists: Sequence[list[str]], milliseconds: np.ndarray
 ) -> Way:
-    grades, place = [*relevant.values()], {document: n for n, document in enumerate(judged.documents)}
+    grades, known = [*relevant.values()], judged.documents
+    texts = known | {n: UNKNOWN for of_query in lists for n in of_query if n not in known}
+    place = {document: n for n, document in enumerate(texts)}
     right = [
-        [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0 and n in place]
+        [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
         for some in grades
     ]
-    ranked = [np.array([place[n] for n in of_query if n in place], int) for of_query in lists]
+    ranked = [np.array([place[n] for n in of_query], int) for of_query in lists]
     search = Search.of(
         [judged.queries[query] for query in relevant],
-        [f"{n}: {text}" for n, text in judged.documents.items()],
+        [f"{n}: {text}" for n, text in texts.items()],
         right,
         [(order[:DEPTH], np.zeros(len(order))) for order in ranked],
         name,
@@ -166,13 +169,13 @@ def in_lines(compared: Compared) -> list[str]:
     width = max(len(way.name) for way in compared.ways)
     lines = [compared.what, *compared.notes, ""]
     lines.append(
-        f"  {'':<{width}}{''.join(f'{name:>26}' for name in SHOWN_MEASURES)}  ms a query: half below, 99 %"
+        f"  {'':<{width}}{''.join(f'{name:>26}' for name in SHOWN_MEASURES)}  ms per query: median, p99"
     )
     for way in compared.ways:
         known = way.intervals
         cells = (f"{x.value:.4f} ({x.low:.4f}-{x.high:.4f})" for x in map(known.__getitem__, SHOWN_MEASURES))
         times = f"{way.quantile(0.5):.1f}, {way.quantile(0.99):.1f}"
-        lines.append(f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>28}")
+        lines.append(f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>25}")
     lines += ["", f"  differences of {BEST}"]
     for (a, b), gaps in compared.differences.items():
         gap = gaps[BEST]
@@ -209,7 +212,7 @@ def write(directory: Path, compared: Compared, command: str) -> None:
     lines += Picture("Recall by depth", "recall by depth", file).lines
     for examples in shown(compared):
         lines += examples.lines
-    lines += ["## Again", "", f"    {command}", ""]
+    lines += ["## Reproduce", "", f"    {command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
 
 
@@ -219,7 +222,7 @@ def score_table(ways: Sequence[Way]) -> list[str]:
         for way in ways
         for name, x in way.intervals.items()
     ]
-    return table(("way", "score", "value", "95 % interval", "ms a query"), rows)
+    return table(("way", "score", "value", "95 % interval", "median ms per query"), rows)
 
 
 def difference_table(compared: Compared) -> list[str]:
@@ -233,7 +236,7 @@ def difference_table(compared: Compared) -> list[str]:
         f"Intervals are of {RESAMPLES:,} bootstrap resamples of the queries, the same for all ways; they do not cover "
         "other data."
     )
-    header = "way", "less", "score", "difference", "95 % interval", "more than chance"
+    header = "way", "compared with", "score", "difference", "95 % interval", "more than chance"
     return [*table(header, rows), "", note] if rows else ["There is one way to search this index."]
 
 

@@ -108,7 +108,7 @@ def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
     if about.curves is not None and about.curves.exists():
         shutil.copyfile(about.curves, directory / "curves.png")
         lines += ["", "## Training", "", picture("losses and scores by step", "curves.png")]
-    lines += ["", "## Again", "", f"    {about.command}", ""]
+    lines += ["", "## Reproduce", "", f"    {about.command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
 
 
@@ -276,15 +276,15 @@ def foreign_lines(directory: Path, given: Foreign) -> list[str]:
     lines = [
         f"Texts that the model should refuse: {scores.foreign:,}. Scored ones beside them: {scores.known:,}. "
         "`in_scope` of a text is the share of known texts that are no more similar to the training texts than it is."
-        + " It is counted by the scored texts, so of these as many are called foreign as was asked for; `evaluate "
-        "--foreign` measures it on others." * given.learnt,
+        + " It was measured on the scored texts themselves, so the share of them called foreign is the share asked "
+        "for; `evaluate --foreign` measures it on others." * given.learnt,
         "",
         *table(("area under the curve", "value"), [(name, value) for name, value in areas(scores).items()]),
         "",
     ]
     rows = [(f"{row.at:g}", row.known, row.foreign) for row in scores.called]
     lines += table(
-        ("foreign if in_scope is below", "scored texts called foreign", "foreign texts called so"), rows
+        ("foreign if in_scope is below", "scored texts called foreign", "foreign texts called foreign"), rows
     )
     return [
         *lines,

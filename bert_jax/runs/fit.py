@@ -14,10 +14,12 @@ from typing import Any
 import jax
 
 from bert_jax import config as configs
+from bert_jax import hashes
 from bert_jax.arguments import called_from_python
 from bert_jax.compiling import keep_programs
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import Model, load
+from bert_jax.output import beside, errors_of
 from bert_jax.runs.run import run
 from bert_jax.tasks import TASKS
 from bert_jax.terminal import say
@@ -108,8 +110,7 @@ def begin(values: dict, workdir, command: str) -> Run:
     path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else Path(workdir)
     try:
         if isinstance(model := values.get("init"), Model):
-            model.save(path / "init")
-            values = values | {"init": str(path / "init")}
+            values = values | {"init": str(saved(model, path))}
         with called_from_python():
             done = Run(path, run(values, [], str(path), command))
     except BaseException:
@@ -121,6 +122,19 @@ def begin(values: dict, workdir, command: str) -> Run:
             say(f"{path} is temporary; run.model.save(DIR) keeps the model, and workdir=DIR the whole run")
         weakref.finalize(done, shutil.rmtree, path, ignore_errors=True)
     return done
+
+
+def saved(model: Model, workdir: Path) -> Path:
+    """The directory of a loaded model that a run begins with; the run goes on with no other one."""
+    directory = workdir / "init"
+    if not directory.is_dir() or not any(workdir.rglob("run.json")):
+        model.save(directory)
+        return directory
+    with errors_of(directory), beside(directory, is_directory=True) as scratch:
+        model.save(scratch / "init")
+        if hashes.read(scratch / "init") != hashes.read(directory):
+            raise BertJaxError(f"{workdir} was begun with another model; name another workdir")
+    return directory
 
 
 def values_of(config) -> dict:

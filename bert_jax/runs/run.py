@@ -159,7 +159,7 @@ def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] |
     def of_directory() -> dict:
         params, missing = warm_start.read(config.init, task, config.seed)
         initial = f" with initial values for {', '.join(missing)}" if missing else ""
-        if isinstance(task, Finetuning) and task.probe and missing:
+        if isinstance(task, Finetuning) and task.begins_as_probe and missing:
             initial = f"; the head {', '.join(missing)} begins as a probe"
         step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
@@ -197,7 +197,8 @@ def conclude(
     finished = Finished(workdir.model, task.results, out_of_fold)
     finished.calibrate()
     finished.learn_scope()
-    if not task.class_weights and (out_of_fold or task.results.report):
+    weighs = task.takes_class_weights and not task.class_weights
+    if weighs and (out_of_fold or task.results.report):
         finished.offer_class_weights()
     if task.results.report:
         finished.write_report(workdir, origin.command)

@@ -34,6 +34,13 @@ from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
+# Keys that a sweep sets itself -> what to do instead of varying them.
+OWN_KEYS = {
+    "seed": "for several seeds set --config.seeds=N",
+    "seeds": "for several seeds set --config.seeds=N",
+    "sweep": "write one sweep of all keys, KEY=[VALUE,VALUE];KEY=[VALUE,VALUE]",
+    "data.folds": "its runs are compared on a validation set; leave data.folds out of it",
+}
 MOST_RUNS = 10_000
 FAR = 0.05
 DEVIATIONS = 5  # of the runs' spread around their median, robustly measured
@@ -61,6 +68,8 @@ class Run:
 def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[Run]:
     """All runs, each with its config, so that every setting is sound before any is run."""
     keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
+    if own := [key for key in keys if key in OWN_KEYS]:
+        raise BertJaxError(f"config key sweep cannot vary {own[0]}; {OWN_KEYS[own[0]]}")
     if (count := math.prod(map(len, choices)) * config.seeds) > MOST_RUNS:
         raise BertJaxError(f"sweep and seeds ask for {count:,} runs; ask for at most {MOST_RUNS:,}")
     kept = [override for override in overrides if override.split("=")[0] not in ("seeds", "sweep", "seed")]
@@ -127,7 +136,7 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
         if kept := of_kept_model(metrics, config.checkpoints.best):
             run.value, run.standing = kept[run.metric], standing(run.metric, kept)
             run.last = measured(heldout(metrics)[-1])
-        if Stop.unheard and number < len(runs):
+        if Stop.last_signal and number < len(runs):
             return False
     mark_degenerate(runs)
     return True

@@ -19,6 +19,7 @@ def of_embedder(task: Embedding, config: EmbedConfig, counts: tuple[int, int], t
     named = prompt.replace("prompt=", "prompt_name=")
     sizes = " or ".join(map(str, config.loss.sizes))
     files = ", ".join(f"`{spec}`" for spec in config.data.train)
+    scale = f"{settings.scale:g}{', learnt from there' * task.learns_scale}"
     return Card(
         library=LIBRARY,
         pipeline="sentence-similarity",
@@ -42,8 +43,8 @@ SentenceTransformer("DIR").encode(["a text"]{named})""",
         ],
         recipe={
             "loss": task.loss.name + " in both directions" * settings.symmetric,
-            "scale of cosines": f"{settings.scale:g}{', learnt from there' * task.learns_scale}",
-            "margin": f"{settings.margin:g}" if settings.margin else "",
+            "scale of cosines": scale if "scale" in task.loss.reads else "",
+            "margin": f"{settings.margin:g}" if settings.margin and "margin" in task.loss.reads else "",
             "teacher": f"`{config.loss.teacher}`" if config.loss.teacher else "",
             "groups of a step": f"{config.batch:,}",
         },

@@ -16,8 +16,9 @@ VECTORS = "vectors"
 class Contrasting(Finetuning):
     whole_batch: ClassVar[bool] = True
 
-    def begun(self, params: dict, data: Data, steps: int) -> dict:
-        return params
+    @property
+    def begins_as_probe(self) -> bool:
+        return False  # it ends as one
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         """What the head reads of each text: [B, D], or [B, P, D] where texts are packed."""

@@ -223,9 +223,10 @@ class LikeMiniLM(OfLayers):
                 f"loss.relation_heads={heads} does not divide the hidden sizes of student and teacher, "
                 f"{widths[0].hidden_size} and {widths[1].hidden_size}; {fitting} does"
             )
-        if self.teacher_layer > self.teacher.config.layers:
+        if self.teacher_layer > (layers := self.teacher.config.layers):
             raise BertJaxError(
-                f"loss.teacher_layer is {self.teacher_layer}, and the teacher has {self.teacher.config.layers} layers"
+                f"loss.teacher_layer is {self.teacher_layer}, and the teacher has {layers} layers; set "
+                f"--config.loss.teacher_layer={layers} or lower"
             )
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
@@ -353,6 +354,11 @@ def task_of(config: Config) -> tuple[Distilling, Config]:
     all_layers = encoder.replace(layers=begins.config.layers)
     if config.init:
         check_sizes(config.init, begins.config, all_layers)
+    if config.init and not config.scratch and encoder.groups > begins.config.groups:
+        raise BertJaxError(
+            f"model.layers is {encoder.layers}, and {config.init} has {begins.config.layers} layers; set "
+            f"--config.model.layers={begins.config.layers} or fewer, or leave --config.init out"
+        )
     is_part = all_layers.architecture == begins.config.architecture and encoder.layers <= begins.config.layers
     zeros = {name: np.broadcast_to(np.float32(0), shape) for name, shape in teacher.shapes().items()}
     task = objective(

@@ -45,7 +45,10 @@ class StudentConfig(HeadConfig):
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         if self.layers > encoder.layers:
-            raise BertJaxError(f"model.layers is {self.layers}, and {init} has {encoder.layers} layers")
+            raise BertJaxError(
+                f"model.layers is {self.layers}, and {init} has {encoder.layers} layers; set "
+                f"--config.model.layers={encoder.layers} or fewer"
+            )
         return super().changed(encoder, longest, init).replace(layers=self.layers or encoder.layers)
 
 
@@ -67,10 +70,12 @@ class Config(ClassifyConfig):
         if not self.init:
             object.__setattr__(self, "init", self.teacher)
         if self.data.folds > 0 or self.method not in ("auto", "finetune"):
-            raise BertJaxError("a distillation is one run; leave data.folds and method out")
+            raise BertJaxError(
+                "distil_classifier has no folds and no choice of method; leave data.folds and method out"
+            )
         if self.class_weights != "none" or self.label_smoothing:
             raise BertJaxError(
-                "a teacher's probabilities are smooth; leave class_weights and label_smoothing out"
+                "class_weights and label_smoothing do not apply to a teacher's probabilities; leave them out"
             )
         super().__post_init__()
 
@@ -81,6 +86,7 @@ class Config(ClassifyConfig):
 
 @dataclass(frozen=True)
 class DistillingClassifier(Finetuning):
+    takes_class_weights: ClassVar[bool] = False
     temperature: float = field(default=2.0, kw_only=True)
     labels_weight: float = field(default=0.0, kw_only=True)
     source: EncoderConfig | None = field(default=None, kw_only=True)  # of the model that it begins as

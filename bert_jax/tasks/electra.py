@@ -123,6 +123,7 @@ def begun_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layo
         if theirs != ours:
             raise BertJaxError(
                 f"the generator in {inner} cannot share embeddings: its {name} is {theirs}, the discriminator's {ours}"
+                "; put the generator of this discriminator there, or leave --config.init out"
             )
     return discriminator, generator
 

@@ -9,11 +9,12 @@ import numpy as np
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group, check_shapes, mapping, read_groups
-from bert_jax.data.examples.split import split
-from bert_jax.embedding_losses import LOSSES, Settings
+from bert_jax.data.examples.split import document_of, split
+from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
+from bert_jax.inference.embed import prompt_text
 from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
@@ -23,7 +24,7 @@ from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge, f
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
-from bert_jax.terminal import CYAN, GREEN, PLAIN, RED, is_coloured
+from bert_jax.terminal import CYAN, GREEN, PLAIN, RED, counted, is_coloured
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Truncated
@@ -31,6 +32,8 @@ from bert_jax.text.truncation import Truncated
 MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
 USUAL = "multiple_negatives"  # the loss of groups without scores
+# Usual names of the prompts of anchors and of other texts, as whoever searches with the model looks for them.
+PROMPTS = ("query",), ("document", "passage", "corpus")
 
 
 def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config]:
@@ -52,7 +55,7 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
     if heldout and not any(finds(group) for group in heldout):
-        say("each held-out text would have to find itself, so nothing is measured during training")
+        say("every validation text is its own positive, so nothing is measured during training")
         heldout = []
     reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
     learnt, judged = reading.pieces(train), reading.pieces(heldout)
@@ -107,9 +110,7 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
     if data.heldout:
         heldout = read_groups(data.heldout, data.columns)
     else:
-        parts = [split(groups, data.heldout_share) for groups in sets]
-        sets, kept = ([part[n] for part in parts] for n in range(2))
-        heldout = [group for groups in kept for group in groups]
+        sets, heldout = split_together(config, sets)
     check_shapes([groups[0] for groups in [*sets, heldout]])
     repeated = sum(
         count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
@@ -117,6 +118,20 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
     if repeated:
         say(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
     return sets, heldout
+
+
+def split_together(config: Config, sets: Sequence[Sequence[Group]]) -> tuple[list[list[Group]], list[Group]]:
+    """A share of the documents of all files held out, of whichever file their groups are."""
+    _, heldout = split([group for groups in sets for group in groups], config.data.heldout_share)
+    held = {document_of(group) for group in heldout}
+    kept = [[group for group in groups if document_of(group) not in held] for groups in sets]
+    for spec, groups in zip(config.data.train, kept, strict=True):
+        if not groups:
+            raise BertJaxError(
+                f"{spec}: all of its documents are in the validation set; add more, or name another validation set, "
+                "--config.data.heldout=FILE"
+            )
+    return kept, heldout
 
 
 def task_of(config: Config, texts: int, scores: int) -> Embedding:
@@ -133,11 +148,11 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         )
     loss = LOSSES[name]
     layout = layout_of(config)
-    if too_long := [size for size in wanted.sizes if not 0 < size <= layout.vector_size]:
-        raise BertJaxError(
-            f"loss.sizes holds {too_long[0]}, and the vectors have {layout.vector_size} dimensions"
-        )
+    check_dimensions(loss, wanted.sizes, layout.vector_size)
     settings = Settings(wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric)
+    if wanted.symmetric and "symmetric" not in loss.reads:
+        able = ", ".join(name for name, loss in LOSSES.items() if "symmetric" in loss.reads)
+        raise BertJaxError(f"loss.name={name} does not read loss.symmetric; losses that do: {able}")
     if wanted.learn_scale and not loss.in_batch:
         able = ", ".join(name for name, loss in LOSSES.items() if loss.in_batch)
         raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")
@@ -147,7 +162,7 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         )
     taught = texts if loss.taught < 0 else loss.taught
     width = hub.survey(wanted.teacher)[0].vector_size if taught else 0
-    if name == "teacher_vectors" and width != layout.vector_size:
+    if loss.whole and width != layout.vector_size:
         raise BertJaxError(
             f"the vectors of {wanted.teacher} have {width} dimensions, those of {config.init} {layout.vector_size}; "
             f"set --config.model.dimensions={width}"
@@ -156,6 +171,21 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         layout, loss, settings, wanted.sizes, texts, scores * loss.scored, (taught, width) if taught else (),
         wanted.learn_scale,
     )  # fmt: skip
+
+
+def check_dimensions(loss: EmbeddingLoss, sizes: Sequence[int], width: int) -> None:
+    """Refuse numbers of dimensions that the vectors cannot be cut to, or that the loss cannot learn from."""
+    if unfit := [size for size in sizes if not 0 < size <= width]:
+        raise BertJaxError(
+            f"loss.sizes holds {unfit[0]}, and the vectors have {width} dimensions; set --config.loss.sizes from 1 to "
+            f"{width}"
+        )
+    odd = [size for size in sizes or (width,) if size % 2]
+    if loss.even and odd:
+        raise BertJaxError(
+            f"loss.name={loss.name} needs an even number of dimensions, not {odd[0]}; set even --config.loss.sizes, or "
+            "--config.loss.name=cosent"
+        )
 
 
 def layout_of(config: Config) -> hub.Layout:
@@ -187,6 +217,8 @@ def layout_of(config: Config) -> hub.Layout:
         normalize=normalize,
         max_length=max(longest, before.max_length or 0),
         prompts=prompts,
+        default_prompt=before.default_prompt if before.default_prompt in prompts else None,
+        similarity=Embedder.similarity,  # all losses are of cosines
         projection=projection,
     )
     return dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder)
@@ -195,14 +227,14 @@ def layout_of(config: Config) -> hub.Layout:
 def check_scores(config: Config, task: Embedding, groups: Sequence[Group]) -> None:
     """Refuse scores that the loss cannot learn from."""
     allowed = {"cosine": (-1.0, 1.0), "contrastive": (0.0, 1.0)}
-    name = next(name for name, loss in LOSSES.items() if loss is task.loss)
-    low, high = allowed.get(name, (-np.inf, np.inf))
+    low, high = allowed.get(task.loss.name, (-np.inf, np.inf))
     for group in groups:
         for score in group.scores:
             if not low <= score <= high:
                 raise BertJaxError(
-                    f"{group.where}: the score {score:g} is not between {low:g} and {high:g}, as loss.name={name} "
-                    "needs it; divide the scores by their range, or set --config.loss.name=cosent"
+                    f"{group.where}: the score {score:g} is not between {low:g} and {high:g}, as "
+                    f"loss.name={task.loss.name} needs it; divide the scores by their range, or set "
+                    "--config.loss.name=cosent"
                 )
 
 
@@ -221,7 +253,8 @@ class GroupReader:
         """The texts of the first group, then those of the second ..."""
         config, columns = self.config, []
         for n in range(self.task.texts):
-            prompt = config.prompts.document if n else config.prompts.query
+            embedder = self.task.embedder
+            prompt = prompt_text(embedder, prompt_name(embedder, n))
             texts = [prompt + group.texts[n] for group in groups]
             encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
             self.truncated.count(encodings)
@@ -242,6 +275,11 @@ class GroupReader:
         return targets
 
 
+def prompt_name(embedder: Embedder, n: int) -> str | None:
+    """Of the prompt that an embedder has for the n-th text of a group; None: its default one, if any."""
+    return next((name for name in PROMPTS[n > 0] if name in embedder.prompts), None)
+
+
 def ids_of(groups: Sequence[Group]) -> dict[str, int]:
     """A number for each different text."""
     numbers: dict[str, int] = {}
@@ -260,9 +298,8 @@ def vectors_of_teacher(
     teacher = load(directory)
     by_place = []
     for n in range(task.teacher_shape[0]):
-        name = "document" if n else "query"
         texts = list(dict.fromkeys(group.texts[n] for group in groups))
-        vectors = teacher.embed(texts, prompt=name if name in teacher.embedder.prompts else None)
+        vectors = teacher.embed(texts, prompt=prompt_name(teacher.embedder, n))
         by_place.append(dict(zip(texts, vectors, strict=True)))
     return by_place
 
@@ -272,7 +309,8 @@ def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
     check_step(data, step)
     groups, colour = groups_of(task, data, step), is_coloured()
-    lines = [f"step {step}: {len(groups)} groups in {data.batch} rows of {data.length(step)} tokens"]
+    rows_in_words = f"{counted(data.batch, 'row')} of {data.length(step)} tokens"
+    lines = [f"step {step}: {counted(len(groups), 'group')} in {rows_in_words}"]
     for number, group in enumerate(groups[:rows]):
         lines.append(f"group {number}: {sum(map(len, group))} tokens")
         for n, text in enumerate(texts_of(group, data.tokenizer)):

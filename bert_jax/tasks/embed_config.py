@@ -57,8 +57,9 @@ class EmbedderConfig(ModelConfig):
 class PromptsConfig:
     """What is put before texts, such as "query: "; the finished model knows both by their names."""
 
-    query: str = ""  # text that is put before anchors, such as "query: "
-    document: str = ""  # text that is put before all other texts
+    # text that is put before anchors, such as "query: "; both "": the prompts of `init`
+    query: str = ""
+    document: str = ""  # text that is put before all other texts; both "": the prompts of `init`
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,23 @@ class LossConfig:
 
     def __post_init__(self):
         check_ranges(self, "loss.")
-        if self.name != "auto":
-            check_name(self.name, LOSSES, "loss")
-            if self.teacher and not LOSSES[self.name].taught:
-                raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
-            if LOSSES[self.name].taught and not self.teacher:
+        if self.name == "auto":
+            if self.teacher:
+                taught = " or ".join(name for name, loss in LOSSES.items() if loss.taught)
                 raise BertJaxError(
-                    f"loss.name={self.name} learns from an embedder; name its directory, --config.loss.teacher=DIR"
+                    f"loss.teacher is for loss.name={taught}; name one of them, or leave it out"
                 )
+            return
+        check_name(self.name, LOSSES, "loss")
+        loss = LOSSES[self.name]
+        if self.teacher and not loss.taught:
+            raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
+        if loss.taught and not self.teacher:
+            raise BertJaxError(
+                f"loss.name={self.name} learns from an embedder; name its directory, --config.loss.teacher=DIR"
+            )
+        if loss.whole and self.sizes:
+            raise BertJaxError(f"loss.name={self.name} compares whole vectors; leave loss.sizes out")
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ class EpochsConfig(RunConfig, ABC):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
         check_ranges(self)
-        if self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every:  # resolved
+        is_resolved = self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every
+        if is_resolved and (self.checkpoints.best or not self.patience):
             super().__post_init__()
 
     @property
@@ -121,6 +122,10 @@ class EpochsConfig(RunConfig, ABC):
 
     def resolved(self, examples: int, best: str, width: int) -> Self:
         """With what is left to the data, and to the width of the model's states."""
+        if self.patience and not (self.checkpoints.best or best):
+            raise BertJaxError(
+                "patience needs a validation metric, and this run measures none; leave --config.patience out"
+            )
         epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
         if steps * self.batch > MOST_EXAMPLES:
             raise BertJaxError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import jax.numpy as jnp
 
@@ -11,7 +11,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.losses import Loss
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind, Windows
-from bert_jax.predictions.probe import MOST
+from bert_jax.predictions.probe import MOST, Link
 from bert_jax.tasks.probe import with_probe
 from bert_jax.train.task import Data, Task
 
@@ -25,7 +25,8 @@ class Finetuning(Task):
     kind: Kind
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()
-    probe: bool = field(default=False, compare=False)  # the head begins as one
+    takes_class_weights: ClassVar[bool] = True  # whether its config has them
+    probe: bool = field(default=False, compare=False)  # the head begins as one, if a probe can learn its kind
 
     @property
     def best(self) -> str:
@@ -35,10 +36,15 @@ class Finetuning(Task):
     def head(self) -> str:
         return self.layout.heads[-1]
 
+    @property
+    def begins_as_probe(self) -> bool:
+        """Whether the head does."""
+        return self.probe and self.kind.link is not None
+
     def begun(self, params: dict, data: Data, steps: int) -> dict:
-        link = self.kind.link
-        if not self.probe or link is None:
+        if not self.begins_as_probe:
             return params
+        link = cast(Link, self.kind.link)
         pieces, most = cast(Epochs, data).train, MOST_BEFORE_STEPS if steps else MOST
         return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
 

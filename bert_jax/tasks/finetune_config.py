@@ -88,6 +88,8 @@ class FinetuneConfig(EpochsConfig):
         super().__post_init__()
         if self.method in ("probe", "contrast") and self.head == "kept":
             raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
+        if self.method == "probe" and self.predicts.link is None:
+            raise BertJaxError(f"a probe cannot learn {self.predicts.name}; leave --config.method=probe out")
         asked = self.sweep or self.patience or self.checkpoints.best or self.seeds > 1
         if self.method == "contrast" and asked:
             raise BertJaxError(

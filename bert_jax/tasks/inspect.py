@@ -4,7 +4,7 @@ from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.terminal import PLAIN, YELLOW, is_coloured
+from bert_jax.terminal import PLAIN, YELLOW, counted, is_coloured
 from bert_jax.text.tokenizer import Tokenizer
 
 
@@ -14,8 +14,8 @@ def show(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | No
     check_step(data, step)
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
-        tokens = sum(map(len, pieces))
-        lines.append(f"step {step} row {row}: {len(pieces)} examples, {tokens} of {data.length(step)} tokens")
+        tokens = f"{sum(map(len, pieces))} of {data.length(step)} tokens"
+        lines.append(f"step {step} row {row}: {counted(len(pieces), 'example')}, {tokens}")
         lines += [f"  {in_words(task, piece, data.tokenizer, colour)}" for piece in pieces]
     return "\n".join(lines)
 
@@ -23,7 +23,7 @@ def show(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | No
 def check_step(data: Epochs, step: int) -> None:
     if not 0 <= step < len(data.chosen):
         raise BertJaxError(
-            f"the run has {len(data.chosen):,} steps; --step must be from 0 to {len(data.chosen) - 1}"
+            f"the run has {counted(len(data.chosen), 'step')}; --step must be from 0 to {len(data.chosen) - 1}"
         )
 
 

@@ -90,8 +90,13 @@ def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
                 "not relevant (data.others); `bert-jax mine` finds some that are harder to tell"
             )
+    if others and LOSSES[name_of_loss(config, train)].taught:
+        raise BertJaxError(
+            f"data.others={others} adds documents that no teacher has scored; leave it out, or set "
+            "--config.loss.name=binary, which learns from labels alone"
+        )
     if others:
-        train, heldout = with_others(train, others), with_others(heldout, others)
+        train, heldout = (with_others(without_scores(part), others) for part in (train, heldout))
     if not data.heldout:
         train, heldout = split(train, data.heldout_share)
     calibration: Lists = []
@@ -110,8 +115,12 @@ def check_grades(spec: str, lists: Sequence[Candidates]) -> None:
     grades = {grade for candidates in lists for grade in candidates.grades}
     if len(grades) == 1 and max(grades) < 1:
         raise BertJaxError(
-            f"{spec} says of no document that it is relevant; there is nothing to learn from it"
+            f"no document in {spec} is labelled relevant; check the column of labels, --config.data.columns.score"
         )
+
+
+def without_scores(lists: Lists) -> Lists:
+    return [dataclasses.replace(candidates, scores=()) for candidates in lists]
 
 
 def shortened(candidates: Candidates, most: int) -> Candidates:
@@ -126,22 +135,31 @@ def shortened(candidates: Candidates, most: int) -> Candidates:
     )
 
 
+def name_of_loss(config: Config, lists: Sequence[Candidates]) -> str:
+    if config.loss.name != "auto":
+        return config.loss.name
+    if all(candidates.scores for candidates in lists):
+        return "teacher_ranking"
+    return "lambda_rank" if graded(lists) else "binary"
+
+
+def graded(lists: Sequence[Candidates]) -> set[float]:
+    """The grades beside relevant and not relevant."""
+    return {grade for candidates in lists for grade in candidates.grades} - {0.0, 1.0}
+
+
 def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
-    graded = {grade for candidates in lists for grade in candidates.grades} - {0.0, 1.0}
-    taught = [bool(candidates.scores) for candidates in lists]
-    name = config.loss.name
-    if name == "auto":
-        name = "teacher_ranking" if all(taught) else "lambda_rank" if graded else "binary"
+    name, grades = name_of_loss(config, lists), graded(lists)
     loss = LOSSES[name]
-    if loss.taught and not all(taught):
-        lacking = lists[taught.index(False)].where
+    untaught = [candidates.where for candidates in lists if not candidates.scores]
+    if loss.taught and untaught:
         raise BertJaxError(
-            f"loss.name={name} learns from a teacher's scores, and {lacking} has none; give each row a positive, "
+            f"loss.name={name} learns from a teacher's scores, and {untaught[0]} has none; give each row a positive, "
             "negatives and a list of scores, as `bert-jax mine --rescore DIR --scores` writes them"
         )
-    if name == "binary" and graded and max(graded) > 1:
+    if name == "binary" and grades and max(grades) > 1:
         raise BertJaxError(
-            f"loss.name=binary learns from labels from 0 to 1, and there is {max(graded):g}; set "
+            f"loss.name=binary learns from labels from 0 to 1, and there is {max(grades):g}; set "
             "--config.loss.name=lambda_rank"
         )
     kind = Relevance.learn([])

@@ -81,12 +81,15 @@ class Checkpoints:
         """Refuse a step that has no good checkpoint."""
         if step not in self._directories():
             raise BertJaxError(
-                f"{self.directory} has no checkpoint of step {step}; {nearest(step, self.steps())}"
+                f"{self.directory} has no checkpoint of step {step}; {self._others(step, str(step))}"
             )
         if wrong := manifest.damage(self._path(step)):
-            raise BertJaxError(
-                f"the checkpoint of step {step} cannot be used: {wrong}; {nearest('', self.steps())}"
-            )
+            raise BertJaxError(f"the checkpoint of step {step} cannot be used: {wrong}; {self._others(step)}")
+
+    def _others(self, step: int, misspelt: str = "") -> str:
+        """A hint for whoever cannot have the checkpoint of this step."""
+        others = [other for other in self.steps() if other != step]
+        return nearest(misspelt, others) if others else "there is no other checkpoint"
 
     def restore(self, step: int, abstract: State) -> tuple[State, dict]:
         """The state in the shardings of `abstract`, which may differ from those it was saved in; and the position."""

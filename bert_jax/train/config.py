@@ -15,7 +15,7 @@ FEWEST_LINES = 10  # of metrics in a run, so that its curves show something
 class OptimizerConfig:
     name: Literal["adam", "lamb"] = "adam"  # optimizer; lamb is for batches of thousands of rows
     rate: Rate = 1e-4  # learning rate at its peak
-    # learning rate after the warm-up: falls in a line or as a cosine, or stays and falls at the end
+    # learning rate after the warm-up: linear or cosine decay, or constant with a decay at the end
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
     warmup: NotNegative = 10_000  # steps in which the learning rate rises from 0 to its peak
     # share of all steps that are warm-up, used instead of `warmup`; 0: `warmup` counts
@@ -27,12 +27,12 @@ class OptimizerConfig:
     epsilon: Annotated[float, Range(1e-30, 1)] = 1e-6  # added to the divisor of an update
     clip: Annotated[float, Range(0, 1e9)] = 1.0  # largest norm of the gradient; 0: not clipped
     layer_decay: Share = 1.0  # learning rate of a layer as a share of that of the layer above it
-    # embeddings and first layers that are not trained; 0: the embeddings, N: and N layers, -1: everything is trained
+    # parts that are not trained; -1: none; 0: the embeddings; N: the embeddings and the first N layers
     frozen_layers: Annotated[int, Range(-1)] = -1
 
     def warmup_of(self, steps: int) -> int:
         """The steps of the warm-up of so many."""
-        return round(self.warmup_share * steps) or self.warmup
+        return round(self.warmup_share * steps) if self.warmup_share else self.warmup
 
     def __post_init__(self):
         check_ranges(self, "optimizer.")
@@ -74,7 +74,7 @@ class CheckpointConfig:
 class LogConfig:
     every: Positive = 100  # steps from one line of metrics to the next; a short run has ten lines anyway
     evaluate_every: Positive = 10_000  # steps from one validation to the next
-    evaluate_batches: NotNegative = 0  # most batches of the validation set that are measured; 0: all
+    evaluate_batches: NotNegative = 0  # at most so many validation batches are measured; 0: all
     profile: Annotated[int, Range(-1)] = -1  # step at which a profiler trace of five steps begins; -1: none
 
     def __post_init__(self):

@@ -126,11 +126,14 @@ class Footprint:
         if free is None or CERTAIN * needed <= free or memory.unchecked() or not self.config.steps:
             return
         setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
+        remedy = f"set {setting}" if setting else "train a smaller model"
+        if not setting and self.rows_at_once.bit_count() > 1:  # halves of them do not end in one row
+            remedy = "set a smaller --config.data.batch, or train a smaller model"
         rows, length = self.batch["tokens"].shape
         raise BertJaxError(
             f"a step of {rows:,} rows of {length:,} tokens needs about {needed / 1e9:,.1f} GB of memory, and "
             f"{self.device.device_kind if self.device else 'this machine'} has {free / 1e9:,.1f} GB free; "
-            f"{f'set {setting}' if setting else 'train a smaller model'}, or {memory.CHECK}=0 to try nevertheless"
+            f"{remedy}, or set the environment variable {memory.CHECK}=0 to try anyway"
         )
 
 

@@ -7,7 +7,7 @@ A run resumes from the newest good checkpoint of its directory. Without one it b
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import jax
 
@@ -210,10 +210,12 @@ class Run:
 
     def write_line(self, measured: dict, step: int) -> None:
         means = self.window.means()
-        losses = {name: means[name] for name in measured["losses"] if name in means}
-        values = {"loss": sum(losses.values()), **means, "rate": float(measured["rate"])}
-        values |= {"gradient_norm": float(measured["gradient_norm"]), "discarded": int(measured["discarded"])}
-        values["tokens"] = self.window.sums["tokens"]
+        losses = [means[name] for name in measured["losses"] if name in means]
+        # Where each update since the last line was discarded, none of them was measured.
+        unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
+        values = {"loss": sum(losses) if losses else None, **unmeasured, **means}
+        values |= {"rate": float(measured["rate"]), "gradient_norm": float(measured["gradient_norm"])}
+        values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
         self.log.line("train", step, values, self.timings(step))
         self.window = Window()
         self.tell_unusual(means, step)
@@ -253,13 +255,13 @@ class Run:
         self.heldout = self.measure()
         if not self.heldout:
             return
-        self.check_finite(self.heldout, "the held-out part")
+        self.check_finite(self.heldout, "validation set")
         self.remember()
         self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
         self.pace.pause(time.perf_counter() - begun)
 
     def measure(self, few: bool = False) -> dict[str, float]:
-        """The metrics of the held-out part, or of the few batches that show which metrics there are."""
+        """The metrics of the validation set, or of the few batches that show which metrics there are."""
         index, count = own_rows(self.mesh, self.data.batch)
         total = Window()
         batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
@@ -270,7 +272,7 @@ class Run:
             measured, rows = jax.device_get(self.evaluation(self.state.params, batch, self.constants))
             pairs = {**measured["losses"], **measured["scores"]}
             sums = {name: float(sum(pair)) for name, pair in pairs.items()}
-            self.check_finite(sums, f"held-out batch {n}, counted from 0")
+            self.check_finite(sums, f"validation batch {n} (counted from 0)")
             total.add(measured)
             predicted.append(rows)
             # An example may stand in several batches, and is measured when it is whole.
@@ -295,7 +297,7 @@ class Run:
     def check_best(self, metrics: dict[str, float]) -> None:
         if (best := self.config.checkpoints.best) not in metrics:
             raise BertJaxError(
-                f'config key checkpoints.best: nothing held out measures "{best}"; {nearest(best, metrics)}'
+                f'config key checkpoints.best: no validation metric "{best}"; {nearest(best, metrics)}'
             )
 
     def best_step(self) -> int | None:
@@ -310,9 +312,7 @@ class Run:
     def save(self) -> None:
         self.flush()
         self.log.sync()
-        rows = self.step * self.data.batch
-        position = {"step": self.step, "rows": rows, "window": self.window.sums}
-        position |= {"heldout": self.heldout, "standings": self.history}
+        position = {"window": self.window.sums, "heldout": self.heldout, "standings": self.history}
         self.checkpoints.save(self.step, self.state, position)
 
     def trace(self, ends: bool = False) -> None:
@@ -359,5 +359,11 @@ class Run:
             self.log.line(KEPT, best or self.step, {"lost_checkpoints": lost})
 
     def close(self) -> None:
-        if self.resumed:
-            self.log.close()
+        """Return when nothing is written any more, whatever has ended the run."""
+        try:
+            if jax.process_count() == 1:  # of several a lost one would be waited for
+                with suppress(KeyboardInterrupt):  # it ends the wait; what has ended the run is still raised
+                    self.checkpoints.wait()
+        finally:
+            if self.resumed:
+                self.log.close()

@@ -28,7 +28,7 @@ def write(directory: Path, position: dict) -> None:
 
 
 def read(directory: Path) -> dict | None:
-    """The position that a manifest holds; None where there is no manifest or it is not what was written."""
+    """What a manifest holds; None where there is no manifest or it is not what was written."""
     try:
         # Not `read_json`: runs begun earlier may have measured what is not finite.
         content = json.loads((directory / NAME).read_text(encoding="utf-8"))

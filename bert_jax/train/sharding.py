@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.errors import BertJaxError
 from bert_jax.models.mesh import AXES, DATA, FSDP, TENSOR
+from bert_jax.terminal import counted
 from bert_jax.train.config import MeshConfig
 from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule, named
 
@@ -46,8 +47,8 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
         below, above = batch // parts * parts, -(-batch // parts) * parts
         sizes = " or ".join(str(size) for size in (below, above) if size)
         raise BertJaxError(
-            f"a step of {batch} rows does not divide over {shards} data shards in {accumulate} microbatches; "
-            f"set --config.data.batch={sizes}"
+            f"a step of {batch} rows does not divide over {counted(shards, 'data shard')} in "
+            f"{counted(accumulate, 'microbatch')}; set --config.data.batch={sizes}"
         )
 
 
@@ -55,10 +56,12 @@ def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> 
     """A sharding for each parameter (or shape of one)."""
 
     def sharding(rule: Parameter, name: str, leaf) -> NamedSharding:
-        for size, axis in zip(leaf.shape, rule.spec, strict=False):
+        for number, (size, axis) in enumerate(zip(leaf.shape, rule.spec, strict=False)):
             if axis and size % mesh.shape[axis]:
-                vocabulary = axis == TENSOR and size == max(leaf.shape)
-                hint = "set model.vocab_multiple=128" if vocabulary else "make it smaller"
+                hint = f"set --config.mesh.{axis} to a divisor of {size}"
+                # No first axis but that of the vocabulary is split over tensor.
+                if axis == TENSOR and number == 0:
+                    hint += f", or --config.model.vocab_multiple={math.lcm(128, mesh.shape[axis])}"
                 raise BertJaxError(
                     f"{name} {list(leaf.shape)}: {size} does not divide over mesh.{axis}={mesh.shape[axis]}; {hint}"
                 )

@@ -12,8 +12,8 @@ from jax.experimental import multihost_utils
 class Stop:
     """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
-    # The signal to the last run, if any. Where that run came to its end all the same, no other should begin.
-    unheard: ClassVar[signal.Signals | None] = None
+    # To the last run, if any. Where that run came to its end all the same, no other should begin.
+    last_signal: ClassVar[signal.Signals | None] = None
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -26,12 +26,12 @@ class Stop:
         self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self):
-        Stop.unheard = None
+        Stop.last_signal = None
         self._before = {number: signal.signal(number, self._receive) for number in self.caught}
         return self
 
     def __exit__(self, *_):
-        Stop.unheard = self.signal
+        Stop.last_signal = self.signal
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -2,7 +2,7 @@
 
 A task is a model with a purpose: its features are the arrays of a batch, its losses are what the step minimises, and
 its scores what people look at. Losses and scores are (sum, weight) pairs; whoever adds up microbatches, devices or
-held-out batches divides once, at the end.
+validation batches divides once, at the end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class Task:
 
     @property
     def best(self) -> str:
-        """The held-out metric by which runs of the task are compared."""
+        """The validation metric by which runs of the task are compared."""
         raise self.lacking("best")
 
     @property
@@ -128,18 +128,18 @@ class Task:
         return BertJaxError(f"the task {type(self).__name__} does not define `{name}`; see train/task.py")
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        """What else is measured, in training and on the held-out part."""
+        """What else is measured, in training and on the validation set."""
         return {}
 
     def predictions(self, outputs: dict, batch: dict):
-        """An array [B, ...] kept for the whole held-out part; `Data.metrics` reads it."""
+        """An array [B, ...] kept for the whole validation set; `Data.metrics` reads it."""
 
     def usual(self, step: int) -> dict[str, tuple[float, float]]:
         """(low, high) of the training losses that such runs usually have after a step, where that is known."""
         return {}
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
-        """The means of losses and scores over the held-out part -> the metrics that people read."""
+        """The means of losses and scores over the validation set -> the metrics that people read."""
         return means
 
 

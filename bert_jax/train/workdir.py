@@ -80,10 +80,12 @@ class Workdir:
             ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise BertJaxError(
                 f"another run is writing to {self.path}; stop it or name another --workdir"
             ) from error
+        except OSError:  # a file system without locks, where nobody can tell
+            pass
         refuse_foreign(self.model, hub.FILES)  # now, not after days
 
     def close(self) -> None:

@@ -119,9 +119,7 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
 def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(small / "classifier", folder)
-    assert "calibration none; probabilities are uncalibrated" in " ".join(
-        info.describe(folder).split()
-    )
+    assert "calibration none; probabilities are uncalibrated" in " ".join(info.describe(folder).split())
     subjects.with_calibration(folder)
     assert (
         "calibration of 200 examples; expected calibration error 0.000 before, 0.000 after"

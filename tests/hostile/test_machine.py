@@ -83,10 +83,10 @@ def step_of(task, config, rows) -> Footprint:
 
 @pytest.mark.slow
 def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch):
-    def check(**changes) -> None:
+    def check(rows: int = 256, **changes) -> None:
         task, config = tiny(steps=2, **changes)
         with closing(Workdir(tmp_path / "run")) as workdir:
-            Run(task, Batches(256), config, workdir, None, None).check_memory()
+            Run(task, Batches(rows), config, workdir, None, None).check_memory()
 
     task, config = tiny(steps=2)
     free = int(0.4 * step_of(task, config, Batches(256)).bytes)
@@ -98,6 +98,10 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
     check(accumulate=count)
     with pytest.raises(BertJaxError, match=f"accumulate={count}, or"):
         check(accumulate=count // 2)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    for rows, remedy in ((256, "free; train"), (255, "free; set a smaller --config.data.batch, or train")):
+        with pytest.raises(BertJaxError, match=f"{remedy} a smaller model, or set the environment variable "):
+            check(rows)
     monkeypatch.setenv(memory.CHECK, "0")
     check()
 

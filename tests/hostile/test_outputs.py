@@ -218,6 +218,8 @@ def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
     with beside(tmp_path / "out") as first:
         write_atomically(tmp_path / "out", "second")
         assert first.exists(), "nobody can tell whether it is a leftover"
+    with holding(tmp_path / "work"):
+        assert (tmp_path / "work").is_dir()
 
 
 def test_only_a_directory_of_ours_is_replaced(small, tmp_path, capsys):

@@ -87,7 +87,7 @@ def test_more_frozen_layers_than_there_are(tmp_path):
 @pytest.mark.slow
 def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
     task, config = tiny(checkpoint_best="mlm_los")
-    with pytest.raises(BertJaxError, match='nothing held out measures "mlm_los"; did you mean "mlm_loss"'):
+    with pytest.raises(BertJaxError, match='no validation metric "mlm_los"; did you mean "mlm_loss"'):
         train(task, Batches(), config, tmp_path)
     assert read(tmp_path / "metrics.jsonl") == []
 

@@ -22,7 +22,7 @@ class BM25:
         index, before = bm25s.BM25(), order_of_equals(ids)
         index.index(words(documents), show_progress=False)
         for query in words(queries):
-            scores = index.get_scores(query)
+            scores = index.get_scores(query) if query else np.zeros(len(documents), np.float32)
             order = highest(scores, before)
             order = order[scores[order] > 0]
             yield order, scores[order]

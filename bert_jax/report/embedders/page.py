@@ -22,7 +22,7 @@ def write(directory: Path, data: Data, measured: Sequence[Measured], command: st
         lines += picture.lines
     for examples in a.changes(other) if other else [a.worst]:
         lines += examples.lines
-    lines += ["## Again", "", f"    {command}", ""]
+    lines += ["## Reproduce", "", f"    {command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
 
 
