@@ -177,6 +177,7 @@ follow() {
             reason="$reason; restarted $restarts times"
             return 1
           fi
+          look_all # the last lines of those that were stopped
           say "started again"
           again || return
           since=$SECONDS

@@ -483,6 +483,23 @@ def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local
     ]
 
 
+LOSES_ONE = """#!/bin/sh
+[ ! -f "$LOCAL_POD/lost" ] || { echo "the model is in a"; exit 0; }
+trap 'echo "process 0 lost another"; exit 4' TERM
+case "$*" in *--process=1) sleep 2; touch "$LOCAL_POD/lost"; exit 137 ;; esac
+while :; do sleep 0.1; done
+"""
+
+
+@pytest.mark.slow
+def test_the_last_words_of_a_process_that_is_stopped_are_kept(local_pod, tmp_path):
+    (tmp_path / "bin/bert-jax").write_text(LOSES_ONE)
+    pod = local_pod("train", "--workdir", "a")
+    output = pod.communicate(timeout=60)[0]
+    assert pod.returncode == 0 and "host 1 failed (ended 137)" in output and "started again" in output
+    assert "process 0 lost another" in (tmp_path / "pod/logs/before/0.log").read_text()
+
+
 def test_a_local_pod_ends_with_its_processes(local_pod, tmp_path):
     pod = local_pod("info", "DIR")
     assert "the run has ended: info DIR\n" in pod.communicate(timeout=60)[0], "without train's own flags"
