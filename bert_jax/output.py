@@ -149,16 +149,22 @@ def holding(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise taken(directory) from None
-    except OSError:  # a file system without locks, where nobody can tell
-        pass
-    try:
+        if not lock(handle):
+            raise taken(directory)
         yield
     finally:
         os.close(handle)
+
+
+def lock(handle: int) -> bool:
+    """Lock what is open until it is closed; False if another process has locked it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where nobody can tell
+        pass
+    return True
 
 
 def taken(path: Path) -> BertJaxError:

@@ -62,6 +62,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
 
     monkeypatch.setitem(learners.LEARNERS, "regression", learners.Learner(guess))
     given = (str(tmp_path / "data"), "model", str(tmp_path / "out"), ["sst2"], ["regression"], [8])
+    (tmp_path / "out").mkdir()  # by an earlier version, which did not write down the model
+    (tmp_path / "out/results.jsonl").write_text(
+        '{"set": "sst2", "size": 8, "draw": 0, "learner": "regression"}\n'
+    )
     assert "| sst2 | 8 | 1 | 0.500 (0.100) |" in measure(*given, 1)
     assert "| sst2 | 8 | 2 | 0.500 (0.100) |" in measure(*given, 2)
     assert [lesson.directory.name for lesson in lessons] == ["sst2-8-0", "sst2-8-1"]

@@ -145,7 +145,7 @@ def measure(
             line = facts | scores | {"seconds": round(time.perf_counter() - begun, 1)}
             append(results, line)
             print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
-    lines = [line for line in lines_of(results) if line["model"] == init]
+    lines = [line for line in lines_of(results) if line.get("model") == init]
     if not lines:
         raise BertJaxError("nothing was measured: no learner takes these data sets and sizes")
     with replacing(place / "labels.md") as new:

@@ -1,8 +1,7 @@
 """What `bert-jax bench all` measures: a list of commands, and how the result of each is shown.
 
 A word of a command may hold a place: {model}, {classifier} and {corpus} are directories, {data} is the directory of
-the data sets, {inputs} holds what INPUTS makes of them. A measurement whose places are not all there is
-left out.
+the data sets, {inputs} holds what INPUTS makes of them. A measurement whose places are not all there is left out.
 """
 
 from collections.abc import Callable, Iterator

@@ -13,6 +13,9 @@ from bert_jax.inference.streaming import results, series, stacked
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.text.truncation import Reading, Truncated
 
+# Usual names of the prompts of queries and of what they are to find.
+QUERIES, DOCUMENTS = ("query",), ("document", "passage", "corpus")
+
 
 def embed(
     model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
@@ -98,6 +101,11 @@ def vectors_of(model: Runner, side, settings: dict) -> np.ndarray:
         side = embed(model, [side] if isinstance(side, str) else list(series(side)), **settings)
     vectors = np.atleast_2d(np.asarray(side, np.float32))
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+def usual_prompt(embedder: Embedder, names: Sequence[str]) -> str | None:
+    """The first of the names that an embedder has a prompt of; None for its default prompt, if any."""
+    return next((name for name in names if name in embedder.prompts), None)
 
 
 def prompt_text(embedder: Embedder, prompt: str | None) -> str:

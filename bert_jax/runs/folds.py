@@ -101,10 +101,10 @@ class Folds:
         features = Features(task.layout, params, self.data.tokenizer, self.pieces)
         every = np.ones(len(self.pieces), bool)
         whole, penalties = self.by_probe(features, link, every)
-        if self.whole and len(self.judge.examples) >= FEWEST_OF_CURVE:
-            self.curve = self.curve_of(features, link, whole, penalties)
         if not self.whole:
             return whole
+        if len(self.judge.examples) >= FEWEST_OF_CURVE:
+            self.curve = self.curve_of(features, link, whole, penalties)
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:

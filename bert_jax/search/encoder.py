@@ -9,14 +9,12 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.inference.embed import embedding, prompt_text, reading_of
+from bert_jax.inference.embed import DOCUMENTS, QUERIES, embedding, prompt_text, reading_of, usual_prompt
 from bert_jax.inference.model import load
 from bert_jax.search.manifest import ModelFacts
 from bert_jax.search.passages import Tokens
 from bert_jax.search.vectors import fingerprint
 from bert_jax.text.truncation import Truncated
-
-QUERIES, DOCUMENTS = ("query",), ("document", "passage", "corpus")  # usual names of their prompts
 
 
 class Encoder:
@@ -24,10 +22,6 @@ class Encoder:
         self.directory = hub.existing(directory)
         self.model = load(self.directory)
         self.truncated = Truncated(reading_of(self.model).max_length)
-
-    def prompt(self, names: Sequence[str]) -> str | None:
-        embedder = self.model.embedder
-        return next((name for name in names if name in embedder.prompts), embedder.default_prompt)
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -38,8 +32,8 @@ class Encoder:
             tokenizer=self.model.tokenizer.fingerprint,
             pooling=embedder.pooling,
             normalize=True,
-            query_prompt=prompt_text(embedder, self.prompt(QUERIES)),
-            document_prompt=prompt_text(embedder, self.prompt(DOCUMENTS)),
+            query_prompt=prompt_text(embedder, usual_prompt(embedder, QUERIES)),
+            document_prompt=prompt_text(embedder, usual_prompt(embedder, DOCUMENTS)),
             max_length=reading_of(self.model).max_length,
             dimensions=self.model.layout.vector_size,
         )
@@ -54,11 +48,12 @@ class Encoder:
         return passage_tokens - len(before.ids)
 
     def documents(self, texts: Sequence[str]) -> np.ndarray:
-        name = self.prompt(DOCUMENTS)
+        name = usual_prompt(self.model.embedder, DOCUMENTS)
         return embedding(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
-        return embedding(self.model, prompt=self.prompt(QUERIES), normalize=True)(texts)
+        name = usual_prompt(self.model.embedder, QUERIES)
+        return embedding(self.model, prompt=name, normalize=True)(texts)
 
 
 def encoder_of(index: Path, facts: ModelFacts, directory) -> Encoder:

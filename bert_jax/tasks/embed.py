@@ -14,7 +14,7 @@ from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
-from bert_jax.inference.embed import prompt_text
+from bert_jax.inference.embed import DOCUMENTS, QUERIES, prompt_text, usual_prompt
 from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
@@ -32,8 +32,6 @@ from bert_jax.text.truncation import Truncated
 MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
 USUAL = "multiple_negatives"  # the loss of groups without scores
-# Usual names of the prompts of anchors and of other texts, as whoever searches with the model looks for them.
-PROMPTS = ("query",), ("document", "passage", "corpus")
 
 
 def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config]:
@@ -254,7 +252,7 @@ class GroupReader:
         config, columns = self.config, []
         for n in range(self.task.texts):
             embedder = self.task.embedder
-            prompt = prompt_text(embedder, prompt_name(embedder, n))
+            prompt = prompt_text(embedder, prompt_of(embedder, n))
             texts = [prompt + group.texts[n] for group in groups]
             encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
             self.truncated.count(encodings)
@@ -275,9 +273,9 @@ class GroupReader:
         return targets
 
 
-def prompt_name(embedder: Embedder, n: int) -> str | None:
-    """Of the prompt that an embedder has for the n-th text of a group; None: its default one, if any."""
-    return next((name for name in PROMPTS[n > 0] if name in embedder.prompts), None)
+def prompt_of(embedder: Embedder, n: int) -> str | None:
+    """The name of the prompt of the n-th text of a group: anchors are queries, all others are documents."""
+    return usual_prompt(embedder, DOCUMENTS if n else QUERIES)
 
 
 def ids_of(groups: Sequence[Group]) -> dict[str, int]:
@@ -299,7 +297,7 @@ def vectors_of_teacher(
     by_place = []
     for n in range(task.teacher_shape[0]):
         texts = list(dict.fromkeys(group.texts[n] for group in groups))
-        vectors = teacher.embed(texts, prompt=prompt_name(teacher.embedder, n))
+        vectors = teacher.embed(texts, prompt=prompt_of(teacher.embedder, n))
         by_place.append(dict(zip(texts, vectors, strict=True)))
     return by_place
 

@@ -8,7 +8,6 @@ model/          the result, a Hugging Face directory; further models of the task
 """
 
 import dataclasses
-import fcntl
 import json
 import re
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.models.config import EncoderConfig
-from bert_jax.output import refuse_foreign
+from bert_jax.output import lock, refuse_foreign
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Data, Task
@@ -78,14 +77,8 @@ class Workdir:
             raise BertJaxError(
                 f"--workdir {self.path} cannot be written to ({error.strerror}); name one that can"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BertJaxError(
-                f"another run is writing to {self.path}; stop it or name another --workdir"
-            ) from error
-        except OSError:  # a file system without locks, where nobody can tell
-            pass
+        if not lock(self._lock.fileno()):
+            raise BertJaxError(f"another run is writing to {self.path}; stop it or name another --workdir")
         refuse_foreign(self.model, hub.FILES)  # now, not after days
 
     def close(self) -> None:
