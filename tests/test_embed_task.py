@@ -281,6 +281,18 @@ def test_a_model_with_prompts_is_trained_with_them(model, tmp_path):  # noqa: F8
     assert words[0] == {"w3"} and "w2" not in words[1] and ours.default_prompt is None
 
 
+def test_a_model_that_lower_cases_is_trained_so(model, tmp_path):  # noqa: F811
+    begun, rows = shutil.copytree(model, tmp_path / "init"), pairs(12)
+    sentence_transformers.write(begun, sentence_transformers.Embedder(lower_case=True), 32)
+    capitals = [{name: text.upper() for name, text in row.items()} for row in rows]
+
+    def learnt(rows) -> list[list[int]]:
+        _, data, _ = opened(begun, table(tmp_path / "pairs.jsonl", rows), "data.batch=4")
+        return [piece.encoding.ids for piece in data.train]
+
+    assert learnt(capitals) == learnt(rows)
+
+
 @pytest.mark.parametrize(
     ("loss", "scale", "margin"), [("cosent", "20", ""), ("contrastive", "", "0.5"), ("cosine", "", "")]
 )

@@ -1,6 +1,7 @@
 """`evaluate` of an embedder: on documents and queries, pairs with scores, parallel texts, texts with labels."""
 
 import json
+import shutil
 
 import bm25s
 import numpy as np
@@ -11,10 +12,13 @@ from bert_jax import metrics
 from bert_jax.command.main import main
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.errors import BertJaxError
+from bert_jax.hub import sentence_transformers
+from bert_jax.inference.embed import DOCUMENTS
 from bert_jax.inference.model import load
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.clusters import clustered
+from bert_jax.report.embedders.embedder import Embedder
 from bert_jax.report.embedders.evaluate import read
 from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.intervals import intervals
@@ -63,6 +67,15 @@ def test_the_documents_of_queries_are_found_and_judged(folder, model, capsys):  
     assert "1 of 31 documents are empty" in out["notes"]
     lines = evaluated(capsys, "--compare", model, model, "--data", folder, "--dimensions", 8)
     assert "10 queries and 31 documents" in lines and "+0.0000   +0.0000 to +0.0000" in lines
+
+
+@pytest.mark.parametrize("name", ["document", "passage"])
+def test_documents_are_embedded_with_their_prompt(name, model, tmp_path):  # noqa: F811
+    prompted = shutil.copytree(model, tmp_path / "model")
+    embedder = sentence_transformers.Embedder(prompts={"query": "w1 ", name: "w2 "})
+    sentence_transformers.write(prompted, embedder, 32)
+    vectors, _ = Embedder(prompted, Trial("")).vectors(["w3 w4"], "documents", DOCUMENTS)
+    assert np.array_equal(vectors, load(prompted).embed(["w3 w4"], prompt=name, normalize=True))
 
 
 def test_a_query_of_stop_words_alone_finds_nothing_by_bm25():

@@ -392,7 +392,7 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, model):
 def test_patience_waits_for_the_metric_of_the_task(given):
     _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "patience=3", *given])
     assert config.resolved(16, "accuracy", 768).checkpoints.best == "accuracy"
-    with pytest.raises(BertJaxError, match="patience needs a validation metric, and this run measures none"):
+    with pytest.raises(BertJaxError, match="patience needs a validation metric that chooses the model"):
         config.resolved(16, "", 768)
 
 

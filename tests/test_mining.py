@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.errors import BertJaxError
 from bert_jax.files import write_json
 from bert_jax.hub import directory as hub
+from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching
-from bert_jax.inference.embed import embedding
+from bert_jax.inference.embed import DOCUMENTS, QUERIES, embedding
 from bert_jax.inference.model import load
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import mining, vectors
@@ -48,8 +50,8 @@ def drawn(content: str) -> np.ndarray:
 class Given:
     """Vectors that are drawn for each text and prompt."""
 
-    def of(self, some, prompt: str = "") -> np.ndarray:
-        return unit([drawn(prompt + text) for text in some])
+    def of(self, some, prompts=()) -> np.ndarray:
+        return unit([drawn("".join(prompts) + text) for text in some])
 
 
 class GivenScores:
@@ -81,7 +83,7 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
     corpus, counts = [*texts(10, (3, 9), 7), *(row["question"] for row in rows)], Mined()
     mined = list(mine(groups, corpus, Given(), limits, counts, reranker))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
-    products = Given().of([row["question"] for row in rows], "query") @ Given().of(candidates, "document").T
+    products = Given().of([row["question"] for row in rows], QUERIES) @ Given().of(candidates, DOCUMENTS).T
     expected = []
     for row, cosines in zip(rows, products, strict=True):
         right = {other["answer"] for other in rows if other["question"] == row["question"]} | {
@@ -144,6 +146,17 @@ def counted(monkeypatch):
 
     monkeypatch.setattr(vectors, "embedding", counting)
     return texts_read
+
+
+def test_texts_are_embedded_behind_the_prompt_of_their_part(model, tmp_path):  # noqa: F811
+    prompted = shutil.copytree(model, tmp_path / "model")
+    embedder = sentence_transformers.Embedder(prompts={"query": "w1 ", "passage": "w2 "})
+    sentence_transformers.write(prompted, embedder, 32)
+    kept, ours = Vectors(prompted, tmp_path / "kept"), load(prompted)
+    for prompts, name in ((QUERIES, "query"), (DOCUMENTS, "passage")):
+        assert np.array_equal(
+            kept.of(["w3 w4"], prompts)[:], ours.embed(["w3 w4"], prompt=name, normalize=True)
+        )
 
 
 @pytest.mark.slow

@@ -60,10 +60,7 @@ def embedding(
     warned = Truncated(reading.max_length)
 
     def of_chunk(chunk):
-        chunk = [before + text if isinstance(text, str) else text for text in chunk] if before else chunk
-        windows = reading.encode(
-            model.tokenizer, [lower(text) for text in chunk] if embedder.lower_case else chunk
-        )
+        windows = reading.encode(model.tokenizer, as_read(embedder, chunk, before))
         first = (parts[0] for parts in windows)
         if truncated is None:
             warned.warn(first, 'long="windows" reads all of them')
@@ -119,6 +116,12 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
     if before and not embedder.pools_prompt:
         raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not computed here")
     return before
+
+
+def as_read(embedder: Embedder, texts: Sequence, before: str) -> Sequence:
+    """The texts behind their prompt, as its tokenizer should see them."""
+    texts = [before + text if isinstance(text, str) else text for text in texts] if before else texts
+    return [lower(text) for text in texts] if embedder.lower_case else texts
 
 
 def lower(text):

@@ -68,6 +68,9 @@ class Run:
 def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[Run]:
     """All runs, each with its config, so that every setting is sound before any is run."""
     keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
+    whole = [SHORT.get(key, key) for key in keys]
+    if twice := [key for key in whole if whole.count(key) > 1]:
+        raise BertJaxError(f"config key sweep names {twice[0]} twice; write all of its values in one list")
     if own := [key for key in keys if key in OWN_KEYS]:
         raise BertJaxError(f"config key sweep cannot vary {own[0]}; {OWN_KEYS[own[0]]}")
     if (count := math.prod(map(len, choices)) * config.seeds) > MOST_RUNS:
@@ -76,9 +79,8 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
     split = ["data.folds=0"] if isinstance(config, FinetuneConfig) else []  # one model is enough to compare
     runs = []
     for chosen in itertools.product(*choices):
-        pairs = list(zip(keys, chosen, strict=True))
-        name = ",".join(f"{key}={value}" for key, value in pairs) or "as given"
-        changed = [f"{SHORT.get(key, key)}={value}" for key, value in pairs]
+        name = ",".join(f"{key}={value}" for key, value in zip(keys, chosen, strict=True)) or "as given"
+        changed = [f"{key}={value}" for key, value in zip(whole, chosen, strict=True)]
         for seed in range(config.seed, config.seed + config.seeds):
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
             # A config file may ask for seeds, too; each of them is a single run.

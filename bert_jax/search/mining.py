@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.data.examples.groups import Group
 from bert_jax.errors import BertJaxError
+from bert_jax.inference.embed import DOCUMENTS, QUERIES
 from bert_jax.retrieval import nearest
 
 BLOCK = 4096  # anchors whose candidates are held, and scored, at once
@@ -18,7 +19,7 @@ NOISE = 1e-5  # by which scores of texts may differ that a model reads as the sa
 
 
 class Embedder(Protocol):
-    def of(self, texts: Sequence[str], prompt: str = "") -> Any:
+    def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Any:
         """Vectors [N, D] of length 1, which slices and indices read."""
 
 
@@ -97,8 +98,8 @@ def mine(
     are the texts of the `corpus` and all positives. A reranker's scores take the place of the cosines, but not of the
     order: the negatives are the nearest texts within the limits."""
     texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
-    documents = embedder.of(texts, "document")
-    anchors = embedder.of([group.texts[0] for group in groups], "query")
+    documents = embedder.of(texts, DOCUMENTS)
+    anchors = embedder.of([group.texts[0] for group in groups], QUERIES)
     place = places_of(groups, texts)
     right = np.array([place[group.texts[1]] for group in groups])
     ranked = nearest(anchors, documents, None, limits.last, positives_of(groups, place))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bert_jax.hashes import digest, facts_of, files_in
 from bert_jax.hub import directory as hub
-from bert_jax.inference.embed import embedding, reading_of
+from bert_jax.inference.embed import embedding, prompt_text, reading_of, usual_prompt
 from bert_jax.inference.model import load
 from bert_jax.search.cache import Cache, Rows
 from bert_jax.text.inputs import HIDDEN
@@ -19,13 +19,12 @@ class Vectors:
         self.model, self.folder = load(directory), folder
         self.embedder = fingerprint(directory)
 
-    def of(self, texts: Sequence[str], prompt: str = "") -> Rows:
-        """[N, D], with the prompt of that name if the embedder has one."""
-        embedder = self.model.embedder
-        name = prompt if prompt in embedder.prompts else embedder.default_prompt
-        before = "" if name is None else embedder.prompts.get(name)
+    def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Rows:
+        """[N, D], with the first of these prompts that the embedder has."""
+        prompt = usual_prompt(self.model.embedder, prompts)
+        before = prompt_text(self.model.embedder, prompt)
         truncated = Truncated(reading_of(self.model).max_length)
-        compute = embedding(self.model, prompt=name, normalize=True, truncated=truncated)
+        compute = embedding(self.model, prompt=prompt, normalize=True, truncated=truncated)
         vectors = Cache(self.folder, "vectors", [self.embedder, before]).of(texts, compute)
         if notice := truncated.notice():
             warn(notice)

@@ -14,7 +14,7 @@ from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings
 from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
-from bert_jax.inference.embed import DOCUMENTS, QUERIES, prompt_text, usual_prompt
+from bert_jax.inference.embed import DOCUMENTS, QUERIES, as_read, prompt_text, usual_prompt
 from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
@@ -253,7 +253,7 @@ class GroupReader:
         for n in range(self.task.texts):
             embedder = self.task.embedder
             prompt = prompt_text(embedder, prompt_of(embedder, n))
-            texts = [prompt + group.texts[n] for group in groups]
+            texts = as_read(embedder, [group.texts[n] for group in groups], prompt)
             encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
             self.truncated.count(encodings)
             columns.append(encodings)

@@ -124,7 +124,8 @@ class EpochsConfig(RunConfig, ABC):
         """With what is left to the data, and to the width of the model's states."""
         if self.patience and not (self.checkpoints.best or best):
             raise BertJaxError(
-                "patience needs a validation metric, and this run measures none; leave --config.patience out"
+                "patience needs a validation metric that chooses the model, and this run has none, as runs with folds "
+                "or without a validation set; leave --config.patience out"
             )
         epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
         if steps * self.batch > MOST_EXAMPLES:

@@ -2,6 +2,7 @@
 
 from bert_jax import retrieval
 from bert_jax.data.examples.judged import read_judged
+from bert_jax.inference.embed import DOCUMENTS, QUERIES
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.embedders.embedder import Embedder
@@ -45,8 +46,8 @@ class Documents:
         if isinstance(embedder, BM25):
             ranked = embedder.nearest([*self.queries.values()], texts, ids)
         else:
-            documents, of_documents = embedder.vectors(texts, "documents", "document")
-            queries, of_queries = embedder.vectors([*self.queries.values()], "queries", "query")
+            documents, of_documents = embedder.vectors(texts, "documents", DOCUMENTS)
+            queries, of_queries = embedder.vectors([*self.queries.values()], "queries", QUERIES)
             notes = [*of_documents, *of_queries]
             cosines = Cosines.of(queries, documents, right, "relevant document")
             ranked = retrieval.nearest(queries, documents, ids)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.inference.embed import embedding, reading_of
+from bert_jax.inference.embed import embedding, reading_of, usual_prompt
 from bert_jax.inference.model import load
 from bert_jax.inference.streaming import results
 from bert_jax.report.embedders.trial import Trial
@@ -17,13 +17,13 @@ class Embedder:
         self.model = load(directory)
 
     def vectors(
-        self, texts: Sequence[str], noun: str = "texts", prompt: str = ""
+        self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
-        """Vectors of length 1, with the prompt of that name if the model has one; and notes for people."""
+        """Vectors of length 1, with the first of these prompts that the model has; and notes for people."""
         truncated = Truncated(reading_of(self.model, self.trial.long).max_length)
         of_chunk = embedding(
             self.model,
-            prompt=prompt if prompt in self.model.embedder.prompts else None,
+            prompt=usual_prompt(self.model.embedder, prompts),
             normalize=True,
             dimensions=self.trial.dimensions,
             long=self.trial.long,
