@@ -1,5 +1,6 @@
-"""Settings as they are written where a run was begun: flags of a verb, keys of a config, or arguments of a call from
-Python."""
+"""How messages spell a setting: as a flag of a command, as a config key, or as an argument of a Python call.
+
+The spelling follows the way in which the user started the run."""
 
 import json
 import re
@@ -15,7 +16,7 @@ WRITTEN: ContextVar[Literal["flags", "config", "python"]] = ContextVar("written"
 
 @contextmanager
 def set_by_config() -> Iterator[None]:
-    """While open, lines that are said and errors name keys of a config where a verb without one has flags."""
+    """While open, printed lines and errors name config keys instead of the flags of a command."""
     token = WRITTEN.set("config")
     try:
         yield
@@ -25,7 +26,7 @@ def set_by_config() -> Iterator[None]:
 
 @contextmanager
 def called_from_python() -> Iterator[None]:
-    """While open, lines that are said and errors name keys as arguments of a call, not as flags of a command."""
+    """While open, printed lines and errors name settings as arguments of a Python call, not as flags of a command."""
     token = WRITTEN.set("python")
     try:
         yield
@@ -38,12 +39,12 @@ def called_from_python() -> Iterator[None]:
 
 
 def setting(flags: str, keys: str) -> str:
-    """How a setting is written that verbs have as `flags`, and a config as `keys`."""
+    """Return `flags` if the run was started with flags of a command, else the config `keys` of the same setting."""
     return flags if WRITTEN.get() == "flags" else keys
 
 
 def as_called(text: str) -> str:
-    """The text with its settings as they are written where the run was begun."""
+    """Spell the settings in the text as arguments of a call if the run was started from Python."""
     return as_arguments(text) if WRITTEN.get() == "python" else text
 
 

@@ -1,4 +1,4 @@
-"""Compiled programs, kept from one process to the next."""
+"""A cache on disk of the programs that JAX compiles, so that later processes need not compile them again."""
 
 import os
 import sys
@@ -6,32 +6,34 @@ import sys
 from bert_jax.errors import BertJaxError
 from bert_jax.files import programs_home
 
-# JAX's settings: name -> (its default, ours).
+# JAX settings: name -> (JAX's default, ours).
 KEEPING = {
     "jax_persistent_cache_min_compile_time_secs": (1.0, 0.1),
-    # JAX looks at every program that it keeps whenever it keeps another one: 6,000 of them take 0.4 s.
+    # JAX checks every cached program whenever it adds one: with 6,000 of them this takes 0.4 s.
     "jax_compilation_cache_max_size": (-1, 2**28),
 }
 
 
 def keep_programs() -> None:
-    """Lets JAX keep what it compiles in `programs_home()`, for this process and those after it.
+    """Let JAX cache the programs that it compiles in `programs_home()`, for this process and later ones.
 
-    A directory that is chosen already stays: by JAX_COMPILATION_CACHE_DIR, where "" is none, or in `jax.config`.
+    If the user has chosen a cache directory, by JAX_COMPILATION_CACHE_DIR ("" for no cache) or in `jax.config`, that
+    choice stays.
     """
     jax = sys.modules.get("jax")
     chosen = "JAX_COMPILATION_CACHE_DIR" in os.environ or (
         jax and jax.config.jax_compilation_cache_dir is not None
     )
-    # Processes that compile one program together must all compile it, or none: each machine has its own directory.
+    # The processes of a distributed run must either all compile a program or none of them, but each machine has its own
+    # cache directory.
     if chosen or (jax and jax.distributed.is_initialized()):
         return
     try:
         folder = programs_home()
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, BertJaxError):  # nobody's home, or one that cannot be written to
+    except (OSError, BertJaxError):  # no home directory, or a read-only one
         return
-    if not os.access(folder, os.W_OK | os.X_OK):  # a read-only home keeps nothing
+    if not os.access(folder, os.W_OK | os.X_OK):  # exists, but is read-only
         return
     if jax is None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)

@@ -1,7 +1,7 @@
-"""Configs: a Python file of ml_collections at the edge, frozen dataclasses inside.
+"""Read config files of ml_collections into frozen dataclasses.
 
-A config file defines `get_config(name)` and returns a `ConfigDict`; what it leaves out has the default of the
-dataclass that reads it. A key that no dataclass reads is an error that names the nearest one that is read:
+A config file defines `get_config(name)`, which returns a `ConfigDict`. A key that the file leaves out has the default
+of the dataclass. An unknown key is an error, which names the closest known key:
 
     config = load("configs/pretrain.py:base", ["data.rate=0.2"], Pretraining)
     config.data.rate  # 0.2
@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from bert_jax.config_files import read_file
 from bert_jax.errors import BertJaxError, nearest
-from bert_jax.synonyms import meant
+from bert_jax.synonyms import hint_for
 from bert_jax.typed import WANTED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-MOST = 2**31 - 1  # of any whole number: steps are counted in 32 bits
-LARGEST = 3.4e38  # of any other, for arrays are of float32
+MOST = 2**31 - 1  # the largest whole number allowed: steps are counted in 32 bits
+LARGEST = 3.4e38  # the largest other number allowed: arrays are float32
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What a number may be, from `least` to `most`, or without one of them; `beside` stands for something else.
+    """The allowed range of a number, from `least` to `most`; `beside` is one more allowed value with its own meaning.
 
     >>> Range(0, 1, below=True).wanted
     '0 or more and less than 1'
@@ -63,14 +63,14 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """What a text may be."""
+    """The allowed values of a string."""
 
     choices: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Registered:
-    """A text is one of these names, which others may add to; who looks it up checks it."""
+    """The names of a registry, to which users can add their own. Whoever looks a name up checks it."""
 
     names: Callable[[], Collection[str]]
 
@@ -82,9 +82,9 @@ Share = Annotated[float, Range(0, 1)]
 
 
 def check_ranges(config: "DataclassInstance", where: str = "") -> None:
-    """Refuse numbers that are not finite, too large for any use, or outside of the range that their field names.
+    """Refuse numbers that are not finite, too large for any use, or outside the range that their field declares.
 
-    `where` stands before the names of the fields; it ends in a dot.
+    Messages put `where`, which ends in a dot, before the name of the field.
     """
     for name, (is_whole, allowed) in ranges_of(type(config)).items():
         value = getattr(config, name)
@@ -94,31 +94,32 @@ def check_ranges(config: "DataclassInstance", where: str = "") -> None:
 
 def check_number(value, name: str, is_whole: bool = False, allowed: Range | None = None) -> None:
     kind, numbers = ("whole number", Integral) if is_whole else ("number", Real)
-    # Apart, for a type checker knows of these two neither order nor size.
+    # On a line of its own: after a check in an `if`, mypy would take the value for an Integral or a Real, which have
+    # no abs() and no order.
     is_number = isinstance(value, numbers) and not isinstance(value, bool)
     if not is_number:
         raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
     unlimited = allowed is None or allowed.most == math.inf
     if unlimited and not abs(value) <= (MOST if is_whole else LARGEST):
-        raise BertJaxError(f"{name} must be a finite {kind} of 32 bits, not {value!r:.40}")
+        raise BertJaxError(f"{name} must be a finite 32-bit {kind}, not {value!r:.40}")
     if allowed and value not in allowed:
         raise BertJaxError(f"{name} must be {allowed.wanted}, not {value!r:.40}")
 
 
 def check_choices(config: "DataclassInstance", where: str) -> None:
-    """Refuse texts that are none of the choices that their field names."""
+    """Refuse a string that is not one of the choices that its field declares."""
     for name, hint in typing.get_type_hints(type(config), include_extras=True).items():
         for limit in getattr(hint, "__metadata__", ()):
             if isinstance(limit, OneOf):
                 value = getattr(config, name)
                 if not isinstance(value, str) or value not in limit.choices:
                     hint = nearest(value, filter(None, limit.choices))
-                    raise BertJaxError(f'{where}{name} has no "{value!s:.60}"; {hint}')
+                    raise BertJaxError(f'{where}{name} cannot be "{value!s:.60}"; {hint}')
 
 
 @cache
 def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
-    """Of each field that holds numbers or a tuple of them: whether they are whole, and their range."""
+    """Return, for each field that holds a number or a tuple of numbers: (whether they must be whole, their range)."""
     ranges = {}
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
@@ -132,15 +133,15 @@ def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
 
 
 def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
-    """The config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
+    """Read the config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
 
-    With `whole=False` the sections of the file that `reader` has no field for are left to others.
+    With `whole=False`, top-level keys for which `reader` has no field are ignored instead of refused.
     """
     return read(read_file(spec), overrides, reader, whole=whole)
 
 
 def read(values: dict, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
-    """Likewise, of the values in a config file, which stay as they are."""
+    """Do the same as `load` with the values of a config file. `values` itself is not changed."""
     others = set() if whole else set(values) - {field.name for field in dataclasses.fields(reader)}
     values = {name: value for name, value in values.items() if name not in others}
     overrides = [text for text in overrides if text.split("=")[0].split(".")[0] not in others]
@@ -155,7 +156,7 @@ def merged(values: dict, overrides: Sequence[str], reader: type) -> dict:
 
 
 def apply_override(values: dict, override: str, reader: type) -> None:
-    """Sets one `a.b=value` in nested dicts, its text read as the type of the dataclass field it names.
+    """Set one `a.b=value` in nested dicts. The value is parsed as the type of the dataclass field.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Data:
@@ -187,12 +188,12 @@ def apply_override(values: dict, override: str, reader: type) -> None:
 
 
 def build(reader: type[T], values: dict) -> T:
-    """Nested dicts as nested frozen dataclasses; every key must be a field and of its type."""
+    """Turn nested dicts into nested frozen dataclasses. Every key must be a field, and every value of its type."""
     return _made(reader, checked(values, reader))
 
 
 def checked(values: dict, reader: type, where: str = "", root: type | None = None) -> dict:
-    """Nested dicts whose keys are fields of nested dataclasses, and whose values are of their types."""
+    """Check that all keys are fields of the nested dataclasses; return the values converted to the fields' types."""
     root, fitting = root or reader, {}
     for name, value in values.items():
         kind = _field_type(reader, name, where, root)
@@ -218,7 +219,7 @@ def _made(reader: Any, values: dict, where: str = "") -> Any:
 
 
 def kinds_of(reader: type, where: str = "") -> dict[str, tuple[type, dataclasses.Field]]:
-    """Every key by its dotted name, those of sections last: the class and the field that it is in."""
+    """Return {dotted key: (the dataclass, its field)} for every key, those of nested sections last."""
     hints = typing.get_type_hints(reader)
     keys: dict[str, tuple[type, dataclasses.Field]] = {}
     sections: dict[str, tuple[type, dataclasses.Field]] = {}
@@ -231,16 +232,16 @@ def kinds_of(reader: type, where: str = "") -> dict[str, tuple[type, dataclasses
 
 
 def _field_type(reader: type, name: str, where: str, root: type, key: str = "") -> type:
-    """`key`: with what was written behind the name."""
+    """Return the type of a field. `key` is the full key that the user wrote, for the error message."""
     names = [field.name for field in dataclasses.fields(reader) if field.init]
     if name not in names:
         key = key or f"{where}{name}"
-        raise BertJaxError(f"nothing reads config key {key}; {meant(key, list(kinds_of(root)), names)}")
+        raise BertJaxError(f"unknown config key {key}; {hint_for(key, list(kinds_of(root)), names)}")
     return typing.get_type_hints(reader)[name]
 
 
 def _parse(text: str, kind: type, where: str):
-    """The text of an override as `kind`: plain strings stay as typed, tuples may leave their brackets out."""
+    """Parse the text of an override as `kind`. Strings need no quotes, and tuples need no brackets."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         text = text.strip()
@@ -256,7 +257,7 @@ def _parse(text: str, kind: type, where: str):
 
 
 def names_in(text: str) -> list[str]:
-    """Texts between commas, some of them perhaps in quotes.
+    """Split a comma-separated list of strings, which may be quoted.
 
     >>> names_in("one, two"), names_in('"Asked (raw), in full", "Answer"'), names_in("'a','b'")
     (['one', 'two'], ['Asked (raw), in full', 'Answer'], ['a', 'b'])
@@ -268,7 +269,7 @@ def names_in(text: str) -> list[str]:
 
 
 def literal(text: str) -> Any:
-    """The Python value that a text spells, or else the text itself."""
+    """Evaluate the text as a Python literal; return the text itself if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

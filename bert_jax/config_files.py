@@ -1,6 +1,6 @@
-"""Config files: Python files that define `get_config(name)`, here or where the package's own are.
+"""Config files: Python files that define `get_config(name)`, the user's own or those that come with the package.
 
-They may also define `names()`, what can stand behind the colon: {name: what it is}.
+A file may also define `names()`, which describes the names allowed after the colon of `FILE:NAME`: {name: description}.
 """
 
 import importlib.util
@@ -19,19 +19,19 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Recipe:
-    """A config that came with the package."""
+    """A config file that comes with the package."""
 
     name: str
     purpose: str
-    names: dict[str, str]  # that can stand behind the colon, and what each is
+    names: dict[str, str]  # allowed after the colon: {name: description}
 
 
 def read_file(spec: str) -> dict:
-    """What `get_config` of `FILE:NAME` returns, as plain nested dicts."""
+    """Run `get_config` of `FILE:NAME` and return its config as plain nested dicts."""
     place, _, name = spec.partition(":")
     path = find(place)
     module = module_of(path)
-    with of_user(path):
+    with errors_in_config(path):
         config = module.get_config(name) if name else module.get_config()
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
@@ -40,9 +40,10 @@ def read_file(spec: str) -> dict:
 
 
 def find(place: str) -> Path:
-    """The file of this path, or else the package's own of this name, wherever we are: classify, configs/classify.py.
+    """Find a config file by its path, or one of the package's by its name: classify or configs/classify.py.
 
-    A file that is not Python's does not stand in the way of a bare name.
+    The package's files are found from any working directory. A bare name finds them even if the working directory has a
+    file of that name that is not a Python file.
     """
     path, known = Path(place), own_files()
     if path.suffix == ".py" and path.is_file():
@@ -58,7 +59,7 @@ def find(place: str) -> Path:
 
 
 def own_files() -> dict[str, Path]:
-    """The config files that came with the package, by their names: those of the checkout, or else the installed."""
+    """Return the package's config files by name: those of the checkout, or else the installed ones."""
     if (ROOT / "pyproject.toml").is_file() and (ROOT / "configs").is_dir():
         paths = sorted((ROOT / "configs").glob("*.py"))
     else:
@@ -69,13 +70,13 @@ def own_files() -> dict[str, Path]:
 def installed_files() -> list[Path]:
     try:
         files = metadata.files("bert-jax") or ()
-    except metadata.PackageNotFoundError:  # a copy of the package alone
+    except metadata.PackageNotFoundError:  # the package was copied, not installed
         return []
     return [Path(str(f.locate())).resolve() for f in files if f.match("share/bert-jax/configs/*.py")]
 
 
 def recipes() -> list[Recipe]:
-    """What came with the package, by name."""
+    """Return the config files that come with the package, sorted by name."""
     modules = {name: module_of(path) for name, path in sorted(own_files().items())}
     return [
         Recipe(name, (module.__doc__ or "").partition("\n")[0], getattr(module, "names", dict)())
@@ -85,16 +86,16 @@ def recipes() -> list[Recipe]:
 
 def module_of(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("bert_jax_config", path)
-    assert spec and spec.loader  # as of every file whose name ends in .py
+    assert spec and spec.loader  # true for every file whose name ends in .py
     module = importlib.util.module_from_spec(spec)
-    with of_user(path):
+    with errors_in_config(path):
         spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
-def of_user(path: Path) -> Iterator[None]:
-    """The file is a program of the user: whatever it raises is reported with its line, not as our traceback."""
+def errors_in_config(path: Path) -> Iterator[None]:
+    """Report any error of the user's config file as one line with its line number, without our traceback."""
     try:
         yield
     except BertJaxError:
@@ -105,7 +106,7 @@ def of_user(path: Path) -> Iterator[None]:
 
 
 def line_in(path: Path, error: Exception) -> int | None:
-    """The line of a file that an error comes from, also by way of other files; None where it comes from none."""
+    """Return the file's innermost line in the traceback, or else the line of a SyntaxError; None without either."""
     own = [
         line
         for frame, line in traceback.walk_tb(error.__traceback__)

@@ -1,6 +1,6 @@
-"""Losses of a student beside its teacher: (sum, weight) pairs, of what both make of the same tokens.
+"""Distillation losses: (sum, weight) pairs that compare what a student and its teacher compute for the same tokens.
 
-Arrays of both are [..., D] of tokens or [..., C] of logits; only the student's have gradients.
+The arrays of both are states [..., D] or logits [..., C]. Only the student's have gradients.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ SMALL = 1e-12
 
 
 def soft_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss:
-    """The divergence of the student's probabilities [..., C] from the teacher's, both at the temperature, times its
-    square: gradients are as large at any temperature."""
+    """The KL divergence of the student's probabilities from the teacher's [..., C], both computed at the temperature.
+
+    It is multiplied by the squared temperature, so that gradients are about as large at any temperature."""
     ours, theirs = (
         jax.nn.log_softmax(values.astype(jnp.float32) / temperature) for values in (logits, taught)
     )
@@ -24,28 +25,28 @@ def soft_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss
 
 
 def soft_binary_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss:
-    """Likewise, of labels [..., C] that are each there or not; an example's loss is the mean over them."""
+    """Do the same for C independent labels, each present or absent. An example's loss is the mean over its labels."""
     ours, theirs = (jnp.stack([values, jnp.zeros_like(values)], -1) for values in (logits, taught))
     every = soft_cross_entropy(ours, theirs, jnp.broadcast_to(weight[..., None], logits.shape), temperature)
     return Loss(every.total / logits.shape[-1], weight.astype(jnp.float32).sum())
 
 
 def cosine_distance(states, taught, weight) -> Loss:
-    """1 less the cosine of each state [..., D] and the teacher's."""
+    """1 minus the cosine of each state [..., D] with the teacher's."""
     ours, theirs = states.astype(jnp.float32), taught.astype(jnp.float32)
     squares = ((ours**2).sum(-1) + SMALL) * ((theirs**2).sum(-1) + SMALL)
     return weigh(1 - (ours * theirs).sum(-1) * jax.lax.rsqrt(squares), weight)
 
 
 def relation_divergence(states, taught, batch: dict, heads: int) -> Loss:
-    """How far each token's relations to the tokens that it may attend to are from the teacher's, the mean over heads.
+    """The KL divergence of each token's relations from the teacher's, averaged over heads.
 
-    A token's relations are the softmax of its products with the others, of states [B, L, D] split into `heads`. Teacher
-    and student may be of different widths.
+    The states [B, L, D] are split into `heads`. A token's relations are the softmax of its scaled dot products with the
+    tokens that it may attend to. Teacher and student may have different widths.
     """
     seen = allowed(batch["mask"], batch.get("packs"), None)
 
-    # Relations are many times as large as the states that the backward pass makes them of again.
+    # Relations are many times as large as states, so the backward pass computes them again instead of keeping them.
     @jax.checkpoint
     def divergence(states, taught):
         ours, theirs = (jnp.where(seen, log_relations(x, heads, seen), 0) for x in (states, taught))
@@ -62,7 +63,7 @@ def log_relations(states, heads: int, seen):
 
 
 def mean_squares(states: Sequence, taught: Sequence, weight) -> Loss:
-    """The sum over layers of the mean squared error of their arrays [B, ..., N], each row of N with its `weight`."""
+    """The mean squared error between the layers' arrays [B, ..., N], summed over layers; `weight` is per row of N."""
     errors = [
         ((ours.astype(jnp.float32) - theirs.astype(jnp.float32)) ** 2).mean(-1)
         for ours, theirs in zip(states, taught, strict=True)

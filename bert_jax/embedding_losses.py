@@ -1,10 +1,11 @@
-"""Losses of embeddings: the vectors of groups of texts -> one number of the whole batch.
+"""Losses of embeddings: from the vectors of groups of texts to one number for the whole batch.
 
-A group [T, D] is an anchor, a positive and perhaps negatives, or two texts with a score. Beside the vectors [N, T, D]
+A group [T, D] is an anchor, a positive and perhaps negatives, or two texts with a score. Besides the vectors [N, T, D],
 a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`;
-`teacher [N, K, E]`, what another embedder gives for the first K texts; `scale [N]`, where it is learnt.
+`teacher [N, K, E]`, the vectors of the first K texts by another embedder; and `scale [N]` if the scale is learnt.
 
-Each loss is that of the same name in sentence-transformers, but that a text is no negative of its own group.
+Each loss equals the one of the same name in sentence-transformers, except that a text equal to the anchor or to its
+positive is never used as a negative.
 """
 
 from collections.abc import Callable
@@ -16,8 +17,8 @@ import jax.numpy as jnp
 from bert_jax.losses import Loss, weigh
 from bert_jax.models.pooling import unit
 
-BLOCK = 1024  # anchors whose scores are held at once
-NEVER = -1e30  # the score of what is no candidate
+BLOCK = 1024  # the most anchors whose scores are in memory at once
+NEVER = -1e30  # the score of a text that is not a candidate
 
 
 @dataclass(frozen=True)
@@ -28,24 +29,27 @@ class Settings:
 
 
 def multiple_negatives(vectors, batch: dict, s: Settings) -> Loss:
-    """Each anchor finds its positive among the positives and negatives of all groups; if `symmetric`, each positive its
-    anchor too."""
+    """Cross-entropy of finding each anchor's positive among the positives and negatives of all groups.
+
+    If `symmetric`, average it with the loss of finding each positive's anchor among all anchors."""
     scale = scales(batch, s)
-    there = found_among(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
+    there = in_batch_loss(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
     if not s.symmetric:
         return there
-    back = found_among(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
+    back = in_batch_loss(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
     return Loss((there.total + back.total) / 2, there.weight)
 
 
 def scales(batch: dict, s: Settings):
-    """[N], of the cosines of each anchor."""
+    """The factor [N] by which the cosines of each anchor are multiplied."""
     return jnp.broadcast_to(batch.get("scale", s.scale), batch["weight"].shape)
 
 
-def found_among(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
-    """Cross entropy of anchors [N, D] against candidates [N, C, D], whose first is right; `columns` are those of `ids`
-    that the anchors and the right ones have."""
+def in_batch_loss(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
+    """Cross-entropy of finding each anchor's right candidate among the candidates of all groups.
+
+    The anchors are [N, D], the candidates [N, C, D]; the first candidate of a group is the right one. `columns` are the
+    columns of `ids` that belong to the anchors and to the right candidates."""
     count, width = len(anchors), candidates.shape[-1]
     known, ids = batch["weight"] > 0, batch["ids"]
     of_anchor, of_right = ids[:, columns[0]], ids[:, columns[1]]
@@ -57,7 +61,8 @@ def found_among(anchors, candidates, batch: dict, scale, columns: tuple[int, int
 
     def of_block(rows):
         scores = scale[rows][:, None] * (unit(anchors[rows]) @ others.T)
-        # The same text as the anchor or as its right one, and what is right for the same anchor, is no negative.
+        # Not a negative: a text equal to the anchor or to its right candidate, and the right candidate of an equal
+        # anchor.
         alike = (of_other == of_right[rows][:, None]) | (of_other == of_anchor[rows][:, None])
         alike |= is_right & (of_anchor[group] == of_anchor[rows][:, None])
         paired = (group == rows[:, None]) & is_right
@@ -68,8 +73,9 @@ def found_among(anchors, candidates, batch: dict, scale, columns: tuple[int, int
 
 
 def guided(vectors, batch: dict, s: Settings) -> Loss:
-    """As `multiple_negatives`, and anchors are negatives of other anchors, positives of other positives. What the
-    teacher finds nearer than the positive, less the margin, is no negative (GIST)."""
+    """Like `multiple_negatives` with more negatives: other anchors, and for each positive the other positives (GIST).
+
+    A text is not used as a negative if the teacher's cosine for it is above that of the positive minus the margin."""
     known, ids = batch["weight"] > 0, batch["ids"]
     count, texts = ids.shape
     ours, theirs, scale = unit(vectors), unit(batch["teacher"]), scales(batch, s)
@@ -78,7 +84,7 @@ def guided(vectors, batch: dict, s: Settings) -> Loss:
     is_right = (jnp.arange(len(group)) // count) == 1
 
     def cosines_of(v, rows):
-        """Of anchors with all texts, and of positives with all positives [R, (T + 1) N]."""
+        """Cosines of anchors with all texts, and of positives with all positives: [R, (T + 1) N]."""
         all_texts = jnp.moveaxis(v, 1, 0).reshape(count * texts, -1)
         return jnp.concatenate([v[rows, 0] @ all_texts.T, v[rows, 1] @ v[:, 1].T], 1)
 
@@ -96,7 +102,7 @@ def guided(vectors, batch: dict, s: Settings) -> Loss:
 
 
 def false_negatives(batch: dict) -> Loss:
-    """How many positives of other groups an anchor has that are no negatives, because it has the same texts."""
+    """The mean number of positives of other groups that an anchor cannot use as negatives, because texts are equal."""
     known, ids = batch["weight"] > 0, batch["ids"]
 
     def of_block(rows):
@@ -107,27 +113,28 @@ def false_negatives(batch: dict) -> Loss:
 
 
 def in_blocks(function: Callable, rows):
-    """The function of so many rows at a time that their scores fit; each is computed again for its gradient."""
+    """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again."""
     if len(rows) <= BLOCK or len(rows) % BLOCK:
         return function(rows)
     return jax.lax.map(jax.checkpoint(function), rows.reshape(-1, BLOCK)).reshape(-1)
 
 
 def cosent(vectors, batch: dict, s: Settings) -> Loss:
-    """Of every two pairs the one with the higher score should have the higher cosine."""
-    return in_order(cosines(vectors), batch, s.scale)
+    """Of any two pairs, the one with the higher score should have the higher cosine."""
+    return order_loss(cosines(vectors), batch, s.scale)
 
 
 def angle(vectors, batch: dict, s: Settings) -> Loss:
-    """As `cosent`, of the angle between the two vectors as complex numbers, which does not saturate."""
+    """Like `cosent`, with the angle between the two vectors taken as complex numbers, which does not saturate."""
     (a, b), (c, d) = (jnp.split(vectors[:, n], 2, axis=-1) for n in range(2))
     size = (c**2 + d**2).sum(-1, keepdims=True)
     real, imaginary = (a * c + b * d) / size, (b * c - a * d) / size
     ratio = jnp.sqrt((a**2 + b**2).sum(-1, keepdims=True) / size)
-    return in_order(jnp.abs(((real + imaginary) / ratio).sum(-1)), batch, s.scale)
+    return order_loss(jnp.abs(((real + imaginary) / ratio).sum(-1)), batch, s.scale)
 
 
-def in_order(values, batch: dict, scale: float) -> Loss:
+def order_loss(values, batch: dict, scale: float) -> Loss:
+    """Penalize every two pairs whose `values` are not in the order of their scores."""
     known, scores = batch["weight"] > 0, batch["scores"][:, 0]
     wrong = scale * (values[:, None] - values)  # [lower, higher]
     ordered = (scores[:, None] < scores) & known[:, None] & known
@@ -136,40 +143,40 @@ def in_order(values, batch: dict, scale: float) -> Loss:
 
 
 def cosine(vectors, batch: dict, s: Settings) -> Loss:
-    """The squared error of the cosine against the score."""
+    """The squared error between cosine and score."""
     return weigh((cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["weight"])
 
 
 def contrastive(vectors, batch: dict, s: Settings) -> Loss:
-    """Pairs with a score of 1 become alike, those with 0 unlike by a margin."""
+    """Pull pairs with a score of 1 together, and push pairs with a score of 0 apart, up to a distance of the margin."""
     apart, same = 1 - cosines(vectors), batch["scores"][:, 0]
     errors = same * apart**2 + (1 - same) * jax.nn.relu(s.margin - apart) ** 2
     return weigh(errors / 2, batch["weight"])
 
 
 def triplet(vectors, batch: dict, s: Settings) -> Loss:
-    """The anchor is nearer to its positive than to each negative by a margin."""
+    """The anchor should be nearer to its positive than to each negative, by at least the margin."""
     near, far = distances(vectors[:, 0], vectors[:, 1]), distances(vectors[:, :1], vectors[:, 2:])
     return weigh(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["weight"])
 
 
 def margin_mse(vectors, batch: dict, s: Settings) -> Loss:
-    """The difference of inner products with the positive and with each negative is that of a teacher's scores."""
+    """The squared error of (inner product with the positive - with each negative) against the teacher's difference."""
     products = inner(vectors)
     wanted = batch["scores"]
-    if wanted.shape[1] == products.shape[1]:  # of every text, not of the differences
+    if wanted.shape[1] == products.shape[1]:  # the scores themselves, not yet their differences
         wanted = wanted[:, :1] - wanted[:, 1:]
     return weigh(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["weight"])
 
 
 def teacher_ranking(vectors, batch: dict, s: Settings) -> Loss:
-    """The divergence of the softmax over a group's inner products from that over a teacher's scores."""
+    """The KL divergence of the softmax over a group's inner products from the softmax over a teacher's scores."""
     ours, theirs = jax.nn.log_softmax(inner(vectors)), jax.nn.log_softmax(batch["scores"])
     return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["weight"])
 
 
 def teacher_vectors(vectors, batch: dict, s: Settings) -> Loss:
-    """The squared error of both vectors against the one that the teacher gives the first text."""
+    """The squared error of the vectors of both texts against the teacher's vector of the first text."""
     return weigh(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["weight"])
 
 
@@ -178,7 +185,7 @@ def cosines(vectors):
 
 
 def inner(vectors):
-    """Of each anchor with the other texts of its group [N, T - 1]."""
+    """The inner products [N, T - 1] of each anchor with the other texts of its group."""
     return jnp.einsum("nd,ntd->nt", vectors[:, 0], vectors[:, 1:])
 
 
@@ -201,15 +208,15 @@ def text_scores(texts: int, scores: int) -> bool:
 @dataclass(frozen=True)
 class EmbeddingLoss:
     compute: Callable[..., Loss]
-    fits: Callable[[int, int], bool] = any_scores  # whether it learns from groups of so many texts and scores
-    reads: tuple[str, ...] = ()  # of the settings
+    fits: Callable[[int, int], bool] = any_scores  # numbers of texts and scores -> whether it can use them
+    reads: tuple[str, ...] = ()  # the settings that it uses
     in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
-    scored: bool = False  # learns from scores
-    taught: int = 0  # of how many leading texts it learns from a teacher's vectors; -1: of all
-    whole: bool = False  # compares whole vectors with those of the teacher
+    scored: bool = False  # uses scores
+    taught: int = 0  # uses a teacher's vectors of this many leading texts; -1: of all texts
+    whole: bool = False  # compares whole vectors with the teacher's
     even: bool = False  # needs an even number of dimensions
-    scale: float = 1.0  # by default
-    margin: float = 0.0  # likewise
+    scale: float = 1.0  # the default
+    margin: float = 0.0  # the default
 
     @property
     def name(self) -> str:
@@ -226,7 +233,7 @@ LOSSES = {
     "angle": EmbeddingLoss(angle, pair_scores, reads=("scale",), scored=True, even=True, scale=20.0),
     "cosine": EmbeddingLoss(cosine, pair_scores, scored=True),
     "contrastive": EmbeddingLoss(contrastive, pair_scores, reads=("margin",), scored=True, margin=0.5),
-    # Of every text, or of the differences between the positive and each negative.
+    # Scores of every text after the anchor, or the differences between the positive and each negative.
     "margin_mse": EmbeddingLoss(
         margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
     ),
@@ -236,7 +243,7 @@ LOSSES = {
 
 
 def at_each_size(compute: Callable[..., Loss], sizes: tuple[int, ...]) -> Callable[..., Loss]:
-    """The loss of the vectors, summed over those cut to each of these sizes and of length 1 (Matryoshka)."""
+    """Sum the loss over the sizes, with vectors truncated to each size and scaled to length 1 (Matryoshka)."""
 
     def summed(vectors, batch: dict, settings: Settings) -> Loss:
         losses = [compute(unit(vectors[..., :size]), batch, settings) for size in sizes]

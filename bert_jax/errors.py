@@ -1,4 +1,4 @@
-"""Errors for people: one line that says what is wrong, where, and what to do."""
+"""Errors for users: one line that says what is wrong, where, and what to do."""
 
 import difflib
 import errno
@@ -9,11 +9,11 @@ from itertools import islice
 
 LONGEST = 370  # characters of a message
 SHOWN = 20  # names of a list
-MOST_COMPARED = 1000  # names, for a table may have a million columns
+MOST_COMPARED = 1000  # names compared with a misspelt one: a table may have a million columns
 
 
 class BertJaxError(Exception):
-    """Something a person can put right. The command line prints its message alone; a traceback needs --debug."""
+    """An error that the user can fix. The command line prints only its message, and the traceback with --debug."""
 
     exit_code = 1
 
@@ -22,7 +22,7 @@ class BertJaxError(Exception):
 
 
 def one_line(message: object, longest: int = LONGEST) -> str:
-    """The message in one line that a terminal shows as it is, whatever names of files and columns stand in it.
+    """Return the message as one printable line of limited length, whatever file and column names it contains.
 
     >>> print(one_line("no column in a\\nb; name another"))
     no column in a\\nb; name another
@@ -30,7 +30,7 @@ def one_line(message: object, longest: int = LONGEST) -> str:
     'xxxxxxx ... do this'
     """
     text = str(message)
-    # Of a message that is too long the start says what is wrong, and the end what to do.
+    # Cut the middle of a message that is too long: its start says what is wrong, and its end what to do.
     if len(text) > longest:
         text = f"{text[: longest // 2 - 3].rstrip()} ... {text[-(longest // 2 - 2) :].lstrip()}"
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -38,17 +38,19 @@ def one_line(message: object, longest: int = LONGEST) -> str:
 
 
 class NotFinite(BertJaxError):
-    """Training came to updates or measures that are not finite; to start the same command again would not help."""
+    """Training produced updates or metrics that are not finite; repeating the same command would not help."""
 
     exit_code = 3
 
 
-LOST_ANOTHER = 4  # exit code of a process that lost another of its run; launch/hosts.sh reads both codes
+# The exit code if another process of the run died. launch/hosts.sh reads it, and the exit code of NotFinite.
+LOST_ANOTHER = 4
 
 
 def nearest(name: object, known: Iterable[object], these: str = "known", most: int = SHOWN) -> str:
-    """A hint for a misspelt name, which is looked for among the first of very many; `these` is what they are called,
-    of whom so many are listed.
+    """Return a hint for a misspelt name: the closest known name, or else a list of at most `most` known names.
+
+    `these` introduces the list. Only the first MOST_COMPARED names are compared.
 
     >>> nearest("hiden_size", ["hidden_size", "layers"])
     'did you mean "hidden_size"?'
@@ -63,13 +65,13 @@ def nearest(name: object, known: Iterable[object], these: str = "known", most: i
 
 
 def check_name(name: object, known: Collection[str], noun: str) -> None:
-    """Refuse what is none of the known names."""
+    """Refuse a name that is not one of the known names."""
     if not isinstance(name, str) or name not in known:
         raise BertJaxError(f'no {noun} "{name!s:.60}"; {nearest(name, known)}')
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a library's error, for use in a message of ours.
+    """Return the first line of a library's error, for use in a message of ours.
 
     >>> first_line(ValueError("no such key\\nin the file")), first_line(EOFError())
     ('no such key', 'EOFError')
@@ -78,7 +80,7 @@ def first_line(error: BaseException) -> str:
 
 
 def of_system(error: OSError, path: object = None) -> BertJaxError:
-    """What the system refused, where, and what to do.
+    """Turn an error of the operating system into one that says what failed, where, and what to do.
 
     >>> of_system(OSError(errno.ENOSPC, "No space left on device"), "out.jsonl")
     BertJaxError('out.jsonl: No space left on device; make room there and repeat the command')
@@ -97,7 +99,7 @@ def of_system(error: OSError, path: object = None) -> BertJaxError:
 
 
 def of_rust(error: Exception) -> OSError:
-    """The error of the system that a library in Rust reports in its own way.
+    """Recover the OSError from the exception of a library written in Rust, which holds only its text.
 
     >>> of_rust(Exception("I/O error: No space left on device (os error 28)"))
     OSError(28, 'No space left on device')

@@ -1,4 +1,4 @@
-"""Small files written whole, JSON files that hold what they should, hashes, and the cache directory."""
+"""Small files that are written atomically, JSON files that are checked when read, hashes, and the cache directory."""
 
 import hashlib
 import json
@@ -19,12 +19,12 @@ def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> 
 
 
 def to_json(value, **options) -> str:
-    """JSON as every reader takes it: it has no word for numbers that are not finite."""
+    """Encode as standard JSON, which cannot hold numbers that are not finite."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
     except ValueError as error:
         raise BertJaxError(
-            "a result is not a finite number, so it is not written; look at the weights, the calibration and the "
+            "a result is not a finite number, so it is not written; check the weights, the calibration and the "
             "learning rate"
         ) from error
 
@@ -34,7 +34,7 @@ def write_json(path: Path, value, indent: int = 2) -> None:
 
 
 def read_json(path: Path, kind: Any = dict, remedy: str = "copy it again from its source") -> Any:
-    """What a file holds, as `kind` (see typed.py).
+    """Read a JSON file as `kind` (see typed.py). Errors end with the `remedy`.
 
     A missing file raises FileNotFoundError, for the caller to explain.
     """
@@ -44,7 +44,7 @@ def read_json(path: Path, kind: Any = dict, remedy: str = "copy it again from it
 def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=refuse_constant)
-        # A lone surrogate, which JSON can spell, is no text that could be written anywhere.
+        # JSON can spell a lone surrogate, but it cannot be encoded as UTF-8, so refuse it here.
         if b"\\u" in content:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def file_hash(path: Path) -> str:
 
 
 def hash_files(directory: Path, names: Iterable[str]) -> dict[str, list]:
-    """[size, hash] of each file, computed in threads."""
+    """Return [size, hash] of each file, computed in threads."""
     names = list(names)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         facts = pool.map(lambda name: [(directory / name).stat().st_size, file_hash(directory / name)], names)
@@ -78,12 +78,12 @@ def hash_files(directory: Path, names: Iterable[str]) -> dict[str, list]:
 def cache_home() -> Path:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
-    except RuntimeError as error:  # of a user without a home directory
+    except RuntimeError as error:  # the user has no home directory
         raise BertJaxError(
             "no home directory to keep a cache in; set XDG_CACHE_HOME to a directory"
         ) from error
 
 
 def programs_home() -> Path:
-    """Where programs that XLA compiled are kept, unless JAX is told otherwise."""
+    """The cache directory of programs that XLA compiled, unless the user chose another for JAX."""
     return cache_home() / "programs"

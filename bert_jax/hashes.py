@@ -1,4 +1,4 @@
-"""Hashes of a directory's files, and of what lists them, so that a change of either is seen."""
+"""Hashes of a directory's files, and of the list of them, so that a change of either is detected."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 from bert_jax.errors import BertJaxError
 from bert_jax.files import hash_files, read_json, write_json
 
-FILE = "hashes.json"  # of a saved model; other programs take no notice of it
-SELF = "self"  # the key of a list's own hash
+FILE = "hashes.json"  # in a saved model's directory; other programs ignore it
+SELF = "self"  # the key of the list's own hash
 
 
 class FileFacts(TypedDict):
@@ -27,12 +27,12 @@ def digest(value) -> str:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """With the hash of all of it."""
+    """Return the content with its own hash added under the key SELF."""
     return {**content, SELF: digest(content)}
 
 
 def is_sealed(content: Mapping[str, Any]) -> bool:
-    """Whether it is what was sealed."""
+    """Whether the content still has the hash that `sealed` added."""
     return content.get(SELF) == digest({name: value for name, value in content.items() if name != SELF})
 
 
@@ -45,13 +45,13 @@ def facts_of(directory: Path, names: list[str]) -> dict[str, FileFacts]:
 
 
 def is_within(name: str) -> bool:
-    """Whether a name in a file of a stranger stays in its directory."""
+    """Whether a file name from an untrusted list stays inside its directory."""
     path = PurePosixPath(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
-    """What is wrong with each file that is not as it was: names and sizes first, for hashing may take long."""
+    """Yield what is wrong with each file that changed. Names and sizes are checked first: hashing may take long."""
     wrong = {
         name: wrong for name, facts in files.items() if (wrong := misfit(directory, name, facts["bytes"]))
     }
@@ -63,6 +63,7 @@ def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
 
 
 def misfit(directory: Path, name: str, size: int) -> str | None:
+    """Say what is wrong with the name, presence or size of a listed file; None if nothing is."""
     if not is_within(name):
         return f"it lists {name[:100]!r}, which is not a file in it"
     if not (directory / name).is_file():
@@ -72,16 +73,16 @@ def misfit(directory: Path, name: str, size: int) -> str | None:
 
 
 def write(directory: Path) -> None:
-    """List the files of a model directory, those of models within it aside, which have lists of their own."""
+    """Write the list of the files of a model directory, without those of nested models, which have their own lists."""
     write_list(directory, facts_of(directory, sorted(files_in(directory))))
 
 
 def update(directory: Path, name: str) -> None:
-    """List a file that was written or removed since, where there is a list."""
+    """Update the entry of a file that was written or removed since, if the directory has a list."""
     files = read(directory)
     if files is not None:
         here = [name] * (directory / name).is_file()
-        write_list(directory, {of: files[of] for of in files if of != name} | facts_of(directory, here))
+        write_list(directory, {key: files[key] for key in files if key != name} | facts_of(directory, here))
 
 
 def write_list(directory: Path, files: dict[str, FileFacts]) -> None:
@@ -97,8 +98,8 @@ def files_in(directory: Path) -> Iterator[str]:
 
 
 def read(directory: Path) -> dict[str, FileFacts] | None:
-    """What was listed; None where nothing was."""
-    path, remedy = directory / FILE, "copy the directory again, or delete this file to do without"
+    """Read the list of a directory's files; None if it has none."""
+    path, remedy = directory / FILE, "copy the directory again, or delete this file to skip the check"
     if not path.is_file():
         return None
     content = read_json(path, Hashes, remedy)

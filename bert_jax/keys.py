@@ -1,7 +1,7 @@
-"""The keys of a config: what each means, its default, and what it may be, as the dataclasses say.
+"""The keys of a config with their meanings, defaults and allowed values, read from the dataclasses.
 
-The meaning of a key is the comment behind its field, or else the lines of comment above it; a class that repeats a
-field without one leaves the meaning as it is.
+The meaning of a key is the comment after its field, or else the comment lines above it. A subclass that repeats a field
+without a comment inherits the meaning.
 """
 
 import ast
@@ -22,11 +22,11 @@ from bert_jax.config import OneOf, Registered, kinds_of
 
 @dataclass(frozen=True)
 class Key:
-    name: str  # with its sections, by dots
+    name: str  # with its sections: "optimizer.rate"
     default: Any
-    meaning: str  # "" where nobody wrote one down
-    allowed: str
-    has_choices: bool  # whether `allowed` lists them
+    meaning: str  # "" if the field has no comment
+    allowed: str  # the allowed values, in words
+    has_choices: bool  # whether `allowed` lists the choices
 
     @property
     def section(self) -> str:
@@ -34,7 +34,7 @@ class Key:
 
 
 def keys_of(reader: type) -> list[Key]:
-    """Of a dataclass and those in it."""
+    """Return the keys of a config dataclass, nested sections included."""
     return [
         Key(name, default_of(field), meanings(kind).get(field.name, ""), allowed(hint), has_choices(hint))
         for name, (kind, field) in kinds_of(reader).items()
@@ -43,7 +43,7 @@ def keys_of(reader: type) -> list[Key]:
 
 
 def values_of(keys: list[Key], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of every key by its name, of nested dicts that hold those that are given."""
+    """Return {key: value} for every key, from the nested dicts `given` or else the default."""
     flat: dict[str, Any] = {}
 
     def add(values: Mapping[str, Any], where: str) -> None:
@@ -62,7 +62,7 @@ def default_of(field: dataclasses.Field) -> Any:
 
 
 def shown(value: Any) -> str:
-    """As it is written behind `--config.KEY=`; nothing is shown as "".
+    """Spell a value as it is written after `--config.KEY=`. An empty string is shown as "".
 
     >>> shown((128, 512)), shown(False), shown(""), shown(2e-05)
     ('128,512', 'false', '""', '2e-05')
@@ -75,7 +75,7 @@ def shown(value: Any) -> str:
 
 
 def allowed(hint: Any) -> str:
-    """What a value of this type may be.
+    """Describe the allowed values of a field with this type hint.
 
     >>> from typing import Annotated
     >>> from bert_jax.config import Range
@@ -115,15 +115,15 @@ def hints_of(kind: type) -> dict[str, Any]:
 
 @cache
 def meanings(kind: type) -> dict[str, str]:
-    """Of the fields that have one, those of the classes that it is made from among them."""
+    """Return the meanings of a dataclass's fields, inherited ones included; fields without a comment are left out."""
     inherited = [
         base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base) and isinstance(base, type)
     ]
-    return {name: meaning for base in inherited for name, meaning in written(base).items()}
+    return {name: meaning for base in inherited for name, meaning in comments_of(base).items()}
 
 
-def written(kind: type) -> dict[str, str]:
-    """What the source of a class says of its own fields; nothing where there is no source."""
+def comments_of(kind: type) -> dict[str, str]:
+    """Read the comments on a class's own fields from its source; {} if the source is not available."""
     try:
         source = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):

@@ -1,6 +1,6 @@
-"""Losses as (sum, weight): whoever adds up batches, hosts or microbatches divides once, at the end.
+"""Losses as (sum, weight) pairs: pairs of batches, hosts or microbatches are added up, and divided once at the end.
 
-All of them compute in float32 whatever the model computes in.
+All losses are computed in float32, whatever the type of the model's activations.
 """
 
 from typing import NamedTuple
@@ -15,15 +15,15 @@ class Loss(NamedTuple):
 
     @property
     def mean(self):
-        """The mean over what had weight; 0 where nothing had."""
+        """The weighted mean; 0 if the total weight is 0."""
         return self.total / jnp.maximum(self.weight, jnp.finfo(jnp.float32).tiny)
 
 
 def cross_entropy(logits, labels, weight, smoothing: float = 0.0) -> Loss:
-    """logits [..., C] against class numbers [...]; `smoothing` is the share of a label spread over all classes."""
+    """Compare logits [..., C] with class numbers [...]. `smoothing` is the share of a label spread over all classes."""
     logits = logits.astype(jnp.float32)
     normalizer = jax.nn.logsumexp(logits, axis=-1)
-    # A weight of 0 marks a label that is nobody's; it may be any number.
+    # A label with weight 0 is padding and may be any number.
     picked = jnp.take_along_axis(logits, jnp.where(weight > 0, labels, 0)[..., None], axis=-1)[..., 0]
     losses = normalizer - (1 - smoothing) * picked
     if smoothing:
@@ -32,15 +32,17 @@ def cross_entropy(logits, labels, weight, smoothing: float = 0.0) -> Loss:
 
 
 def binary_cross_entropy(logits, labels, weight) -> Loss:
-    """Logits [..., C] against 0 or 1 for each of C labels; an example's loss is the mean over its labels."""
+    """Compare logits [..., C] with 0 or 1 for each of C labels. An example's loss is the mean over its labels."""
     logits = logits.astype(jnp.float32)
     losses = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
     return weigh(losses.mean(-1), weight)
 
 
 def pair_error(vectors, labels, weight) -> Loss:
-    """The squared error of the cosine of every two vectors [..., D] against 1, where their class numbers [...] are the
-    same, or 0; all pairs of a sort weigh as much as all of the other. A vector without weight is nobody's."""
+    """Compare the cosine of every two vectors [..., D] with 1 if their class numbers [...] are equal, else with 0.
+
+    The squared error is averaged over the pairs of equal classes, and over the pairs of different classes; the loss is
+    the mean of both averages. Vectors with weight 0 are padding."""
     vectors = vectors.astype(jnp.float32).reshape(-1, vectors.shape[-1])
     labels, known = labels.reshape(-1), weight.reshape(-1) > 0
     # Not jnp.linalg.norm: its slope at a vector of zeros is not finite.
@@ -53,12 +55,14 @@ def pair_error(vectors, labels, weight) -> Loss:
 
 
 def squared_error(predictions, labels, weight) -> Loss:
-    """Predictions [...] against numbers [...]."""
+    """Compare predictions [...] with numbers [...]."""
     return weigh((predictions.astype(jnp.float32) - labels) ** 2, weight)
 
 
 def span_cross_entropy(logits, starts, ends, weight, mask=None) -> Loss:
-    """Answer logits [B, L, 2] against start and end positions [B], the mean of both; `mask` [B, L] rules places out."""
+    """Compare answer logits [B, L, 2] with start and end positions [B]; return the mean of both losses.
+
+    Positions at which `mask` [B, L] is 0 cannot be part of an answer."""
     logits = logits.astype(jnp.float32)
     if mask is not None:
         logits = jnp.where(mask[..., None] > 0, logits, jnp.finfo(jnp.float32).min)
@@ -69,5 +73,5 @@ def span_cross_entropy(logits, starts, ends, weight, mask=None) -> Loss:
 
 def weigh(losses, weight) -> Loss:
     weight = weight.astype(jnp.float32)
-    # where() rather than a product alone: 0 x inf is NaN, and a padding example must not be able to say anything.
+    # where() as well as the product: 0 x inf is NaN, and a padding example must not influence the loss.
     return Loss(jnp.where(weight > 0, losses * weight, 0).sum(), weight.sum())

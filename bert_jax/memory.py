@@ -1,4 +1,4 @@
-"""Memory: its pages, that of a GPU, and whether there is enough of it."""
+"""Memory: large pages, sharing a GPU's memory, and checks that enough is free."""
 
 import os
 import platform
@@ -9,19 +9,19 @@ from bert_jax.errors import BertJaxError
 
 TUNABLES = "GLIBC_TUNABLES"
 LARGE_PAGES = "glibc.malloc.hugetlb=1"
-OLDEST_GLIBC = (2, 35)  # that knows it
+OLDEST_GLIBC = (2, 35)  # the first version with that setting
 SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MACHINE, CONTAINER = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
-CHECK = "BERT_JAX_CHECK_MEMORY"  # 0: a run begins, however much memory it is estimated to need
+CHECK = "BERT_JAX_CHECK_MEMORY"  # 0: start a run however much memory it is estimated to need
 
 
 def use_large_pages() -> None:
-    """Start this program again with large pages, where it has to ask for them.
+    """Restart this program with large pages if the system gives them only on request.
 
-    A training step takes gigabytes of memory anew each time, and the system zeroes each page when it is first touched:
-    a pass over new memory ran at 17 GB/s with large pages, at 8 GB/s with those of 4 KiB. glibc reads its settings
-    only at the start.
+    Each training step allocates gigabytes anew, and the system zeroes each page when it is first touched: a pass over
+    new memory ran at 17 GB/s with large pages, and at 8 GB/s with pages of 4 KiB. The restart is needed because glibc
+    reads its settings only at program start.
     """
     if TUNABLES not in os.environ and can_ask():
         os.environ[TUNABLES] = LARGE_PAGES
@@ -29,12 +29,12 @@ def use_large_pages() -> None:
 
 
 def share_gpu() -> None:
-    """Take a GPU's memory as it is needed and not three quarters of it at once, so that another program has some."""
+    """Allocate a GPU's memory as needed instead of three quarters at the start, so that other programs get some."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def can_ask() -> bool:
-    """Whether Linux gives large pages to programs that ask, and the C library can ask."""
+    """Whether Linux gives large pages to programs that ask for them, and the C library is able to ask."""
     name, version = platform.libc_ver()
     if name != "glibc" or tuple(map(int, version.split("."))) < OLDEST_GLIBC:
         return False
@@ -42,23 +42,23 @@ def can_ask() -> bool:
 
 
 def require(needed: float, what: str, remedy: str, device=None) -> None:
-    """Refuse what takes more memory than is free, on a JAX device or else on this machine, before any is taken."""
+    """Raise if more memory is `needed` than is free, on a JAX device or else on this machine. Nothing is allocated."""
     free = free_bytes(device)
     if free is not None and needed > free and not unchecked():
         where = "this machine" if device is None else device.device_kind
         raise BertJaxError(
-            f"{what} takes {needed / 1e9:,.1f} GB of memory at least, and {where} has {free / 1e9:,.1f} GB free; "
+            f"{what} needs at least {needed / 1e9:,.1f} GB of memory, but {where} has {free / 1e9:,.1f} GB free; "
             f"{remedy}"
         )
 
 
 def unchecked() -> bool:
-    """Whether the user asked to try whatever the estimate says."""
+    """Whether the user switched the memory check off."""
     return os.environ.get(CHECK) == "0"
 
 
 def free_bytes(device=None) -> int | None:
-    """None where it is not known."""
+    """Return the free memory of the device, or else of this machine; None if it is not known."""
     if device is not None:
         stats = device.memory_stats() or {}
         return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
@@ -69,14 +69,14 @@ def free_bytes(device=None) -> int | None:
     for group in own_groups():
         limit, used = group / "memory.max", group / "memory.current"
         if limit.is_file() and used.is_file() and (most := limit.read_text().strip()) != "max":
-            # What was read from files counts as used, and goes when memory is asked for.
+            # Cached file contents count as used, but are dropped when memory is requested.
             kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             free = min(free, int(most) - int(used.read_text()) + int(kept["inactive_file"]))
     return free
 
 
 def own_groups() -> list[Path]:
-    """The control group of this process and those around it, each of which may have a limit (version 2)."""
+    """Return the control groups (version 2) that contain this process, innermost first; each may have a limit."""
     lines = OWN_GROUP.read_text().splitlines() if OWN_GROUP.is_file() else []
     own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
     path = CONTAINER / own

@@ -1,9 +1,9 @@
-"""How well predictions fit the truth: one function for each sort of prediction, which returns its `Sums`.
+"""Metrics: one function for each kind of prediction, which compares predictions with the truth and returns `Sums`.
 
-Every score is a function of sums over examples, so that a resample of the examples needs no example to be judged again:
-its scores follow from its sums. All scores lie between 0 and 1 (correlations between -1 and 1), the higher the better;
-the mean squared error alone is the better the lower. A ratio of nothing to nothing is 0, and so is the correlation with
-a constant.
+Every score is a function of sums over examples. A resample of the examples (bootstrap) therefore needs no example to be
+scored again: its scores follow from its sums. All scores lie between 0 and 1 (correlations between -1 and 1), and
+higher is better; only for the mean squared error lower is better. A ratio of 0 to 0 counts as 0, and so does the
+correlation with a constant.
 """
 
 import re
@@ -17,28 +17,29 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 
-TELLING = ("matthews", "spearman", "f1_micro", "f1")  # about 0 where predictions do not depend on the text
-NOTHING = 0.02
+# About 0 if the predictions do not depend on the text.
+INFORMATIVE = ("matthews", "spearman", "f1_micro", "f1")
+NEGLIGIBLE = 0.02  # an informative score below this counts as 0
 OUTSIDE = "O"
 MARKS = ("B", "I", "E", "S")  # a span's first word, a word inside, its last word, its only word
 
 
 @dataclass(frozen=True)
 class Sums:
-    """A row of numbers for each example, and the scores that follow from sums [..., S] of such rows."""
+    """A row of numbers for each example, and a function that turns sums [..., S] of such rows into scores."""
 
     rows: np.ndarray  # [N, S]
     scores_of: Callable[[np.ndarray], dict[str, np.ndarray]]
 
     @property
     def scores(self) -> dict[str, float]:
-        """Of all examples."""
+        """The scores over all examples."""
         return {name: float(value) for name, value in self.scores_of(self.rows.sum(0)).items()}
 
 
 def classes(predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str]) -> Sums:
-    """A label for each example. With two labels `f1` is that of the second, as in GLUE; `f1_macro` is over all that
-    occur."""
+    """Score one label for each example. With two labels `f1` is the F1 of the second, as in GLUE; `f1_macro` averages
+    over all labels that occur."""
     names = tuple(dict.fromkeys([*labels, *truth, *predicted]))
 
     def scores(sums):
@@ -59,7 +60,7 @@ def classes(predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str
 
 
 def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str]) -> Sums:
-    """Any number of labels for each example. `accuracy` is the share of examples with exactly the true labels."""
+    """Score any number of labels for each example. `accuracy` is the share of examples with exactly the true labels."""
 
     def scores(sums):
         right, given, true = split(sums[..., :-2], 3)
@@ -76,12 +77,13 @@ def several(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str
 
 
 def numbers(predicted: Sequence[float], truth: Sequence[float]) -> Sums:
-    """The ranks are those among all examples, in a resample too: close to ranking it anew."""
+    """Score numbers. Ranks are computed once, among all examples, and kept in a resample: close to ranking it anew."""
     check(predicted, truth)
     p, t = np.asarray(predicted, np.float64), np.asarray(truth, np.float64)
 
     def products(x, y):
-        # Centred, so that little is lost; equal numbers may differ from their own mean by a rounding error.
+        # Centred, to lose little precision. If all numbers are equal, exact zeros: they may differ from their mean by a
+        # rounding error.
         x, y = (side - side.mean() if np.ptp(side) else np.zeros(len(side)) for side in (x, y))
         return [x, y, x * x, y * y, x * y]
 
@@ -104,10 +106,10 @@ def numbers(predicted: Sequence[float], truth: Sequence[float]) -> Sums:
 
 
 def clusters(assigned: Sequence, truth: Sequence[str]) -> Sums:
-    """How well clusters agree with labels: homogeneity, completeness and their harmonic mean, the V-measure.
+    """Score how well clusters agree with labels: homogeneity, completeness and their harmonic mean, the V-measure.
 
-    The entropies of a resample are by the shares among all examples: to first order those of its own shares, without
-    the agreement that chance alone adds to a resample.
+    The entropies of a resample use the class frequencies among all examples. To first order this equals using its own
+    frequencies, but it leaves out the agreement that a resample gains by chance alone.
     """
 
     def surprise(values) -> np.ndarray:
@@ -130,7 +132,7 @@ def clusters(assigned: Sequence, truth: Sequence[str]) -> Sums:
 
 
 def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> Sums:
-    """Tags of words: a span counts where its kind and both its ends are right. `accuracy` is that of the words."""
+    """Score tags of words. A span is right if its kind and both its ends are right. `accuracy` counts single words."""
 
     def scores(sums):
         right, given, true, words, all_words = np.moveaxis(sums.astype(float), -1, 0)
@@ -155,10 +157,10 @@ def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) ->
 
 
 def answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> Sums:
-    """Answers in words, each against all that are right, as SQuAD scores them: `exact`, and `f1` of their words.
+    """Score answers as SQuAD does, each against all right answers of its question: `exact`, and `f1` of the words.
 
-    Where questions have no right answer (SQuAD 2.0), the right one is "". The rules of 2.0 are then followed, which
-    differ from those of 1.1 where a right answer is nothing but articles and punctuation.
+    If a question has no answer (SQuAD 2.0), its right answer is "". Then the scoring rules of 2.0 are used; they differ
+    from those of 1.1 if a right answer is nothing but articles and punctuation.
     """
     check(predicted, truth)
     second = not all(map(any, truth))
@@ -167,7 +169,7 @@ def answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> Sums:
         exact, f1, count, exact_has, f1_has, has = np.moveaxis(sums, -1, 0)
         scores = {"exact": exact / count, "f1": f1 / count}
         if second:
-            # Of both sorts of question alone: a model that never answers looks good where many have no answer.
+            # Separate scores for both sorts of question: a model that never answers looks good if many have no answer.
             scores["unanswerable"] = ratio(exact - exact_has, count - has)
             scores |= {"answerable_exact": ratio(exact_has, has), "answerable_f1": ratio(f1_has, has)}
         return scores
@@ -180,7 +182,7 @@ def answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> Sums:
 
 
 def answer_scores(answer: str, right: Sequence[str], second: bool) -> tuple[bool, float]:
-    """(exact, F1 of the words) of an answer, by the rules of SQuAD 2.0 if `second`."""
+    """Return (exact, F1 of the words) of an answer, by the rules of SQuAD 2.0 if `second`, else of 1.1."""
     if second:
         right = [text for text in right if answer_words(text)] or [""]
     words = answer_words(answer)
@@ -194,7 +196,7 @@ def counts(
     known: Iterable[str] = (),
     name: Callable[[Any], str] = str,
 ) -> dict[str, tuple[int, int, int]]:
-    """Name -> how many are right, predicted, true, of the items of each example; `known` names first.
+    """Count the items of all examples: {name: (number right, number predicted, number true)}, `known` names first.
 
     >>> counts([{"a", "b"}, {"a"}], [{"b"}, {"a", "c"}], ["c"])
     {'c': (0, 0, 1), 'a': (1, 2, 1), 'b': (1, 1, 1)}
@@ -210,7 +212,7 @@ def counts(
 
 
 def span_counts(predicted: Iterable[Sequence[str]], truth: Iterable[Sequence[str]]):
-    """Kind of span -> how many are right, predicted, true."""
+    """Count the spans of each kind: {kind: (number right, number predicted, number true)}."""
     p, t = ([set(spans_of(tags)) for tags in side] for side in (predicted, truth))
     return counts(p, t, name=lambda span: span[0])
 
@@ -225,7 +227,7 @@ def shares(right: int, given: int, true: int) -> dict[str, float]:
 
 
 def spans_of(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """(kind, first word, word behind the last) of each span, whichever of IOB1, IOB2 and BIOES the tags follow.
+    """Yield (kind, first word, word after the last) of each span. The tags may follow IOB1, IOB2 or BIOES.
 
     >>> list(spans_of(["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]))
     [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
@@ -240,7 +242,7 @@ def spans_of(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def continues(before: str, tag: str) -> bool:
-    """Whether a word is in the span of the word before it. A span may open with I- or E-: whoever tags may err."""
+    """Whether a word is in the same span as the word before it. A span may also begin with I- or E-, by mistake."""
     if OUTSIDE in (before, tag):
         return False
     (mark_before, kind_before), (mark, kind) = mark_and_kind(before), mark_and_kind(tag)
@@ -248,7 +250,7 @@ def continues(before: str, tag: str) -> bool:
 
 
 def mark_and_kind(tag: str) -> tuple[str, str]:
-    """A tag without mark is inside: equal neighbours are one span.
+    """Split a tag into mark and kind. A tag without a mark counts as I-, so equal neighbours form one span.
 
     >>> mark_and_kind("B-PER"), mark_and_kind("B"), mark_and_kind("NOUN")
     (('B', 'PER'), ('B', ''), ('I', 'NOUN'))
@@ -258,7 +260,7 @@ def mark_and_kind(tag: str) -> tuple[str, str]:
 
 
 def answer_words(answer: str) -> list[str]:
-    """In lower case, without ASCII punctuation, then without articles.
+    """Split an answer into words: lower-cased, without ASCII punctuation and articles.
 
     >>> answer_words("The (U.S.) army's a-team")
     ['us', 'armys', 'ateam']
@@ -274,13 +276,13 @@ def word_f1(words: list[str], right: list[str], second: bool) -> float:
 
 
 def nothing_learnt(measured: Mapping[str, float]) -> str:
-    """Which metric shows that the predictions do not depend on the texts; "" where none does.
+    """Name the metric that shows that the predictions do not depend on the texts; "" if none does.
 
     >>> nothing_learnt({"accuracy": 0.9, "matthews": 0.01})
     'matthews 0.010: predictions look constant or random'
     """
-    name = next((name for name in TELLING if name in measured), None)
-    if name is None or abs(measured[name]) >= NOTHING:
+    name = next((name for name in INFORMATIVE if name in measured), None)
+    if name is None or abs(measured[name]) >= NEGLIGIBLE:
         return ""
     return f"{name} {measured[name]:.3f}: predictions look constant or random"
 
@@ -294,7 +296,7 @@ def split(sums: np.ndarray, parts: int) -> list[np.ndarray]:
 
 
 def one_hot(sets: Sequence[Iterable[str]], labels: Sequence[str]) -> np.ndarray:
-    """[N, labels] of whether each label is in each set."""
+    """Return [N, labels]: whether each label is in each set."""
     number = {label: i for i, label in enumerate(labels)}
     columns = np.zeros((len(sets), len(labels)), bool)
     for row, names in zip(columns, sets, strict=True):
@@ -303,7 +305,7 @@ def one_hot(sets: Sequence[Iterable[str]], labels: Sequence[str]) -> np.ndarray:
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """From 1; equal values share the mean of their ranks.
+    """Return the ranks of the values, from 1. Equal values share the mean of their ranks.
 
     >>> ranks(np.array([0.5, 0.1, 0.5])).tolist()
     [2.5, 1.0, 2.5]

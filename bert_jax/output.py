@@ -1,7 +1,8 @@
-"""The one way an output is written: whole or absent, over nothing that is not ours, and by one process at a time.
+"""Safe writing of outputs: an output is complete or absent, is written by one process at a time, and never overwrites
+files that are not ours.
 
-What is being written stands beside its final name as `.NAME.xxxxxxxx.partial`, locked by the process that writes it.
-Without a lock it is what a killed process left, and the next process that writes NAME removes it.
+While an output is being written, it stands beside its final name as `.NAME.xxxxxxxx.partial`, locked by the process
+that writes it. If it is not locked, a killed process left it, and the next process that writes NAME removes it.
 """
 
 import errno
@@ -20,16 +21,17 @@ from typing import TextIO
 from bert_jax.errors import BertJaxError, of_system
 
 PARTIAL = ".partial"
-BEFORE = ".before"  # a directory, for the moment in which another takes its place
-SHOWN = 3  # foreign files that a message names
+BEFORE = ".before"  # suffix of the old directory while the new one takes its place
+SHOWN = 3  # the most foreign files that a message names
 
 
 @contextmanager
 def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
-    """A temporary path that takes `path`'s place when the block ends well.
+    """Yield a temporary path, which replaces `path` when the block ends without an error.
 
-    Links are followed, modes are kept, and a device or a pipe is written to at the end. Another process that writes
-    the same file is an error, unless the file is `shared`: a cache, which every process may write.
+    Links are followed, and the file mode is kept. If `path` is a device or a pipe, the content is copied to it at the
+    end. It is an error if another process is writing the same file, unless the file is `shared`: a cache that every
+    process may write.
     """
     with errors_of(path):
         path = destination(path)
@@ -39,7 +41,7 @@ def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
             with tempfile.TemporaryDirectory() as scratch:
                 temporary = Path(scratch, "output")
                 yield temporary
-                with open(temporary, "rb") as whole, open(opened(path), "wb") as file:
+                with open(temporary, "rb") as whole, open(open_in_place(path), "wb") as file:
                     shutil.copyfileobj(whole, file)
             return
         if path.exists() and not os.access(path, os.W_OK):
@@ -53,12 +55,12 @@ def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def streaming(path: Path) -> Iterator[TextIO]:
-    """A text file that is whole or absent; a device or a pipe gets each line as it comes."""
+    """Open a text file that is complete or absent; a device or a pipe gets each line as it is written."""
     with errors_of(path):
         path = destination(path)
         in_place = is_written_in_place(path)
     if in_place:
-        with errors_of(path), open(opened(path), "w", encoding="utf-8") as file:
+        with errors_of(path), open(open_in_place(path), "w", encoding="utf-8") as file:
             yield file
     else:
         with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
@@ -67,9 +69,9 @@ def streaming(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def building(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
-    """A new directory that takes `directory`'s place when the block ends well.
+    """Yield a new directory, which replaces `directory` when the block ends without an error.
 
-    A directory that exists is replaced where each of its files has one of the `names`, and is refused otherwise.
+    An existing directory is replaced only if each of its files has one of the `names`; otherwise it is refused.
     """
     with errors_of(directory):
         directory = destination(directory).absolute()
@@ -86,9 +88,9 @@ def building(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
 
 @contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Raise an error of the system as a line on the output, or on the file elsewhere that it names.
+    """Turn an OSError into a one-line error that names the output, or the other file that the OSError names.
 
-    An error within an output that is not whole itself is left to that one.
+    If `path` lies inside another output that is still being written, leave the error to the `errors_of` of that output.
     """
     try:
         yield
@@ -106,37 +108,37 @@ def is_partial(path: Path) -> bool:
 
 
 def destination(path: Path) -> Path:
-    """Where the links of an output lead; a link to an open file, as /dev/stdout is one, stays as it is."""
+    """Follow the symbolic links of an output, except those to an open file, such as /dev/stdout."""
     path = Path(path)
     with suppress(FileNotFoundError):
-        path.stat()  # raises where links lead in a circle
-    while path.is_symlink() and not is_of_the_system(path):
+        path.stat()  # raises if the links form a loop
+    while path.is_symlink() and not is_link_to_open_file(path):
         path = path.parent / path.readlink()
     return path
 
 
-def is_of_the_system(path: Path) -> bool:
+def is_link_to_open_file(path: Path) -> bool:
     return os.path.realpath(path.parent).startswith("/proc/")
 
 
 def is_written_in_place(path: Path) -> bool:
-    """Whether an output is a device, a pipe or an open file, which no file may replace."""
-    return path.exists() and not path.is_dir() and (not path.is_file() or is_of_the_system(path))
+    """Whether an output is a device, a pipe or an open file, which must not be replaced by a file."""
+    return path.exists() and not path.is_dir() and (not path.is_file() or is_link_to_open_file(path))
 
 
-def opened(path: Path) -> int:
-    """A handle to write to a device, a pipe or an open file, where it stands."""
+def open_in_place(path: Path) -> int:
+    """Open a device, a pipe or an open file for writing in place; return its file descriptor."""
     if os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd":
         return os.dup(int(path.name))
     return os.open(path, os.O_WRONLY | os.O_APPEND)
 
 
 def refuse_input(output: str | None, source: str) -> None:
-    """Raise if the output is the file that is read. None is standard output, "-" standard input."""
+    """Raise if the output is the input file. None stands for standard output, and "-" for standard input."""
     try:
         written = os.fstat(1) if output is None else os.stat(output)
         read = os.fstat(0) if source == "-" else os.stat(source)
-    except OSError:  # one of them is not there yet, or is no file, as tfds:NAME:SPLIT
+    except OSError:  # one of them does not exist yet, or is not a file (tfds:NAME:SPLIT)
         return
     if stat.S_ISREG(written.st_mode) and os.path.samestat(written, read):
         raise BertJaxError(f"{output or 'standard output'} is also the input; write to another file")
@@ -144,7 +146,7 @@ def refuse_input(output: str | None, source: str) -> None:
 
 @contextmanager
 def holding(directory: Path) -> Iterator[None]:
-    """Make a directory that several runs of a command may fill, and lock it: one process at a time."""
+    """Create a directory that several runs of a command may fill, and lock it while the block runs."""
     with errors_of(directory):
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY)
@@ -157,18 +159,18 @@ def holding(directory: Path) -> Iterator[None]:
 
 
 def lock(handle: int) -> bool:
-    """Lock what is open until it is closed; False if another process has locked it."""
+    """Lock an open file or directory until it is closed; False if another process has locked it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, where nobody can tell
+    except OSError:  # a file system without locks: there is no way to know
         pass
     return True
 
 
 def taken(path: Path) -> BertJaxError:
-    return BertJaxError(f"another process is writing {path}; wait for its end, or name another output")
+    return BertJaxError(f"another process is writing {path}; wait until it ends, or name another output")
 
 
 def refuse_foreign(directory: Path, names: Collection[str]) -> None:
@@ -179,39 +181,42 @@ def refuse_foreign(directory: Path, names: Collection[str]) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if directory.is_mount() or Path.cwd().is_relative_to(directory.resolve()):
         raise BertJaxError(f"{directory} is in use and cannot be replaced; name a new directory in it")
-    ours = re.compile("|".join([*map(re.escape, names), *(of(name, PARTIAL).pattern for name in names)]))
+    ours = re.compile(
+        "|".join([*map(re.escape, names), *(temporary_names(name, PARTIAL).pattern for name in names)])
+    )
     foreign = (
         str(path.relative_to(directory))
         for path in directory.rglob("*")
         if (path.is_symlink() or not path.is_dir()) and not ours.fullmatch(path.name)
     )
-    if shown := sorted(islice(foreign, SHOWN + 1)):  # no more, for a wrong name may be that of a large place
+    # No more than needed: the user may have named a huge directory by mistake.
+    if shown := sorted(islice(foreign, SHOWN + 1)):
         listed = ", ".join(shown[:SHOWN]) + " and more" * (len(shown) > SHOWN)
         raise BertJaxError(
-            f"{directory} stays as it is, for it holds what this command does not write ({listed}); "
+            f"{directory} is left as it is because it holds files that this command does not write ({listed}); "
             "name a new directory"
         )
 
 
 def refuse_unlisted(directory: Path, listing: str) -> None:
-    """Raise if the directory holds files, and not the one that lists what the command has written."""
+    """Raise if the directory holds files but lacks the `listing` of what the command has written."""
     if not directory.is_dir() or (directory / listing).exists():
         return
     if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
         raise BertJaxError(
-            f"{directory} stays as it is, for it holds what this command does not write ({foreign[0]}); name a new "
-            "directory"
+            f"{directory} is left as it is because it holds files that this command does not write ({foreign[0]}); "
+            "name a new directory"
         )
 
 
-def of(name: str, suffix: str) -> re.Pattern[str]:
-    """The temporary names of a file or directory."""
+def temporary_names(name: str, suffix: str) -> re.Pattern[str]:
+    """Match the temporary names of a file or directory."""
     return re.compile(rf"\.{re.escape(name)}\.[a-z0-9_]{{8}}{re.escape(suffix)}")
 
 
 @contextmanager
 def beside(path: Path, is_directory: bool = False, shared: bool = False) -> Iterator[Path]:
-    """A new file or directory beside `path`, locked until the block ends and removed then if it is still there."""
+    """Create a file or directory beside `path`, locked until the block ends; remove it then if it still exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new, handle = locked(path, is_directory)
     try:
@@ -223,7 +228,7 @@ def beside(path: Path, is_directory: bool = False, shared: bool = False) -> Iter
 
 
 def locked(path: Path, is_directory: bool) -> tuple[Path, int]:
-    """A new temporary name of `path`, and the handle that locks it until it is closed."""
+    """Create a temporary file or directory for `path`; return its path and the handle that locks it until closed."""
     while True:
         prefix, folder = f".{path.name}.", path.parent
         if is_directory:
@@ -236,20 +241,20 @@ def locked(path: Path, is_directory: bool) -> tuple[Path, int]:
             handle = os.open(new, os.O_RDONLY)
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            # Another process may have taken it for a leftover before it was locked.
+            # Before it was locked, another process may have removed it as a leftover.
             if new.exists():
                 return new, handle
             os.close(handle)
 
 
 def remove_leftovers(path: Path, own: Path, shared: bool) -> None:
-    """Remove what killed processes left of `path`; raise if a process is writing it, unless it is shared."""
+    """Remove what killed processes left of `path`. Raise if a process is writing it now, unless it is shared."""
     for other in temporaries(path, PARTIAL):
         if other == own:
             continue
         try:
             handle = os.open(other, os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:  # just finished, or another user's
+        except OSError:  # it was finished just now, or belongs to another user
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -257,14 +262,14 @@ def remove_leftovers(path: Path, own: Path, shared: bool) -> None:
         except BlockingIOError:
             if not shared:
                 raise taken(path) from None
-        except OSError:  # a file system without locks, where nobody can tell
+        except OSError:  # a file system without locks: there is no way to know
             continue
         finally:
             os.close(handle)
 
 
 def temporaries(path: Path, suffix: str) -> list[Path]:
-    pattern = of(path.name, suffix)
+    pattern = temporary_names(path.name, suffix)
     return [path.parent / name for name in os.listdir(path.parent) if pattern.fullmatch(name)]
 
 
@@ -276,7 +281,7 @@ def remove(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or directory is on the disk, so that no loss of power leaves an empty one under its name."""
+    """Wait until a file or directory is on the disk, so that a power failure cannot leave an empty one in its place."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -285,10 +290,10 @@ def sync(path: Path) -> None:
 
 
 def keep_mode(new: Path, path: Path, default: int) -> None:
-    """Give `new` the mode and the owner of what it replaces, or the mode that the umask leaves of the default."""
+    """Give `new` the mode and the owner of the path that it replaces, or else the `default` mode under the umask."""
     if path.exists():
         before = path.stat()
-        with suppress(PermissionError):  # files are given away by root alone
+        with suppress(PermissionError):  # only root can change the owner
             os.chown(new, before.st_uid, before.st_gid)
         new.chmod(stat.S_IMODE(before.st_mode))
     else:
@@ -298,8 +303,9 @@ def keep_mode(new: Path, path: Path, default: int) -> None:
 
 
 def take_place(new: Path, directory: Path) -> None:
+    """Replace `directory` by `new`."""
     try:
-        new.rename(directory)  # over nothing, or an empty directory
+        new.rename(directory)  # works if it does not exist or is empty
         return
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
@@ -313,7 +319,7 @@ def take_place(new: Path, directory: Path) -> None:
 
 
 def put_back(directory: Path) -> None:
-    """Give a directory its name again if nothing took its place; remove it if something did."""
+    """Clean up after a replacement: rename the old directory back if nothing took its place, else remove it."""
     for before in temporaries(directory, BEFORE):
         if directory.exists():
             remove(before)

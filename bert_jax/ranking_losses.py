@@ -1,8 +1,8 @@
-"""What cross-encoders learn by: losses of the logits of each query's candidates.
+"""Losses of cross-encoders, computed from the logits of each query's candidate documents.
 
-`logits`, `labels` and `weight` [N, K] are those of N queries with at most K documents each: how relevant a document is,
-and whether there is one; `scores` are a teacher's. The equal of each in sentence-transformers has its name, but for
-`teacher_ranking`.
+All arrays are [N, K], for N queries with at most K documents each: `logits`; `labels`, how relevant each document is;
+`weight`, 0 for padding; and `scores` of a teacher. Each loss has the name of its counterpart in sentence-transformers,
+except `teacher_ranking`.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from bert_jax.data.examples.candidates import RELEVANT
 from bert_jax.losses import Loss, weigh
 
-NEVER = -1e9  # a logit of what is no candidate
-MU = 10.0  # how much more the gap between two places weighs than the places themselves, as published
+NEVER = -1e9  # the logit of padding
+MU = 10.0  # in lambda_rank, the weight of the term of the gap between two ranks, as published
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Settings:
 
 
 def binary(logits, lists: dict, s: Settings) -> Loss:
-    """Cross-entropy of each document, whether it is relevant."""
+    """Binary cross-entropy of whether each document is relevant."""
     losses = jax.nn.softplus(s.scale * logits) - s.scale * logits * lists["labels"]
     return weigh(losses, lists["weight"])
 
 
 def cross_entropy(logits, lists: dict, s: Settings) -> Loss:
-    """Each relevant document against all that are not, by the softmax of their probabilities."""
+    """Cross-entropy of each relevant document against all irrelevant ones, by a softmax over scaled probabilities."""
     known, right = lists["weight"] > 0, lists["labels"] >= RELEVANT
     scores = s.scale * jax.nn.sigmoid(logits)
     wrong = jax.nn.logsumexp(jnp.where(known & ~right, scores, NEVER), -1, keepdims=True)
@@ -38,20 +38,21 @@ def cross_entropy(logits, lists: dict, s: Settings) -> Loss:
 
 
 def list_net(logits, lists: dict, s: Settings) -> Loss:
-    """The softmax of the logits against that of the labels."""
-    return against(s.scale * logits, lists["labels"], lists)
+    """Cross-entropy between the softmax of the logits and the softmax of the labels."""
+    return softmax_cross_entropy(s.scale * logits, lists["labels"], lists)
 
 
 def teacher_ranking(logits, lists: dict, s: Settings) -> Loss:
-    """The divergence of the softmax of the logits from that of the teacher's scores, at a temperature of 1 / scale."""
+    """The KL divergence of the softmax of the logits from that of the teacher's scores, at temperature 1 / scale."""
     scores = s.scale * lists["scores"]
-    cross = against(s.scale * logits, scores, lists)
+    cross = softmax_cross_entropy(s.scale * logits, scores, lists)
     theirs = jax.nn.log_softmax(jnp.where(lists["weight"] > 0, scores, NEVER))
     entropy = -(jnp.exp(theirs) * theirs).sum(-1)
     return Loss(cross.total - (entropy * has_documents(lists)).sum(), cross.weight)
 
 
-def against(logits, wanted, lists: dict) -> Loss:
+def softmax_cross_entropy(logits, wanted, lists: dict) -> Loss:
+    """Cross-entropy between the softmax of the logits and the softmax of the `wanted` values."""
     ours, theirs = (jnp.where(lists["weight"] > 0, side, NEVER) for side in (logits, wanted))
     return weigh(-(jax.nn.softmax(theirs) * jax.nn.log_softmax(ours)).sum(-1), has_documents(lists))
 
@@ -61,15 +62,15 @@ def has_documents(lists: dict):
 
 
 def rank_net(logits, lists: dict, s: Settings) -> Loss:
-    """Of every two documents of a query, the more relevant one should be above the other."""
-    return in_order(logits, lists, s, 1.0)
+    """Of any two documents of a query, the more relevant one should have the higher logit."""
+    return order_loss(logits, lists, s, 1.0)
 
 
 def lambda_rank(logits, lists: dict, s: Settings) -> Loss:
-    """As `rank_net`, each two weighed by what they do to nDCG (NDCG-Loss2++ of LambdaLoss)."""
+    """Like `rank_net`, with each pair of documents weighted by its effect on nDCG (NDCG-Loss2++ of LambdaLoss)."""
     known, count = lists["weight"] > 0, logits.shape[-1]
     labels = jnp.where(known, lists["labels"], 0.0)
-    place = 1 + places(jnp.where(known, jax.lax.stop_gradient(logits), NEVER))
+    place = 1 + ranks(jnp.where(known, jax.lax.stop_gradient(logits), NEVER))
     best = -jnp.sort(-labels)
     ideal = ((2**best - 1) / jnp.log2(2.0 + jnp.arange(count))).sum(-1, keepdims=True)
     gain = (2**labels - 1) / jnp.maximum(ideal, 1e-10)
@@ -78,17 +79,18 @@ def lambda_rank(logits, lists: dict, s: Settings) -> Loss:
     discount = 1 / jnp.log2(1.0 + place)
     at_places = jnp.abs(discount[:, :, None] - discount[:, None, :])
     weights = (MU * apart + at_places) * jnp.abs(gain[:, :, None] - gain[:, None, :])
-    return in_order(logits, lists, s, weights)
+    return order_loss(logits, lists, s, weights)
 
 
-def places(values):
-    """Of each in the order of its row, the highest first, from 0; of equal ones the earlier comes first."""
+def ranks(values):
+    """Return the rank of each value within its row, from 0 for the highest. Of equal values the earlier comes first."""
     higher = values[:, None, :] > values[:, :, None]
     same = (values[:, None, :] == values[:, :, None]) & jnp.tri(values.shape[-1], k=-1, dtype=bool)
     return (higher | same).sum(-1)
 
 
-def in_order(logits, lists: dict, s: Settings, weights) -> Loss:
+def order_loss(logits, lists: dict, s: Settings, weights) -> Loss:
+    """The logistic loss of all pairs of documents with different labels, each pair times its weight."""
     known, labels = lists["weight"] > 0, lists["labels"]
     ordered = (labels[:, :, None] > labels[:, None, :]) & known[:, :, None] & known[:, None, :]
     losses = jax.nn.softplus(-s.scale * (logits[:, :, None] - logits[:, None, :])) / jnp.log(2.0)
@@ -96,7 +98,7 @@ def in_order(logits, lists: dict, s: Settings, weights) -> Loss:
 
 
 def margin_mse(logits, lists: dict, s: Settings) -> Loss:
-    """The difference of the logits of the first document and each other is that of the teacher's scores."""
+    """The squared error of (logit of the first document - logit of each other) against the teacher's difference."""
     known, scores = lists["weight"], lists["scores"]
     apart = s.scale * (logits[:, :1] - logits[:, 1:]) - (scores[:, :1] - scores[:, 1:])
     return weigh(apart**2, known[:, :1] * known[:, 1:])
@@ -105,8 +107,8 @@ def margin_mse(logits, lists: dict, s: Settings) -> Loss:
 @dataclass(frozen=True)
 class RankingLoss:
     compute: Callable[..., Loss]
-    taught: bool = False  # learns from a teacher's scores
-    scale: float = 1.0  # by default
+    taught: bool = False  # uses a teacher's scores
+    scale: float = 1.0  # the default
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
-"""Documents ranked for queries by their vectors, and how good the ranking is, as trec_eval measures it.
+"""Rank documents for queries by their vectors, and measure rankings as trec_eval does.
 
-Scores are compared as float32, and of documents with equal scores the one whose id is greater comes first.
+Scores are compared as float32. Of two documents with equal scores, the one with the greater id comes first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,17 +11,17 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.metrics import Sums
 
-Relevant = Mapping[str, float]  # id of a document -> its grade; 0 or less: not relevant
+Relevant = Mapping[str, float]  # document id -> grade; 0 or less: not relevant
 BEST = "ndcg@10"
 CUTS = {"ndcg": (10,), "mrr": (10,), "map": (100,), "recall": (1, 10, 100), "precision": (10,)}
 DEPTH = max(cut for cuts in CUTS.values() for cut in cuts)
-BLOCK = 1 << 26  # scores that are held at once
-WIDTH = 1 << 15  # documents that are compared at once
+BLOCK = 1 << 26  # the most scores in memory at once
+WIDTH = 1 << 15  # the most documents compared at once
 NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
 class Documents(Protocol):
-    """Vectors [N, D] of which slices are read: an array, or files."""
+    """Vectors [N, D] that are read in slices: an array or files."""
 
     def __len__(self) -> int: ...
 
@@ -35,9 +35,11 @@ def nearest(
     count: int = DEPTH,
     without: Sequence[np.ndarray] | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each query [D], in order: the indices of the `count` documents [N, D] with the highest inner product, the
-    best first, and their scores. Without `ids`, a later document has the greater one. `without` holds, for each query,
-    the sorted indices of documents that it must not find."""
+    """Yield, for each query [D], the indices of the `count` documents [N, D] with the highest inner products, best
+    first, and their scores.
+
+    Without `ids`, a later document counts as having the greater id. `without` holds, for each query, the sorted indices
+    of the documents to exclude."""
     before = np.arange(len(documents))[::-1] if ids is None else order_of_equals(ids)
     width = max(1, min(WIDTH, len(documents)))
     size = max(1, BLOCK // width)
@@ -51,13 +53,14 @@ def nearest(
                 better(known, row, start, some, before, count)
                 for known, row, some in zip(best, scores, hidden, strict=True)
             ]
-            del scores  # before the next ones are computed
+            del scores  # free the memory before the next scores are computed
         yield from best
 
 
 def better(known, scores: np.ndarray, start: int, hidden: np.ndarray, before: np.ndarray, count: int):
-    """The `known` best (indices, scores), and those of the documents from `start` on that belong among them; `scores`
-    are overwritten."""
+    """Merge the `known` best (indices, scores) with the `scores` of documents from `start` on; return the `count` best.
+
+    `hidden` are the sorted indices of the query's excluded documents. `scores` are overwritten."""
     scores[hidden[slice(*np.searchsorted(hidden, (start, start + len(scores))))] - start] = -np.inf
     least = known[1][-1] if len(known[1]) == count else np.finfo(np.float32).min  # above -inf
     among = np.flatnonzero(scores >= least)
@@ -67,14 +70,14 @@ def better(known, scores: np.ndarray, start: int, hidden: np.ndarray, before: np
 
 
 def order_of_equals(ids: Sequence[str]) -> np.ndarray:
-    """The place of each document among those of equal scores."""
+    """Return the rank of each document among documents with equal scores."""
     before = np.empty(len(ids), np.int64)
     before[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
     return before
 
 
 def highest(scores: np.ndarray, before: np.ndarray, count: int = DEPTH) -> np.ndarray:
-    """The indices of the `count` highest of a query's scores, the best first; `before` as of order_of_equals."""
+    """Return the indices of a query's `count` highest scores, best first; `before` comes from `order_of_equals`."""
     among = np.arange(len(scores))
     if count < len(scores):
         among = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
@@ -82,7 +85,7 @@ def highest(scores: np.ndarray, before: np.ndarray, count: int = DEPTH) -> np.nd
 
 
 def ranked(scores: Mapping[str, float]) -> list[str]:
-    """The ids of documents with these scores, the best first.
+    """Sort document ids by their scores, best first.
 
     >>> ranked({"a": 0.5, "b": 0.5, "c": 0.9})
     ['c', 'b', 'a']
@@ -91,9 +94,9 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
 
 
 def ranking(given: Sequence[Sequence[str]], relevant: Sequence[Relevant]) -> Sums:
-    """Of each query the ids of the documents that were found, the best first, and those that are relevant.
+    """Score the ranking of each query: `given` holds the ids of its documents, best first, `relevant` their grades.
 
-    A query without a relevant document cannot be judged, and is left out.
+    A query without a relevant document cannot be scored and is left out.
     """
     if len(given) != len(relevant):
         raise BertJaxError(f"{len(given)} rankings for {len(relevant)} queries; give each query one")
@@ -103,14 +106,14 @@ def ranking(given: Sequence[Sequence[str]], relevant: Sequence[Relevant]) -> Sum
         if any(grade > 0 for grade in grades.values())
     ]
     if not judged:
-        raise BertJaxError("no query has a relevant document, so no ranking can be judged")
+        raise BertJaxError("no query has a relevant document, so no ranking can be scored")
     names = [f"{name}@{cut}" for name, cuts in CUTS.items() for cut in cuts]
-    rows = np.array([[*of_query(ids, grades).values(), 1] for ids, grades in judged], np.float64)
+    rows = np.array([[*scores_of_query(ids, grades).values(), 1] for ids, grades in judged], np.float64)
     return Sums(rows, lambda sums: {name: sums[..., i] / sums[..., -1] for i, name in enumerate(names)})
 
 
-def of_query(ids: Sequence[str], grades: Relevant) -> dict[str, float]:
-    """Every measure of one query with a relevant document."""
+def scores_of_query(ids: Sequence[str], grades: Relevant) -> dict[str, float]:
+    """Compute all metrics of one query, which must have a relevant document."""
     gains = np.array([max(grades.get(name, 0), 0) for name in ids], np.float64)
     ideal = np.sort([max(grade, 0) for grade in grades.values()])[::-1].astype(np.float64)
     right, all_right = gains > 0, int((ideal > 0).sum())

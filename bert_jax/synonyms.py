@@ -1,4 +1,4 @@
-"""What other libraries call the keys of a config, and what a misspelt key may mean."""
+"""The names that other libraries give to config keys, and hints for misspelt keys."""
 
 import difflib
 from collections.abc import Sequence
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from bert_jax.errors import nearest
 
 MOST = 3  # keys that a hint names
-CLOSE, VERY_CLOSE = 0.75, 0.85  # how alike two spellings are, from 0 to 1
+CLOSE, VERY_CLOSE = 0.75, 0.85  # similarity of two spellings, from 0 to 1
 
-# Of the keys that follow a name the first one that a task has is meant; a flag stands where no key does it.
+# {our keys: the names that other libraries use}. If several keys are listed, the first one that the task has is meant.
+# A flag stands for a setting that has no key.
 MEANINGS = {
     "init": "model_name_or_path model_name model_path model_dir pretrained_model checkpoint "
     "base_model encoder bert_model init_checkpoint from_pretrained",
@@ -120,11 +121,13 @@ MEANINGS = {
 SYNONYMS = {name: keys.split() for keys, names in MEANINGS.items() for name in names.split()}
 
 
-def meant(key: str, known: Sequence[str], beside: Sequence[str]) -> str:
-    """A hint for a key that nothing reads, of the `known` keys: what another library calls so, what is spelt nearly so,
-    what another section calls so, or what has all its words in the name; else the names `beside` it.
+def hint_for(key: str, known: Sequence[str], siblings: Sequence[str]) -> str:
+    """Return a hint for an unknown key: the `known` keys that it probably means, else its `siblings`.
 
-    >>> meant("lr", ["data.rate", "optimizer.rate"], [])
+    In this order: a key to which another library gives this name; a key with nearly the same spelling; a key of this
+    name in another section; a key whose last part is spelt nearly so; a key all of whose words occur in the name.
+
+    >>> hint_for("lr", ["data.rate", "optimizer.rate"], [])
     'did you mean "optimizer.rate"?'
     """
     name = key.rpartition(".")[2].replace("-", "_").lower()
@@ -139,11 +142,11 @@ def meant(key: str, known: Sequence[str], beside: Sequence[str]) -> str:
     )
     keys = next(filter(None, ways), [])
     if not keys:
-        return nearest(name, beside)
+        return nearest(name, siblings)
     return "did you mean " + " or ".join(f'"{known_key}"' for known_key in keys[:MOST]) + "?"
 
 
 def proposals(name: str, known: Sequence[str]) -> list[str]:
-    """The key among the `known` ones that does what another library calls so, or the flag; [] where none does."""
+    """Return the known key, or the flag, to which another library gives this name; [] if there is none."""
     ways = SYNONYMS.get(name, ())
     return [way for way in ways if way.partition("=")[0] in known or way.startswith("--")][:1]

@@ -1,4 +1,4 @@
-"""Lines for people: a terminal gets them broken between words, a file or a pipe as they are."""
+"""Printed lines: wrapped between words on a terminal, unchanged in a file or a pipe."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from typing import TextIO
 
 from bert_jax.arguments import as_called
 
-INDENT = 4  # of what goes on in the next line
-LEAST, MOST = 60, 100  # columns of a table
-PART: ContextVar[str] = ContextVar("part", default="")  # of a run, before each of its lines
+INDENT = 4  # of continuation lines
+LEAST, MOST = 60, 100  # the width of a table in columns
+PART: ContextVar[str] = ContextVar("part", default="")  # the prefix of each line: the current part of a run
 PLAIN, BOLD = "\x1b[0m", "\x1b[1m"
 CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
 
@@ -24,14 +24,14 @@ def is_coloured() -> bool:
 
 
 def width() -> int:
-    """Columns of a table; 80 where nobody watches."""
+    """The width of a table in columns; 80 if the output is not a terminal."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
     return min(max(columns, LEAST), MOST)
 
 
 @contextmanager
 def part_of_run(name: str) -> Iterator[None]:
-    """While open, each line that is said of a run begins with the name of its part, such as "fold 2 of 5"."""
+    """While open, each printed line of a run begins with the name of its part, such as "fold 2 of 5"."""
     token = PART.set(f"{name}: ")
     try:
         yield
@@ -40,12 +40,12 @@ def part_of_run(name: str) -> Iterator[None]:
 
 
 def of_run(text: str) -> str:
-    """The text as a line of the part of the run that goes on, in the words of the command or of Python."""
+    """Put the current part of the run before the text, and spell settings as flags or as Python arguments."""
     return PART.get() + as_called(text)
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print to standard output, or to `file`, at once."""
+    """Print to standard output or to `file`, and flush."""
     file = file or sys.stdout
     print(in_width(of_run(text), file), file=file, flush=True)
 
@@ -64,28 +64,29 @@ def is_notebook() -> bool:
 
 
 def hides_bars() -> bool | None:
-    """tqdm's `disable`: progress bars are for a terminal, and for a notebook, whose output is none."""
+    """The value of tqdm's `disable`: show progress bars on a terminal, and in a notebook, whose output is not one."""
     return False if is_notebook() else None
 
 
 def log_file() -> TextIO:
-    """Where the lines of a run go: a notebook shows standard error as if it were errors."""
+    """The file for the lines of a run: standard error, but not in a notebook, which would show the lines as errors."""
     return sys.stdout if is_notebook() else sys.stderr
 
 
 def in_width(text: str, file: TextIO, indent: int = INDENT, short_paths: bool = True) -> str:
-    """The text as `file` shows it: on a terminal paths are short, and each line ends with a whole word."""
+    """Format the text for `file`: on a terminal, shorten paths and wrap lines between words."""
     if not file.isatty():
         return text
     if short_paths:
         with suppress(OSError):  # the working directory was removed
             text = with_short_paths(text, os.getcwd(), os.path.expanduser("~"))
-    return broken(text, shutil.get_terminal_size().columns, indent)
+    return wrapped(text, shutil.get_terminal_size().columns, indent)
 
 
 def with_short_paths(text: str, here: str, home: str) -> str:
-    """Paths below the working directory as it sees them, and others of one's own below ~, which a shell expands at the
-    start of a word alone.
+    """Shorten paths: those below the working directory become relative, others below the home directory begin with ~.
+
+    ~ is used only at the start of a word, because a shell expands it only there.
 
     >>> with_short_paths("/home/ada/runs/a and /home/ada/b, --model=/home/ada/b", "/home/ada/runs", "/home/ada")
     'a and ~/b, --model=/home/ada/b'
@@ -96,9 +97,9 @@ def with_short_paths(text: str, here: str, home: str) -> str:
     return text
 
 
-def broken(text: str, width: int, indent: int = INDENT) -> str:
+def wrapped(text: str, width: int, indent: int = INDENT) -> str:
     """
-    >>> print(broken("step 20 heldout: accuracy 0.25, f1_macro 0.07", 30))
+    >>> print(wrapped("step 20 heldout: accuracy 0.25, f1_macro 0.07", 30))
     step 20 heldout: accuracy
         0.25, f1_macro 0.07
     """

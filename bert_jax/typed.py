@@ -1,4 +1,4 @@
-"""Values of a JSON file as the types that they should have; what differs is named by its key."""
+"""Check the values of a JSON file against types; an error names the key of the wrong value."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ WANTED = NAMES | {int: "a whole number", float: "a finite number", type(None): "
 
 
 class Mistyped(BertJaxError):
-    """A value is not of its type. Its message begins with the key, and a reader puts the file before it."""
+    """A value has the wrong type. The message begins with the key; whoever read the file puts its name in front."""
 
 
 def type_of(value) -> str:
@@ -25,9 +25,10 @@ def type_of(value) -> str:
 
 
 def fit(value, kind, key: str = "") -> Any:
-    """The value as `kind`: a JSON type, list[X], tuple[X, ...], dict[str, X], a union of these, or a record.
+    """Convert a value to `kind`: a JSON type, list[X], tuple[X, ...], dict[str, X], a union of these, or a record.
 
-    A TypedDict is an open record, whose other keys stay as they are; a dataclass is a closed one. Numbers are finite.
+    A TypedDict is an open record: unknown keys are kept. A dataclass is a closed one: they are refused. Numbers must be
+    finite.
 
     >>> fit({"0": 1}, dict[int, float])
     {0: 1}
@@ -57,7 +58,7 @@ def fit(value, kind, key: str = "") -> Any:
 
 
 def fit_union(value, kinds: tuple, key: str):
-    """The first kind that takes the value; if none does, the complaint of the last whose outer type is right."""
+    """Convert to the first kind that fits. If none does, raise the error of the last kind whose outer type is right."""
     complaint = Mistyped(f"{quoted(key)} is {shown(value)}, not {' or '.join(map(wanted, kinds))}")
     for kind in kinds:
         try:
@@ -70,7 +71,7 @@ def fit_union(value, kinds: tuple, key: str):
 
 @cache
 def keys_of(kind) -> tuple[dict[str, Any], list[str]]:
-    """The types of a record's keys, and those that must be there."""
+    """Return the types of a record's keys, and the names of the required ones."""
     hints, absent = typing.get_type_hints(kind), dataclasses.MISSING
     if typing.is_typeddict(kind):
         return hints, [name for name in hints if name in kind.__required_keys__]
@@ -87,7 +88,7 @@ def fit_record(value: dict, kind, key: str):
     if typing.is_typeddict(kind):
         return value | fields
     if unknown := [name for name in value if name not in hints]:
-        raise Mistyped(f"{quoted(joined(key, unknown[0]))} is not a key of it; {nearest(unknown[0], hints)}")
+        raise Mistyped(f"{quoted(joined(key, unknown[0]))} is not a known key; {nearest(unknown[0], hints)}")
     return kind(**fields)
 
 
@@ -109,7 +110,7 @@ def wanted(kind) -> str:
 
 
 def shown(value) -> str:
-    """What a wrong value is, itself where it is short and of no other type."""
+    """Describe a wrong value: by its type, or, if it is NaN or infinite, by itself."""
     return f"{value}" if type(value) is float and not math.isfinite(value) else type_of(value)
 
 

@@ -5,16 +5,16 @@
     bert-jax train --config configs/classify.py:mrpc --workdir runs/mrpc --config.init=MODEL
 
 Time: about a minute per epoch of 6,400 short texts on two cores with a 6-layer MiniLM (base takes six times as long).
-Fewer than 2,000 examples are cross-validated, which takes six times as long; --config.data.folds=0 holds out a share.
-Of 2,000 and more, with fewer than 1,000 of each class, one fold chooses the method; --config.method=finetune compares
-nothing.
+Fewer than 2,000 examples are cross-validated, which takes six times as long; with --config.data.folds=0 a share of them
+is held out instead. With 2,000 or more examples, and fewer than 1,000 of each class, one fold chooses the method;
+--config.method=finetune skips this comparison.
 Score: with the published head (--config.model.pooling=published --config.head=kept) that MiniLM reaches an accuracy of
-0.81 on SST-2 after one such epoch at 3e-5, and 0.77 on MRPC after two at 5e-5; with base the BERT paper has 93.5 on
+0.81 on SST-2 after one such epoch at 3e-5, and 0.77 on MRPC after two at 5e-5; for base the BERT paper reports 93.5 on
 SST-2 and an F1 of 88.9 on MRPC.
 
-Columns with usual names are detected, others are named: --config.data.columns.text=review. GLUE's tasks are cola, sst2,
-mrpc, stsb, qqp, mnli, qnli, rte and wnli, and are downloaded. For several labels per text set --config.kind=labels, for
-a number --config.kind=number.
+Columns with usual names are detected; name others with --config.data.columns.text=review. The GLUE tasks cola, sst2,
+mrpc, stsb, qqp, mnli, qnli, rte and wnli are downloaded. For several labels per text set --config.kind=labels, for a
+number --config.kind=number.
 """
 
 from ml_collections import ConfigDict
@@ -24,14 +24,14 @@ from bert_jax.errors import BertJaxError, nearest
 
 
 def names() -> dict[str, str]:
-    return {name: f"{task.folder} of GLUE, judged by {task.metric}" for name, task in glue.TASKS.items()}
+    return {name: f"GLUE's {task.folder}, scored by {task.metric}" for name, task in glue.TASKS.items()}
 
 
 def get_config(name: str = "") -> ConfigDict:
     config = ConfigDict()
     config.task = "classify"
-    # Defaults are in tasks/finetune_config.py: three epochs in batches of 32, at 3e-5 for base, the middle of the
-    # published grid, and 60 steps at least.
+    # Defaults are in tasks/finetune_config.py: three epochs in batches of 32 and at least 60 steps, at a learning rate
+    # of 3e-5 for base, the middle of the published grid.
     if name:
         if name not in glue.TASKS:
             raise BertJaxError(f'configs/classify.py has no "{name}"; {nearest(name, glue.TASKS)}')

@@ -1,29 +1,29 @@
-"""Distils a model: a smaller one, the student, learns to give what its teacher gives.
+"""Distils a model: a smaller model, the student, learns to reproduce the outputs of its teacher.
 
     bert-jax train --config configs/distil.py:classifier --workdir runs/small --config.teacher=runs/reviews/model \
         --config.data.train=texts.csv
 
-`classifier` teaches what a fine-tuned classifier gives for the texts of a table, whose labels may be missing. The
-student begins as half of the teacher's layers (--config.model.layers=N for another number), or as --config.init=DIR.
-Where there are labels, they count as much as --config.labels_weight says, by default not at all in training, and scores
-are measured against them; where there are none, scores are agreement with the teacher.
+`classifier` teaches the predictions of a fine-tuned classifier for the texts of a table, with or without labels. The
+student is initialised with half of the teacher's layers (--config.model.layers=N for another number), or from
+--config.init=DIR. If there are labels, scores are measured against them, and --config.labels_weight is their weight in
+training (by default 0); if there are none, scores measure agreement with the teacher.
 
-`distilbert` learns from a prepared corpus (--config.data.corpora=corpus), which the teacher's tokenizer must have made:
+`distilbert` learns from a corpus (--config.data.corpora=corpus), which must be prepared with the teacher's tokenizer:
 
     bert-jax prepare --input text.txt --tokenizer TEACHER --output corpus
     bert-jax train --config configs/distil.py:distilbert --workdir runs/half --config.teacher=TEACHER \
         --config.data.corpora=corpus
 
-The student has half of the teacher's layers, begins as every second one of them, and learns the masked words (weight
-2), the teacher's probabilities for them at temperature 2 (weight 5), and the directions of its last hidden states
-(weight 1): --config.loss.mlm, .soft, .temperature, .cosine.
+The student has half of the teacher's layers and is initialised with every second one of them. It learns the masked
+words (weight 2), the teacher's probabilities for them at temperature 2 (weight 5), and the directions of the teacher's
+last hidden states (weight 1): --config.loss.mlm, .soft, .temperature, .cosine.
 
-`minilm` and `tinybert` learn from the same corpora, and leave an encoder without heads, to be fine-tuned. A `minilm`
-of 6 layers of 384 learns how the tokens of a text relate to each other by queries, keys and values: in its last layer
-as in the teacher's, or in that of --config.loss.teacher_layer. A `tinybert` of 4 layers of 312 learns the embeddings,
-the hidden states of layers evenly taken from the teacher's, and the scores of their attention. Both begin with initial
-values, or as --config.init=DIR. `tinybert,laptop` is for a small machine: 2 layers of 192 learn embeddings and hidden
-states of short rows.
+`minilm` and `tinybert` learn from the same corpora, and produce an encoder without heads, to be fine-tuned. `minilm`
+(6 layers of 384) learns how queries, keys and values relate the tokens of a text to each other: its last layer learns
+from the teacher's last one (a late one if the teacher has more than 12), or from --config.loss.teacher_layer.
+`tinybert` (4 layers of 312) learns the embeddings, the hidden states of evenly spaced layers of the teacher, and their
+attention scores. Both start from random values, or from --config.init=DIR. `tinybert,laptop` is for a small machine: 2
+layers of 192 learn embeddings and hidden states of short rows.
 """
 
 from ml_collections import ConfigDict
@@ -44,9 +44,9 @@ def names() -> dict[str, str]:
 
 
 def classifier(config: ConfigDict) -> None:
-    """What a fine-tuned classifier gives for texts, with labels or without."""
+    """Learn the predictions of a fine-tuned classifier on texts, with or without labels."""
     config.task = "distil_classifier"
-    config.head = "kept"  # the student begins with its teacher's
+    config.head = "kept"  # the student starts with its teacher's head
 
 
 def of_corpora(config: ConfigDict, objective: str) -> None:
@@ -81,7 +81,7 @@ def tinybert(config: ConfigDict) -> None:
 
 
 def laptop(config: ConfigDict) -> None:
-    """For a small machine: 2 layers of 192 learn embeddings and states of short rows, without masks and dropout."""
+    """For a small machine: 2 layers of 192 learn embeddings and hidden states of short rows, no masks, no dropout."""
     tinybert(config)
     config.steps = 2_000
     config.model.update({"layers": 2, "hidden_size": 192, "feed_forward": 768})

@@ -1,18 +1,19 @@
-"""Pre-training by replaced tokens: ELECTRA, and DeBERTa-v3 with gradient-disentangled embeddings.
+"""Pre-trains with replaced-token detection: ELECTRA, and DeBERTa-v3 with gradient-disentangled embeddings.
 
     bert-jax train --config configs/electra.py:small --workdir runs/small --config.data.corpora=corpus
 
-A small masked LM, the generator, predicts 15% of the tokens; draws of its predictions replace them, and the
-discriminator predicts of every token whether it was replaced. The run leaves the discriminator in model/, to fine-tune,
-and the generator in model/generator/. --config.init=DIR goes on with both: DIR/generator holds the generator.
+A small masked LM, the generator, predicts 15% of the tokens. Samples from its predictions replace these tokens, and the
+discriminator predicts for every token whether it was replaced. The run writes the discriminator, which you fine-tune,
+to model/ and the generator to model/generator/. --config.init=DIR continues with both: DIR/generator holds the
+generator.
 
 Time: base takes 6 to 13 hours on 16 TPU v5e chips (bounds of `bert-jax preflight` for base,tpu).
-Score: fine-tuned, the paper's small has a GLUE average of 79.9 (validation sets), base 85.1; on OpenWebText alone the
-small one gets 78.9 on MNLI and 88.3 on SST-2. DeBERTa-v3 has 88.1 on MNLI as xsmall, 90.6 as base, 91.8 as large.
+Score: after fine-tuning, the paper's small has a GLUE average of 79.9 (validation sets) and its base 85.1; trained on
+OpenWebText alone, small has 78.9 on MNLI and 88.3 on SST-2. On MNLI DeBERTa-v3-xsmall has 88.1, base 90.6, large 91.8.
 
-Names: small, base, large; deberta-v3-xsmall, -small, -base, -large; and tiny, mini. `small,tpu` sets what is fast on a
-TPU, `small,laptop` (`mini,laptop`) is for a small machine. A corpus for DeBERTa-v3 is prepared with the tokenizer of a
-published one.
+Names: small, base, large; deberta-v3-xsmall, -small, -base, -large; and tiny, mini. `small,tpu` uses settings that are
+fast on a TPU, `small,laptop` (`mini,laptop`) is for a small machine. Prepare a corpus for DeBERTa-v3 with the tokenizer
+of a published DeBERTa-v3.
 """
 
 from ml_collections import ConfigDict
@@ -40,7 +41,7 @@ def get_config(names: str = "small") -> ConfigDict:
         model = model.replace(embedding_size=0 if model.hidden_size == 128 else 128)
     shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
     config.model = ConfigDict(shape | model.settings)
-    # Unlike BERT's, no target becomes a random token.
+    # Unlike in BERT, no target becomes a random token.
     config.data = ConfigDict({"examples": "full_sentences", "shares": (1.0,), "replaced": 0.0})
     if config.family == "electra":
         electra(config)
@@ -54,7 +55,7 @@ def get_config(names: str = "small") -> ConfigDict:
 
 
 def names() -> dict[str, str]:
-    """What may stand behind the colon, and what it is."""
+    """Return the names that may follow the colon, each with a description."""
     sizes = {}
     for name, of_family in SIZES.items():
         _, model = sized(of_family)
@@ -63,7 +64,7 @@ def names() -> dict[str, str]:
 
 
 def electra(config: ConfigDict) -> None:
-    """The paper's: its small is trained on short rows at a high rate; large masks 25%."""
+    """The paper's recipe: small trains on short rows at a high learning rate; large masks 25%."""
     small, large = config.model.hidden_size < 768, config.model.hidden_size > 768
     config.steps = 1_000_000 if small else 400_000 if large else 766_000
     config.data.update(
@@ -71,7 +72,7 @@ def electra(config: ConfigDict) -> None:
             "batch": 128 if small else 2048 if large else 256,
             "lengths": (128 if small else 512,),
             "rate": 0.25 if large else 0.15,
-            "masked": 0.85,  # the others stay
+            "masked": 0.85,  # the other targets stay unchanged
         }
     )
     config.generator = ConfigDict({"width": 1 / 4 if small or large else 1 / 3})
@@ -80,7 +81,7 @@ def electra(config: ConfigDict) -> None:
 
 
 def deberta_v3(config: ConfigDict) -> None:
-    """The paper's: a generator as wide and half as deep, whose every target is masked."""
+    """The paper's recipe: a generator as wide as the discriminator and half as deep, with all targets masked."""
     config.steps = 500_000
     config.sharing = "disentangled"
     config.data.update({"batch": 8192, "lengths": (512,), "masked": 1.0})
@@ -91,7 +92,7 @@ def deberta_v3(config: ConfigDict) -> None:
 
 
 def tpu(config: ConfigDict) -> None:
-    """What is fast on a slice; the models and their objective stay the same."""
+    """Settings that are fast on a TPU slice; the models and their objective stay the same."""
     config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
     config.random = "rbg"
 

@@ -1,18 +1,18 @@
-"""BERT pre-training, by size and recipe.
+"""Pre-trains BERT or another family, by size and recipe.
 
     bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus
 
 Time: base takes 4 to 8 hours on 16 TPU v5e chips, large 7 to 16 on 64 (bounds of `bert-jax preflight`; in 2018 both
 took four days, on 16 and 64 chips); `tiny,laptop` takes ten to fifteen minutes on two cores.
-Score: fine-tuned, the BERT paper's base has a GLUE average of 79.6, large 82.1; 600 steps of `tiny,laptop` on Python's
-documentation (launch/quickstart.sh) predict 22% of the masked words of the validation set.
+Score: after fine-tuning, the BERT paper's base has a GLUE average of 79.6, large 82.1; after 600 steps on Python's
+documentation (launch/quickstart.sh), `tiny,laptop` predicts 22% of the masked words of the validation set.
 
 Names: tiny, mini, small, medium, base, large; `base,roberta` uses RoBERTa's recipe instead of BERT's, `base,lamb` the
-one for batches of 32,768; `base,tpu` (`large,roberta,tpu`) sets what is fast on a TPU; `tiny,laptop` is for a small
-machine. Published sizes of other families go by their whole names (electra-small, albert-base, distilbert-base, ...);
-they learn masked words, ALBERT also the order of sentences, by their family's recipe where it has one. Replaced tokens
-are learnt with configs/electra.py. `modernbert-base,long` goes on from the model of `modernbert-base`, given as
---config.init, with rows of 8,192 in place of 1,024.
+recipe for batches of 32,768; `base,tpu` (`large,roberta,tpu`) uses settings that are fast on a TPU; `tiny,laptop` is
+for a small machine. Published sizes of other families are chosen by their full names (electra-small, albert-base,
+distilbert-base, ...). They learn masked words, and ALBERT also the order of sentences, with their family's recipe if it
+has one. To train with replaced tokens, use configs/electra.py. `modernbert-base,long` continues from the model of
+`modernbert-base`, given as --config.init, with rows of 8,192 tokens instead of 1,024.
 `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0` shows a batch.
 """
 
@@ -29,7 +29,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config = ConfigDict()
     config.task = "pretrain"
     config.seed = 0
-    # 40 passes over Wikipedia and books; in 2018, 4 days on 16 TPU chips for base, and on 64 for large.
+    # 40 passes over Wikipedia and books; in 2018 this took 4 days, on 16 TPU chips for base and on 64 for large.
     config.steps = 1_000_000
     # Other defaults are in train/config.py: Adam at 1e-4 after 10,000 steps of warm-up, linear decay.
     shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
@@ -37,7 +37,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config.data = ConfigDict(
         {
             "batch": 256,
-            # Attention costs the square of the length: most steps are short, the others train the positions.
+            # Attention cost grows with the square of the length: most rows are short, long rows train the positions.
             "lengths": (128, 512),
             "shares": (0.9, 0.1),
             "examples": "next_sentence",
@@ -46,7 +46,7 @@ def get_config(names: str = "base") -> ConfigDict:
     )
     if family:
         config.family = family
-        config.data.examples = "full_sentences"  # but for ALBERT, these families train the masked LM alone
+        config.data.examples = "full_sentences"  # except for ALBERT, these families only train the masked LM
     if family in OF_FAMILY:
         OF_FAMILY[family](config)
     for recipe in recipes:
@@ -63,7 +63,7 @@ def names() -> dict[str, str]:
 
 
 def electra(config: ConfigDict) -> None:
-    """ELECTRA's batches and rates; of its two objectives, the generator's."""
+    """ELECTRA's batch sizes and learning rates, with only the generator's objective."""
     small = config.model.hidden_size < 768
     large = config.model.hidden_size > 768
     config.steps = 1_000_000 if small else 400_000 if large else 766_000
@@ -75,7 +75,7 @@ def electra(config: ConfigDict) -> None:
 
 
 def albert(config: ConfigDict) -> None:
-    """ALBERT's batches and rates, masked n-grams of up to three words, and the order of sentences."""
+    """ALBERT's batch size and learning rate, masked n-grams of up to three words, and the order of sentences."""
     config.steps = 125_000
     config.data.update({"batch": 4096, "lengths": (512,), "shares": (1.0,)})
     config.data.update({"examples": "sentence_order", "unit": "span", "longest_span": 3})
@@ -83,8 +83,8 @@ def albert(config: ConfigDict) -> None:
 
 
 def modernbert(config: ConfigDict) -> None:
-    """ModernBERT's first phase: 1.7 trillion tokens in packed rows of 1,024, 30% of them masked, at a rate that stays;
-    AdamW in place of StableAdamW."""
+    """ModernBERT's first phase: 1.7 trillion tokens in packed rows of 1,024, 30% of them masked, at a constant learning
+    rate; AdamW instead of StableAdamW."""
     large = config.model.hidden_size > 768
     config.steps = 364_000
     config.model.rotary.theta = 10_000.0
@@ -102,8 +102,8 @@ def modernbert(config: ConfigDict) -> None:
 
 
 def long(config: ConfigDict) -> None:
-    """ModernBERT's second phase, from the model of the first: rows of 8,192 at a lower rate, which falls at the end."""
-    # 250 billion tokens, then 50 billion in which the rate falls: here in a line, there as 1 - the square root.
+    """ModernBERT's second phase, from the first one's model: rows of 8,192, a lower learning rate, decay at the end."""
+    # 250 billion tokens, then 50 billion with decay: linear here, 1 - the square root in the original.
     if config.get("family") != "modernbert":
         raise BertJaxError(
             "the recipe long is ModernBERT's; write modernbert-base,long or modernbert-large,long"
@@ -117,7 +117,7 @@ def long(config: ConfigDict) -> None:
 
 
 def roberta(config: ConfigDict) -> None:
-    """Full sentences instead of sentence pairs, long rows only, a large batch (the 500k-step recipe)."""
+    """Full sentences instead of sentence pairs, only long rows, large batches (the 500k-step recipe)."""
     config.steps = 500_000
     config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,), "examples": "full_sentences"})
     large = config.model.hidden_size >= 1024
@@ -127,13 +127,13 @@ def roberta(config: ConfigDict) -> None:
 
 
 def deberta(config: ConfigDict) -> None:
-    """The paper's: long rows, a lower rate."""
+    """The paper's recipe: long rows, a lower learning rate."""
     config.data.update({"batch": 2048, "lengths": (512,), "shares": (1.0,)})
     config.optimizer = ConfigDict({"rate": 2e-4, "warmup": 10_000})
 
 
 def deberta_v2(config: ConfigDict) -> None:
-    """Of version 3, without its replaced tokens."""
+    """The recipe of version 3, without its replaced tokens."""
     config.steps = 500_000
     config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,)})
     rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
@@ -141,27 +141,27 @@ def deberta_v2(config: ConfigDict) -> None:
 
 
 def lamb(config: ConfigDict) -> None:
-    """The large batch of "BERT in 76 minutes": 32,768 rows, a 64th of the steps."""
+    """The large batches of "BERT in 76 minutes": 32,768 rows, a 64th of the steps."""
     config.steps = 15_625
     config.data.batch = 32_768
     config.optimizer = ConfigDict({"name": "lamb", "rate": 5e-3, "warmup": 3_125})
 
 
 def tpu(config: ConfigDict) -> None:
-    """What is fast on a slice; the model and its objective stay the same."""
+    """Settings that are fast on a TPU slice; the model and its objective stay the same."""
     config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
     config.random = "rbg"
 
 
 def laptop(config: ConfigDict) -> None:
-    """For a small machine: short rows, no sentence pairs, 40% masked, no dropout, embeddings of co-occurrences."""
+    """For a small machine: short rows, no sentence pairs, 40% masked, no dropout, embeddings from co-occurrences."""
     config.steps = 2_000
     config.embeddings = "cooccurrences"
     config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
     config.data.update({"batch": 64, "lengths": (64,), "shares": (1.0,), "plans": 1, "rate": 0.4})
     if config.data.examples == "next_sentence":
         config.data.examples = "full_sentences"
-    # A wider model needs a lower rate: at 2e-3 mini predicts the most frequent words, whatever the context.
+    # A wider model needs a lower rate: at 2e-3 mini predicts the most frequent words, regardless of context.
     config.optimizer = ConfigDict({"rate": 2e-3 * 128 / config.model.hidden_size, "warmup": 100})
     config.log = ConfigDict({"every": 50, "evaluate_every": 250, "evaluate_batches": 20})
     config.checkpoints = ConfigDict({"every": 250})

@@ -3,8 +3,8 @@
     bert-jax train --config configs/rerank.py --workdir runs/rerank --config.init=MODEL \
         --config.data.train=mined.jsonl
 
-Rows are a query, a document and a label (0 or 1, or grades), or a query, a relevant document and others that are not,
-as `bert-jax mine` writes them. Documents of other queries are added where none is not relevant.
+Rows hold a query, a document and a label (0 or 1, or grades), or a query, a relevant document and irrelevant ones, as
+`bert-jax mine` writes them. If there are no irrelevant documents, documents of other queries are added.
 """
 
 from ml_collections import ConfigDict

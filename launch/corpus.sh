@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Brings the corpus of settings.sh to ./corpus on all hosts: copied from a bucket, or mounted from a disk.
+# Copies the corpus of settings.sh from a bucket to ./corpus on all hosts, or mounts it there from a disk.
 #
 #   launch/corpus.sh [--dry-run] [--keep] [--settings FILE]
 #
-# Files that are there are not copied again. If it fails the slice is deleted, unless `--keep` or keep=yes.
+# Files that are already there are not copied again. If it fails, the slice is deleted, unless `--keep` or keep=yes is
+# set.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Creates the slice of settings.sh and waits until it is ready. A slice that is ready is kept.
+# Creates the slice of settings.sh and waits until it is ready. A slice that is already ready is left as it is.
 #
 #   launch/create.sh [--dry-run] [--settings FILE]
 #
-# If that fails, or on Ctrl-C, request and slice are deleted.
+# If this fails, or on Ctrl-C, the request and the slice are deleted.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
@@ -14,9 +14,9 @@ refused() {
   local error
   error=$(grep -m 1 ERROR "$1" || last_line "$1")
   case $error in
-    *[Qq]uota*) give_up "quota refused $type in $zone ($error); request more on the project's quota page, or a smaller slice" ;;
+    *[Qq]uota*) give_up "quota refused $type in $zone ($error); request more quota on the project's quota page, or use a smaller slice" ;;
     *capacity* | *RESOURCE_EXHAUSTED* | *"resources available"*)
-      give_up "no capacity for $type in $zone ($error); set queue=yes to wait for it, or take another zone"
+      give_up "no capacity for $type in $zone ($error); set queue=yes to wait for it, or use another zone"
       ;;
     *) give_up "$name could not be created ($error)" ;;
   esac

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: creates the virtual environment .venv, and again only when pyproject.toml or
-# constraints.txt changes. The extra `train` is always installed; the argument names another: `bash
-# launch/environment.sh dev` (sourced in a terminal, it would end it at the first error). A new .venv has the newest
-# Python that was tried and is found; PYTHON=/path/to/python chooses another, VENV=FOLDER another folder.
+# Sourced by the other scripts: creates the virtual environment .venv, and installs into it again only if pyproject.toml
+# or constraints.txt has changed. The extra `train` is always installed; the argument names one more: `bash
+# launch/environment.sh dev` (do not source it in a terminal: the first error would close the terminal). A new .venv
+# gets the newest tested Python found; PYTHON=/path/to/python chooses another, VENV=FOLDER another folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh
@@ -21,7 +21,7 @@ fi
 version=$(version_of "${python:-none}")
 if [[ -z $version || " ${tried[*]} " != *" $version "* ]]; then
   echo "bert_jax needs Python ${tried[*]}${python:+; $python is ${version:-no Python that makes virtual environments}}:" \
-    "install one, with venv, or set its path: PYTHON=/path/to/python $0" >&2
+    "install one that has venv, or set its path: PYTHON=/path/to/python $0" >&2
   exit 1
 fi
 stamp="$venv/.installed-${extra:-plain}"
@@ -29,9 +29,9 @@ if [ "$present" != "$version" ]; then
   "$python" -m venv --clear "$venv"
 fi
 if ! cat pyproject.toml launch/constraints.txt | cmp -s - "$stamp"; then
-  echo "Installing into $venv, for Python $version ($python; once, a few minutes on a first run) ..."
+  echo "Installing into $venv for Python $version ($python; done once, takes a few minutes the first time) ..."
   pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
-  # "compat": in the folder that holds this one, a strict editable install would be hidden by the folder's name.
+  # "compat": in the parent folder, the name of this folder would shadow a strict editable install.
   "${pip[@]}" -c launch/constraints.txt --config-settings editable_mode=compat -e ".[train${extra:+,$extra}]"
   # A package with a real 6-layer BERT. Only its files are needed, not its dependencies such as torch.
   if [ "$extra" != tpu ]; then

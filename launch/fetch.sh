@@ -3,7 +3,7 @@
 #
 #   launch/fetch.sh [--dry-run] [--settings FILE]
 #
-# A run that has not ended can be fetched too; it has no model yet.
+# A run that has not ended can be fetched, too; it has no model yet.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154
-# Sourced: starts the processes of a run, one on each host, watches them, and restarts them when one is lost. The script
-# that sources this defines `ask INDEX WORD...`, which runs `on_host.sh WORD...` on a host, `$hosts`, their number,
-# `$traces`, the folder on a host for the state of its process, and `$logs`, the folder here for the output.
-# With `$shows_output` that of the first process is printed, too, as it comes.
+# Sourced: starts the processes of a run, one on each host, watches them, and restarts them if one is lost. The script
+# that sources this file defines `ask INDEX WORD...`, which runs `on_host.sh WORD...` on a host; `$hosts`, the number of
+# hosts; `$traces`, the folder on a host for the state of its process; and `$logs`, the folder on this machine for their
+# output. If it sets `$shows_output`, the output of the first process is also printed as it arrives.
 
 say() { echo "$(date +%H:%M:%S) $*"; }
 
@@ -11,7 +11,7 @@ die() {
   exit 1
 }
 
-# A command as it would be typed.
+# Prints a command as you would type it.
 shown() {
   local word line=''
   for word in "$@"; do
@@ -64,7 +64,7 @@ look_one() {
   ask "$1" look "$traces" "$(wc -c <"$logs/$1.log" | tr -d ' ')" >"$logs/look-$1" 2>"$logs/look-$1.error"
 }
 
-# Fetches the states of the hosts, and their output since the last look.
+# Fetches the states of the hosts, and their output since the last call.
 look_all() {
   local index
   at_once look_one || true
@@ -93,10 +93,10 @@ workdir_of() { # VERB...
 
 last_line() { tr '\r' '\n' <"$1" 2>/dev/null | grep -v '^ *$' | tail -n 1; }
 
-# Exit codes of bert-jax: its updates are not finite, and it lost another process of its run (bert_jax/errors.py).
+# Exit codes of bert-jax (bert_jax/errors.py): its updates are not finite, or it lost another process of its run.
 not_finite="ended 3" lost_another="ended 4"
 
-# Sums up the states: running, stopped, ended, unreachable or failed; `culprit` is the host that failed first.
+# Sums up the states in `verdict`: running, stopped, ended, unreachable or failed; `culprit` is the host that failed.
 judge() {
   local index
   verdict=ended culprit=
@@ -107,7 +107,7 @@ judge() {
       running) verdict=running ;;
       unreachable) [ "$verdict" = running ] || verdict=unreachable ;;
       *)
-        # A process that lost another is not the one that was lost.
+        # A process that lost another one is not the culprit.
         if [ -z "$culprit" ] || [ "${states[culprit]}" = "$lost_another" ]; then
           culprit=$index
         fi
@@ -117,7 +117,7 @@ judge() {
   [ -z "$culprit" ] || verdict=failed
 }
 
-# Whether another try may succeed: an error of the process itself soon after its start would come again.
+# Succeeds if a retry may help. An error of the process itself soon after its start would only come again.
 passing() {
   case ${states[culprit]} in
     none | "$lost_another" | "ended 1"[2-9]? | "ended 2"??) return 0 ;;
@@ -127,7 +127,7 @@ passing() {
 }
 
 # Watches until the run has ended. The caller defines `slice_state`, `again` (starts the processes) and `renew`
-# (recreates the slice and starts them). Fails with a `reason` when another try is of no use.
+# (recreates the slice and starts them). Fails with a `reason` if a retry would not help.
 follow() {
   local failures=0 since=$SECONDS before=
   while :; do
@@ -153,7 +153,7 @@ follow() {
       ended) return ;;
       stopped)
         say "$(last_line "$logs/0.log")"
-        # A slice that is preempted is first told to stop.
+        # When a slice is preempted, its processes are told to stop first.
         sleep "$poll"
         reason="the processes could not be restarted"
         [ "$(slice_state)" != READY ] || again || return
@@ -177,7 +177,7 @@ follow() {
             reason="$reason; restarted $restarts times"
             return 1
           fi
-          look_all # the last lines of those that were stopped
+          look_all # fetch the last lines of the processes that were stopped
           say "started again"
           again || return
           since=$SECONDS

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs `bert-jax VERB ...` as N processes on this machine, started and watched as on the N hosts of a slice: their output
-# is collected in runs/local_pod/logs, that of process 0 is printed, too, and when a process is lost all restart from the
-# newest checkpoint.
+# Runs `bert-jax VERB ...` as N processes on this machine, started and watched like those on the N hosts of a slice:
+# their output is collected in runs/local_pod/logs, the output of process 0 is also printed, and if a process is lost,
+# all processes restart from the newest checkpoint.
 #
 #   launch/local_pod.sh N [--dry-run] train --config configs/pretrain.py:tiny ... --workdir runs/tiny
 #
-# On Ctrl-C or SIGTERM they save and stop. LOCAL_POD names a folder to use instead of runs/local_pod.
+# On Ctrl-C or SIGTERM the processes save and stop. LOCAL_POD names a folder to use instead of runs/local_pod.
 set -euo pipefail
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=launch/hosts.sh
@@ -22,7 +22,7 @@ logs=$pod/logs
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 mkdir -p "$logs"
 
-ask() { # INDEX WORD...; each process has a folder of its own
+ask() { # INDEX WORD...; each process has its own folder
   local index=$1 word=$2
   shift 3
   if [ -n "$dry_run" ]; then
@@ -36,7 +36,7 @@ exec 3>&1
 slice_state() { echo READY; }
 renew() { false; }
 again() {
-  # Another port each time: the previous one may not be free yet.
+  # Use another port each time: the previous one may not be free yet.
   start_all "localhost:$((20000 + RANDOM % 12000))" "${verb[@]}" ||
     die "the processes could not be started: $(last_line "$logs/start-0.log")"
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs on a host of a slice, called by the other scripts; local_pod.sh calls it on this machine.
 #
-#   on_host.sh setup RUNS        create the environment, mount RUNS as ./runs; done only once
+#   on_host.sh setup RUNS        create the environment, mount RUNS as ./runs; skip what is already done
 #   on_host.sh corpus SOURCE     copy or mount the corpus as ./corpus
 #   on_host.sh start DIR COORDINATOR COUNT INDEX VERB...
 #                                run `bert-jax VERB...` in the background, as process INDEX of COUNT; DIR holds its state
-#   on_host.sh look DIR BYTES    print its state (running, stopped, ended CODE or none), then its output from BYTES on
+#   on_host.sh look DIR BYTES    print its state (running, stopped, ended CODE or none), then its output past BYTES
 #   on_host.sh stop DIR          send SIGTERM, and SIGKILL after a minute
 #   on_host.sh send WORKDIR      write the result of a run as a tar stream
 set -euo pipefail
@@ -26,7 +26,7 @@ setup() {
       command -v gcsfuse >/dev/null || install gcsfuse
       bucket=${1#gs://} folder=
       [ "$bucket" = "${bucket%%/*}" ] || folder=--only-dir=${bucket#*/}
-      # Without caches: all hosts must see what one writes. Checkpoints get their name when they are whole.
+      # No caches: all hosts must see what one host writes. Checkpoints are renamed when they are complete.
       # shellcheck disable=SC2086
       gcsfuse --implicit-dirs --metadata-cache-ttl-secs=0 --metadata-cache-negative-ttl-secs=0 --rename-dir-limit=100000 \
         $folder "${bucket%%/*}" runs
@@ -40,7 +40,7 @@ setup() {
   esac
 }
 
-install_python() { # the newest that this system has
+install_python() { # the newest tested version that this system offers
   local version
   for version in "${tried[@]}"; do
     if install "python$version-venv"; then
@@ -85,8 +85,8 @@ start() {
   PATH=$PATH:$here/../.venv/bin
   mkdir -p "$dir"
   rm -f "$dir/pid" "$dir/exit"
-  set -m # a process group of its own, which Ctrl-C does not reach
-  # The shell around it outlives the connection, and records the exit code.
+  set -m # start the process in its own process group, which Ctrl-C does not reach
+  # The shell around the process outlives the connection and records the exit code.
   # shellcheck disable=SC2016
   nohup bash -c 'dir=$1; shift; bert-jax "$@" & echo $! >"$dir/pid"; wait $!; echo $? >"$dir/exit"' - "$dir" "$@" \
     >"$dir/log" 2>&1 </dev/null &
@@ -99,13 +99,13 @@ look() {
 }
 
 state() {
-  # Checks the name, too: after a restart of the host another process may have its number.
+  # Check the name, too: after a restart of the host, another process may have this id.
   if [ ! -f "$1/exit" ] && [ -s "$1/pid" ]; then
     if ps -ww -p "$(cat "$1/pid")" -o command= | grep -q bert-jax; then
       echo running
       return
     fi
-    sleep 1 # until its exit code is recorded
+    sleep 1 # wait until its exit code is recorded
   fi
   if [ ! -f "$1/exit" ]; then
     echo none

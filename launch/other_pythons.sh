@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the tests on the Pythons that bert_jax was tried with, besides that of .venv, each with its versions of
-# constraints.txt in an environment of its own:
+# Runs the tests on the other Python versions that bert_jax is tested with, that is, not on that of .venv. Each version
+# has its own environment with its versions of constraints.txt:
 #
-#   launch/other_pythons.sh                             all tests on all others that are found: some 15 minutes each
-#   launch/other_pythons.sh 3.11 -q tests/test_api.py   on 3.11 alone, with pytest's arguments
+#   launch/other_pythons.sh                             all tests on all other versions found: about 15 minutes each
+#   launch/other_pythons.sh 3.11 -q tests/test_api.py   on 3.11 only, with arguments for pytest
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh
@@ -17,11 +17,11 @@ done
 failed=
 for version in "${chosen[@]}"; do
   if [ "$version" = "$(version_of .venv/bin/python)" ]; then
-    echo "Python $version is that of .venv: launch/test.sh runs its tests"
+    echo "Python $version is the version of .venv: run launch/test.sh to test it"
   elif python=$(find_python "$version"); then
     PYTHON=$python VENV=.venv-$version launch/test.sh "$@" || failed+=" $version"
   else
-    echo "Python $version is not on this machine: nothing was tested with it"
+    echo "Python $version was not found on this machine: nothing was tested with it"
   fi
 done
 if [ -n "$failed" ]; then

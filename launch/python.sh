@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced: the Pythons that bert_jax was tried with, newest first, and where they are.
+# Sourced: lists the Python versions that bert_jax is tested with, newest first, and finds them.
 # shellcheck disable=SC2034
 tried=(3.13 3.12 3.11)
 
-# Prints the path of the first of these Pythons that is found, and fails if none is: find_python 3.13 3.12
+# Prints the path of the first of the given versions that is found, and fails if none is: find_python 3.13 3.12
 find_python() {
   local version candidate
   for version in "$@"; do
@@ -17,7 +17,8 @@ find_python() {
   return 1
 }
 
-# Prints X.Y, or nothing for what is no Python or cannot make virtual environments, as Debian's without python3-venv.
+# Prints X.Y, or nothing if the program is not Python or cannot create virtual environments, such as Debian's Python
+# without python3-venv.
 version_of() {
   "$1" -c 'import ensurepip, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
 }

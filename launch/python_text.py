@@ -1,8 +1,8 @@
-"""Writes the docstrings of the installed Python code and Python's own documentation, as text for a first run.
+"""Write the docstrings of the installed Python code and Python's own documentation, as text for a first run.
 
     python launch/python_text.py DIRECTORY
 
-reference.jsonl               the chapters of Python's language reference, to search in
+reference.jsonl               to search in: the chapters of Python's language reference
 text.jsonl                    for pre-training: these chapters, and one document per module
 train-1.jsonl ... test.jsonl  single docstrings labelled with their library, from modules that are in no other file;
                               each training set is a random draw
@@ -21,10 +21,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-# Beside Python's own library: all well documented.
+# Used besides Python's standard library: all are well documented.
 PACKAGES = ("jax", "matplotlib", "numpy", "scipy")
-SHORTEST = 200  # characters of a module; shorter ones are left out
-TELLING, ENOUGH = 60, 200  # characters of a labelled docstring: the fewest, and where it is truncated
+SHORTEST = 200  # characters of a module's docstrings; modules with fewer are left out
+TELLING, ENOUGH = 60, 200  # characters of a labelled docstring: at least, and at most (then it is truncated)
 TRAIN, TEST = 50, 100  # labelled docstrings of each library
 DRAWS = 3  # training sets
 
@@ -36,7 +36,7 @@ def main(directory: Path) -> None:
     shown: set[str] = set()
     reference = chapters(stdlib / "pydoc_data" / "topics.py")
     text = list(reference)
-    # test.jsonl is written last: where it is, all are.
+    # test.jsonl is written last: if it exists, all files do.
     labelled: dict[str, list] = {f"train-{draw}": [] for draw in range(1, DRAWS + 1)} | {"test": []}
     for library, root in libraries.items():
         of: dict[str, list[str]] = defaultdict(list)
@@ -61,18 +61,18 @@ def main(directory: Path) -> None:
         with open(directory / f"{name}.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
     print(
-        f"{len(text):,} documents; {DRAWS} draws of {len(labelled['train-1']):,} labelled docstrings to learn from, "
-        f"{len(labelled['test']):,} to test"
+        f"{len(text):,} documents; {DRAWS} draws of {len(labelled['train-1']):,} labelled docstrings to train on, "
+        f"{len(labelled['test']):,} to test on"
     )
 
 
 def use_of(module: str) -> str:
-    """A seventh of the modules gives the labelled training set, another seventh the test set."""
+    """Return "train" for a seventh of the modules, "test" for another seventh, and "text" for the others."""
     return {0: "train", 1: "test"}.get(drawn(module) % 7, "text")
 
 
 def drawn(text: str) -> int:
-    """A pseudo-random number, the same on every machine."""
+    """Return a pseudo-random number, which is the same on every machine."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
@@ -83,7 +83,7 @@ def docstrings(path: Path) -> Iterable[str]:
 
 
 def chapters(path: Path) -> list[dict]:
-    """The chapters of the language reference that `help()` shows."""
+    """Return the chapters of the language reference that `help()` shows."""
     for node in nodes(path):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             return [{"title": name, "text": text} for name, text in ast.literal_eval(node.value).items()]
@@ -92,7 +92,7 @@ def chapters(path: Path) -> list[dict]:
 
 def nodes(path: Path) -> Iterable[ast.AST]:
     try:
-        with warnings.catch_warnings(action="ignore"):  # of old code's invalid escapes
+        with warnings.catch_warnings(action="ignore"):  # about invalid escapes in old code
             return ast.walk(ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):
         return []  # templates, and code of other Python versions

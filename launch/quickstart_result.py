@@ -1,4 +1,4 @@
-"""Prints and draws what pre-training brings in the quickstart, and whether it is more than chance.
+"""Print and plot the gain from pre-training in the quickstart, and say whether it is more than chance.
 
 python launch/quickstart_result.py runs/quickstart
 """
@@ -43,9 +43,9 @@ def main(work: Path) -> None:
 
 
 def verdict(name: str, before: list[float], after: list[float], tested: int) -> str:
-    """The gain over the runs of the same draws, beside twice its standard error."""
+    """Return a line with the mean gain over the runs on the same draws, and twice its standard error."""
     gains = [100 * (b - a) for a, b in zip(before, after, strict=True)]
-    # The draws differ by themselves; the tested docstrings, which all draws share, are a sample, too.
+    # There is noise from the draws, and from the test docstrings, a sample that all draws share.
     sampling = sum(mean(values) * (1 - mean(values)) / tested for values in (before, after))
     noise = 2 * math.sqrt(stdev(gains) ** 2 / len(gains) + 100**2 * sampling)
     within = abs(mean(gains)) <= noise
@@ -54,7 +54,7 @@ def verdict(name: str, before: list[float], after: list[float], tested: int) -> 
 
 
 def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: Path) -> None:
-    """Texts that no run has seen: masked words before and after, and docstrings by every model."""
+    """Plot the accuracy on unseen texts: masked words before and after pre-training, docstrings for every model."""
     groups = ("masked word,\ntop 1", "masked word,\ntop 5", "library of a docstring,\n50 labels per library")
     width = 0.3
 
@@ -89,7 +89,7 @@ def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: P
 
 
 def heldout(run: Path) -> dict:
-    """The last metrics of the validation set."""
+    """Return the last metrics of the validation set."""
     return [line for line in read(run / "metrics.jsonl") if line["kind"] == "heldout"][-1]
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Starts `bert-jax VERB ...` on all hosts, in the background; without a verb, the last command.
+# Starts `bert-jax VERB ...` on all hosts in the background; without a verb, it starts the last command again.
 #
 #   launch/run.sh [--dry-run] [--keep] [--settings FILE] train --config configs/pretrain.py:base \
 #       --config.data.corpora=corpus --workdir runs/base
 #
-# Paths are paths on the hosts: ./corpus is the corpus, ./runs outlives the slice. A host that runs it already is left
-# alone. launch/watch.sh watches the run.
+# Paths are paths on the hosts: ./corpus is the corpus, ./runs outlives the slice. A host that is already running a
+# process is left alone. launch/watch.sh watches the run.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
@@ -23,7 +23,7 @@ addresses=$(tpus tpu-vm describe "$name" "--format=value(networkEndpoints[].ipAd
   die "the hosts of $name are unknown; see launch/status.sh"
 count=$(($(tr -cd ';' <<<"$addresses" | wc -c) + 1))
 [ -z "$dry_run" ] || addresses=ADDRESS count=$hosts
-[ "$count" = "$hosts" ] || die "$name has $count hosts, $type has $hosts; delete it and create it again"
+[ "$count" = "$hosts" ] || die "$name has $count hosts, but $type has $hosts; delete the slice and create it again"
 
 if ! start_all "${addresses%%;*}:8476" "${words[@]}"; then
   for index in $failed; do

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Sourced by the scripts that call Google Cloud: their flags, the settings, the slice and its hosts.
+# Sourced by the scripts that call Google Cloud: reads flags and settings, and defines functions for slice and hosts.
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=launch/hosts.sh
 source "$launch/hosts.sh"
@@ -22,7 +22,7 @@ done
 # shellcheck source=launch/settings.sh
 source "$settings"
 keep=${keep_flag:-$keep}
-same=(--settings "$settings" ${dry_run:+--dry-run} ${keep_flag:+--keep}) # for scripts called by a script
+same=(--settings "$settings" ${dry_run:+--dry-run} ${keep_flag:+--keep}) # the flags for scripts that a script calls
 for setting in project zone name type runs; do
   [ -n "${!setting}" ] || die "$settings leaves $setting empty; fill it in"
 done
@@ -68,7 +68,7 @@ ask() { # INDEX WORD...
   tpus tpu-vm ssh "$name" "--worker=$index" "--command=cd bert-jax && ${set}launch/on_host.sh$(printf ' %q' "$@")"
 }
 
-# READY and the like; NONE if there is no slice, UNKNOWN if gcloud does not tell.
+# Prints READY or another state of gcloud; NONE if there is no slice, UNKNOWN if gcloud does not answer.
 slice_state() {
   described tpu-vm describe "$name" "--format=value(state)"
 }
@@ -106,14 +106,14 @@ remove() {
     fi
     [ "$try" = 5 ] || sleep "$poll"
   done
-  die "$name COULD NOT BE DELETED and may go on costing: $(last_line "$logs/delete.log"); run launch/delete.sh again"
+  die "$name COULD NOT BE DELETED and may go on costing money: $(last_line "$logs/delete.log"); run launch/delete.sh again"
 }
 
-# Ends after a failure, and leaves nothing that costs.
+# Exits after a failure, and deletes the slice unless it is to be kept, so that nothing goes on costing money.
 give_up() {
   [ -z "${watched:-}" ] || die "$*" # watch.sh does the rest
   if [ "$keep" = yes ]; then
-    die "$*; the slice is kept and goes on costing until launch/delete.sh"
+    die "$*; the slice is kept and goes on costing money until launch/delete.sh deletes it"
   fi
   say "deleting $name"
   remove

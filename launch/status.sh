@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
-logs=$scratch # launch/watch.sh may be writing to the usual ones
+logs=$scratch # launch/watch.sh may be writing to the usual logs
 now=$(slice_state)
 echo "slice $name, $type in $zone: $now"
 [ "$queue" != yes ] || echo "request: $(request_state)"

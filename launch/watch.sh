@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Watches the run until it has ended: collects the output of the hosts in FOLDER/logs, restarts the processes when a
+# Watches the run until it has ended: collects the output of the hosts in FOLDER/logs, restarts the processes if a
 # host is lost, recreates a preempted slice and resumes there; then fetches the result and deletes the slice.
 #
 #   launch/watch.sh [--dry-run] [--keep] [--settings FILE]
@@ -29,12 +29,12 @@ if [ -n "$dry_run" ]; then
   exit
 fi
 [ -f "$state/command" ] || die "nothing was started on $name yet; launch/run.sh starts it"
-trap 'say "no longer watching; $name goes on running and costing: see launch/watch.sh, launch/delete.sh"; exit 130' INT
+trap 'say "no longer watching; $name goes on running and costing money; see launch/watch.sh, launch/delete.sh"; exit 130' INT
 follow || give_up "$reason (output of the hosts: $logs)"
 say "the run has ended: $(last_line "$logs/0.log")"
 "$launch/fetch.sh" "${same[@]}" || say "the result was not fetched; it is in runs=$runs"
 if [ "$keep" = yes ]; then
-  say "$name is kept and goes on costing until launch/delete.sh"
+  say "$name is kept and goes on costing money until you run launch/delete.sh"
 else
   "$launch/delete.sh" "${same[@]}"
 fi

@@ -170,4 +170,4 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     assert main([*given, "--data", str(tmp_path / "none")]) == 1
     assert "has no corpus.jsonl" in capsys.readouterr().err, "other judgements are no other adaptation"
     assert main([*given, "--epochs", "2"]) == 1
-    assert "holds an adaptation with other epochs; name a new --output" in capsys.readouterr().err
+    assert "holds an adaptation with different epochs; name a new --output" in capsys.readouterr().err

@@ -186,10 +186,10 @@ GPU = replace(TPU, platform="gpu")
     ("kernel", "request_", "message"),
     [
         ("short", replace(TPU, platform="cpu"), "needs a TPU, and this program is for cpu"),
-        ("short", replace(TPU, length=640), "multiples of 128 up to 512, not 640"),
-        ("short", replace(TPU, heads=3), "heads that fill 128 lanes together, not 3 of 64 a chip"),
+        ("short", replace(TPU, length=640), "a multiple of 128 up to 512, not 640"),
+        ("short", replace(TPU, heads=3), "heads that fill 128 lanes together, not 3 heads of 64 a chip"),
         ("splash", replace(TPU, platform="cpu"), "needs a TPU, and this program is for cpu"),
-        ("splash", replace(TPU, length=500), "multiples of 128, not 500"),
+        ("splash", replace(TPU, length=500), "a multiple of 128, not 500"),
         ("splash", replace(TPU, dropout=0.1), "set attention_dropout=0"),
         ("cudnn", TPU, "needs an NVIDIA GPU, and this program is for tpu"),
         ("cudnn", replace(GPU, dtype="float32"), 'set dtype="bfloat16"'),

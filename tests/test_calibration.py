@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import bert_jax
-from bert_jax.command.predict import Asked, predictions
+from bert_jax.command.predict import Options, predictions
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import outcomes
@@ -155,10 +155,10 @@ def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
     rng = np.random.default_rng(0)
     documents_of_five = np.repeat(np.arange(200), 5)
     together = np.repeat(rng.random(200) < 0.8, 5)
-    assert promise.dependence(together, documents_of_five) == pytest.approx(5, rel=0.05)
-    assert promise.dependence(rng.random(1000) < 0.8, documents_of_five) == pytest.approx(1, abs=0.2)
-    assert promise.dependence(together, np.arange(1000)) == 1
-    assert promise.dependence(np.ones(1000) > 0, documents_of_five) == 5, "no error: they may be all alike"
+    assert promise.design_effect(together, documents_of_five) == pytest.approx(5, rel=0.05)
+    assert promise.design_effect(rng.random(1000) < 0.8, documents_of_five) == pytest.approx(1, abs=0.2)
+    assert promise.design_effect(together, np.arange(1000)) == 1
+    assert promise.design_effect(np.ones(1000) > 0, documents_of_five) == 5, "no error: they may be all alike"
     (level,) = promise.count_levels(np.full(1000, 0.5), together, 5.0)
     assert level == Level(0.5, 200, together.sum() // 5)
     confidence = rng.random(1000)
@@ -267,7 +267,7 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
         with pytest.raises(BertJaxError, match="cannot be promised"):
             found.floor(precision)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(Level(0.9, 298, 298),), examples=298)
-    with pytest.raises(BertJaxError, match=r"\(298 predictions; it takes 299 at least\); at most 0.989 can"):
+    with pytest.raises(BertJaxError, match=r"\(298 predictions; at least 299 are needed\); at most 0.989 can"):
         right.floor(0.99)
     assert replace(right, levels=(Level(0.9, 299, 299),)).floor(0.99) == 0.9
     with pytest.raises(BertJaxError, match="no lower one can either: calibrate with more examples"):
@@ -297,7 +297,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
         predictions(
             model,
             write_lines(tmp_path / "in.jsonl", [{"text": t} for t in TEXTS]),
-            asked=Asked(precision=0.95),
+            options=Options(precision=0.95),
         )
     )
     assert [one["label"] for one in found] == [one.label for one in plain]

@@ -103,9 +103,9 @@ def test_what_cannot_be_contrasted_is_said(model):  # noqa: F811
     with pytest.raises(BertJaxError, match="method=contrast makes a new head"):
         load_task("configs/classify.py", [*given, "head=kept"])
     for asked in ("seeds=2", "patience=1", "checkpoints.best=accuracy"):
-        with pytest.raises(BertJaxError, match="nothing is measured before; leave sweep"):
+        with pytest.raises(BertJaxError, match="nothing is validated before; leave sweep"):
             load_task("configs/classify.py", [*given, asked])
-    with pytest.raises(BertJaxError, match="one class a text, not for number"):
+    with pytest.raises(BertJaxError, match="one class per text, not for number"):
         load_task("configs/classify.py", [*given, "kind=number"])
-    with pytest.raises(BertJaxError, match="one class a text, not for tags"):
+    with pytest.raises(BertJaxError, match="one class per text, not for tags"):
         load_task("configs/tag.py", given)

@@ -89,7 +89,7 @@ def test_large_corpora_are_read_in_proportion(corpus, monkeypatch):
     whole = len(corpus.train.tokens)
     half = replace_tokens(corpus, whole // 2)
     monkeypatch.setattr(cooccurrences, "MOST", whole // 4)
-    lengths = [len(cooccurrences.part_of(part, [corpus, half])) for part in (corpus, half)]
+    lengths = [len(cooccurrences.first_tokens(part, [corpus, half])) for part in (corpus, half)]
     assert lengths == pytest.approx([whole // 6, whole // 12], abs=1)
 
 
@@ -124,5 +124,5 @@ def test_several_processes_are_refused(folder, monkeypatch):
     module, config = tasks.load(PRETRAIN, settings(folder))
     task, data, config = module.open(config)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(BertJaxError, match="train --config.steps=0 in one"):
+    with pytest.raises(BertJaxError, match="run with --config.steps=0 in one process"):
         beginning(task, data, config)()

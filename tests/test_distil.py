@@ -237,7 +237,7 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
     load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")
     with pytest.raises(BertJaxError, match='no head "mlm", from which objective=distilbert learns'):
         opened((tmp_path / "tagger", corpus))
-    with pytest.raises(BertJaxError, match="of 16 numbers have no cosine with the teacher's of 32"):
+    with pytest.raises(BertJaxError, match="of 16 dimensions have no cosine with the teacher's 32"):
         opened(teacher, **{"model.hidden_size": 16})
     with pytest.raises(BertJaxError, match="relation_heads=48 does not divide .* 24 and 32; 8 does"):
         opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})
@@ -247,7 +247,7 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
         opened(teacher, "tinybert", **{"model.heads": 2})
     with pytest.raises(BertJaxError, match="has 4 layers; set --config.loss.teacher_layer=4 or lower"):
         opened(teacher, "minilm", **{"loss.teacher_layer": 9})
-    with pytest.raises(BertJaxError, match="is 6, and .* has 4 layers; set --config.model.layers=4 or"):
+    with pytest.raises(BertJaxError, match="is 6, but .* has 4 layers; set --config.model.layers=4 or"):
         opened(teacher, init=directory, **{"model.layers": 6})
-    with pytest.raises(BertJaxError, match="data.lengths goes up to 48, and .* reads 40 tokens"):
+    with pytest.raises(BertJaxError, match="data.lengths goes up to 48, but .* reads at most 40 tokens"):
         opened(teacher, **{"data.lengths": 48})

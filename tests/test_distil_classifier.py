@@ -170,7 +170,7 @@ def test_what_a_distillation_cannot_use_is_refused(teacher, tmp_path):
 
     with pytest.raises(BertJaxError, match="has no labels; leave labels_weight out"):
         opened(labels_weight=0.5)
-    with pytest.raises(BertJaxError, match="is 3, and .* has 2 layers; set --config.model.layers=2 or fewer"):
+    with pytest.raises(BertJaxError, match="is 3, but .* has 2 layers; set --config.model.layers=2 or fewer"):
         opened(**{"model.layers": 3})
     with pytest.raises(BertJaxError, match="config key teacher is missing"):
         opened(teacher="")

@@ -127,7 +127,7 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
         assert words in shown(capsys, material, "classify", workdir="begun")["directory"]
     settings = [f"--config.{override}" for override in (*overrides(material, "classify"), "seed=5")]
     assert main(["train", "--config", "classify", "--workdir", str(begun.path), "--dry-run", *settings]) == 1
-    assert "was begun with other settings: seed was 0 and is 5" in capsys.readouterr().err
+    assert "was started with other settings: seed was 0 and is 5" in capsys.readouterr().err
 
 
 def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
@@ -144,7 +144,9 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
     )
     printed = capsys.readouterr().out
     assert printed.count('differ only in case stay separate: "BUG REPORT" (2), "Bug Report" (6); ') == 1
-    assert re.search(r"\d of 16 training .* may be more; predict and evaluate read up to \d+ tokens", printed)
+    assert re.search(
+        r"\d of 16 training .* raise data.max_length; predict and evaluate read up to \d+ tokens", printed
+    )
     assert printed.count('fewer examples than the 3 folds: "Praise" (2); ') == 1, (
         "the others are to be merged"
     )

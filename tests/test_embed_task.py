@@ -239,7 +239,7 @@ def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa:
 
     assert abs(steps_of_second() - 40 * 2 / 3) <= 1
     assert steps_of_second("data.shares=3,1") == 10
-    with pytest.raises(BertJaxError, match="data.shares holds 1 numbers and data.train names 2 files"):
+    with pytest.raises(BertJaxError, match="data.shares holds 1 numbers, but data.train names 2 files"):
         steps_of_second("data.shares=3")
     scored = table(tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(pairs(9))])
     with pytest.raises(BertJaxError, match=r"scored.jsonl row \d+ has 1 scores and .* has 0"):
@@ -342,7 +342,7 @@ def test_columns_of_numbers_are_left_out_and_the_others_are_said(tmp_path):
     path.write_text("".join(["id,Ticket #,Asked (raw),Answer\n", *rows]))
     assert read_groups(str(path), GroupColumns())[1].texts == ("why w1", "because w1")
     assert mapping(str(path), GroupColumns(), "--text") == (
-        f'{path}: anchor "Asked (raw)", positive "Answer"; left out, for all their cells are numbers: "Ticket #"; '
+        f'{path}: anchor "Asked (raw)", positive "Answer"; left out because they hold only numbers: "Ticket #"; '
         'not read: "id"; name others with --text'
     )
     named = GroupColumns(texts=("Ticket #", "Answer"))
@@ -393,7 +393,7 @@ def test_single_texts_are_not_measured(model, tmp_path, capsys):  # noqa: F811
     rows = [{"text": text} for text in texts(40, (3, 6), 0)]
     _, data, config = opened(model, table(tmp_path / "single.jsonl", rows))
     assert not data.held and config.checkpoints.best == ""
-    assert "nothing is measured during training" in capsys.readouterr().out
+    assert "there is no validation during training" in capsys.readouterr().out
 
 
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):
@@ -426,7 +426,7 @@ BAD = {
         [{"q": "a", "p": "b"}, {"q": " ", "p": "c"}], [], r'row 2: column "q" is empty; .* bad rows: 1 of 2',
     ),
     "a positive among its negatives": (
-        [{"q": "a", "p": "b", "n": "b"}], [], "row 1: the positive is one of its negatives",
+        [{"q": "a", "p": "b", "n": "b"}], [], "row 1: the positive is also one of the negatives",
     ),
     "more negatives than another": (
         [{"q": "a", "p": "b", "n": ["c"]}, {"q": "d", "p": "e", "n": ["f", "g"]}], [],
@@ -438,7 +438,7 @@ BAD = {
         r"the score \d is not between -1 and 1, .*set --config.loss.name=cosent",
     ),
     "one label": (
-        [{"text": "a", "label": "x"}, {"text": "b", "label": "x"}], [], 'has only the label "x"; there is nothing',
+        [{"text": "a", "label": "x"}, {"text": "b", "label": "x"}], [], 'has only the label "x"; give texts with',
     ),
     "labels of one text": (
         [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], [], "no two different texts have the same label",
@@ -450,7 +450,7 @@ BAD = {
     ),
     "too large a size": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],
-        "loss.sizes holds 64, and the vectors have 32 dimensions; set --config.loss.sizes from 1 to 32",
+        "loss.sizes holds 64, but the vectors have 32 dimensions; set --config.loss.sizes from 1 to 32",
     ),
     "an odd size": (
         [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
@@ -505,5 +505,5 @@ def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(model, tmp_pa
     shown = inspect_run(CONFIG, overrides, 0, 9)
     printed = capsys.readouterr().out
     assert "3 of 13 training groups are duplicates of others" in printed
-    assert "13 groups of 2 texts to train on, 4 held out; 4 groups a step" in printed
+    assert "13 groups of 2 texts to train on, 4 for validation; 4 groups per step" in printed
     assert shown.count("anchor: [CLS] ") == shown.count("positive: [CLS] ") == shown.count("score: 0") == 4

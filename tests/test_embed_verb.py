@@ -63,11 +63,11 @@ def contents(directory) -> dict[str, bytes]:
 def test_the_column_that_was_read_is_said(embed, tmp_path, monkeypatch):
     (tmp_path / "rows.csv").write_text("passage,question\nthe cat,a mat\nthe mat,a cat\n")
     said = embed("--input", "rows.csv", "--output", "a.npy")
-    assert '2 vectors of column "question" in a.npy; "passage" is not read (--text)\n' in said
+    assert '2 vectors of column "question" in a.npy; "passage" is not read; choose with --text\n' in said
     said = embed("--input", "rows.csv", "--output", "a.npy", "--text", "passage")
     assert '2 vectors of column "passage" in a.npy\n' in said
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert "name an --output" in embed("--input", "rows.csv", code=1)
+    assert "give --output" in embed("--input", "rows.csv", code=1)
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
@@ -252,11 +252,11 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
         (["--output", "out", "--dimensions", "9"], "dimensions must be between 1 and 8, not 9"),
         (
             ["--output", "out", "--prompt", "query"],
-            'this embedder has no prompts, and so none called "query"',
+            'this embedder has no prompts, so none called "query"',
         ),
         (
             ["--output", "foreign"],
-            "foreign stays as it is, for it holds what this command does not write (mine)",
+            "foreign is left as it is because it holds files that this command does not write (mine)",
         ),
         (["--output", "lines.txt/out"], "Not a directory"),
         (["--output", "out", "--text", "review"], "lines.txt row 1 is not JSON"),

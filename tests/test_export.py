@@ -153,7 +153,7 @@ def test_what_cannot_be_exported_is_refused_in_a_line(index, tmp_path, capsys):
         ("nul", "pgvector", "out", 'document "nul" has a NUL character'),
         ("empty", "qdrant", "out", "has no documents"),
         ("nul", "qdrnt", "out", 'no engine "qdrnt"; did you mean "qdrant"?'),
-        ("nul", "qdrant", "mine", "holds what this command does not write (letter.txt)"),
+        ("nul", "qdrant", "mine", "holds files that this command does not write (letter.txt)"),
         ("nul", "qdrant", "nul/out", "is in the index"),
     ):
         assert export(tmp_path / name, engine, tmp_path / folder) == 1

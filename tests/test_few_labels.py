@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.bench import few_labels, learners
-from bert_jax.bench.few_labels import Cell, beside, drawn, measure, table
+from bert_jax.bench.few_labels import Cell, compare_default, drawn, measure, table
 from bert_jax.errors import BertJaxError
 
 
@@ -29,12 +29,12 @@ def test_the_default_stands_to_the_best_other_by_paired_differences():
              *lines("regression", (0.7, 0.7, 0.7), (0.3, 0.3, 0.3)),
              *lines("setfit", (0.7, 0.8, 0.8), (0.2, 0.2, 0.2))]  # fmt: skip
     by_learner = next(few_labels.cells_of(given))[-1]
-    best, difference, spread, calibration = beside(by_learner)
+    best, difference, spread, calibration = compare_default(by_learner)
     assert (best, round(difference, 6), round(calibration, 6)) == ("setfit", round(0.1 / 3, 6), -0.1)
     assert spread == pytest.approx(np.std([0, 0, 0.1], ddof=1) / 3**0.5)
     text = table(given)
     assert "| sst2 | 8 | 3 | 0.800 (0.100) | 0.900 (0.000) | 0.700 (0.300) | 0.767 (0.200) |" in text
-    assert "within one standard error of the best other in 1 of 1 cells" in text
+    assert "within one standard error of the best other learner in 1 of 1 cells" in text
     # A draw that one learner has not learnt from says nothing of how they stand, and one alone shows no spread.
     another = [*lines("default", (0, 0, 0, 0), (1,) * 4)[3:], *lines("setfit", (0, 0, 0, 0, 1), (1,) * 5)[4:]]
     assert table([*given, *another]).splitlines()[-3:] == text.splitlines()[-3:]

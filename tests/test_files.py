@@ -36,7 +36,7 @@ def test_json_is_read_back_and_what_is_wrong_with_it_is_one_line(tmp_path):
         (dict[str, dict[str, str]], 'a.json: "files.Zoë" is a number, not a text; fetch it'),
         (dict[str, dict[int, int]], 'a.json: "files.Zoë": its name is not a whole number; fetch it'),
         (Lists, 'a.json: "lists" is missing; fetch it'),
-        (Closed, 'a.json: "files" is not a key of it; did you mean "file"?; fetch it'),
+        (Closed, 'a.json: "files" is not a known key; did you mean "file"?; fetch it'),
     ):
         with pytest.raises(BertJaxError, match=re.escape(complaint)):
             read_json(path, kind, remedy="fetch it")

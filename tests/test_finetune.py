@@ -590,7 +590,7 @@ def test_class_weights_and_windows_weigh_as_they_should():
         ({"init": ""}, "config key init is missing"),
         ({"data.train": ""}, "data.train is missing"),
         ({"data.max_length": 100}, "set --config.data.max_length=64"),
-        ({"kind": "number", "class_weights": "balanced"}, "for one class a text"),
+        ({"kind": "number", "class_weights": "balanced"}, "for one class per text"),
         pytest.param(
             {"checkpoints.best": "f2"},
             'checkpoints.best: no validation metric "f2"; known',

@@ -69,7 +69,7 @@ def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, model, tmp_
 def test_a_config_is_named_or_given():
     assert values_of("classify")["task"] == values_of("configs/classify.py:mrpc")["task"] == "classify"
     assert values_of(ConfigDict({"task": "tag"})) == values_of({"task": "tag"}) == {"task": "tag"}
-    with pytest.raises(BertJaxError, match="config is a name, a file or a dict, not 3"):
+    with pytest.raises(BertJaxError, match="config must be a name, a file or a dict, not 3"):
         bert_jax.fit(3)
 
 
@@ -97,11 +97,11 @@ def test_what_labels_ask_for():
         (["a", "b"], ["x", "y"], {"heldout": (["c"], [""])}, r"heldout\[1\]\[0\] is empty \(''\)"),
         (["a"], ["x"], {"workdri": "runs"}, 'finetune has no argument workdri; did you mean "workdir"'),
         (["a"], ["x"], {"data": {"folds": 1}}, "data.folds is 1; at least 2"),
-        (["a"], ["x"], {"epocs": 3}, 'nothing reads config key epocs; did you mean "epochs"'),
-        (["a"], ["x"], {"data": {"batch_size": 3}}, 'nothing reads config key data.batch_size; did you mean'),
+        (["a"], ["x"], {"epocs": 3}, 'unknown config key epocs; did you mean "epochs"'),
+        (["a"], ["x"], {"data": {"batch_size": 3}}, 'unknown config key data.batch_size; did you mean'),
         (["a"], ["x"], {"task": "tags"}, 'finetune has no task \'tags\'; did you mean "tag"'),
-        (["a"], ["x"], {"heldout": ["b"]}, "heldout is a pair"),
-        ("abc", ["x"], {}, "texts are a list, an array or a column, not a str"),
+        (["a"], ["x"], {"heldout": ["b"]}, "heldout must be a pair"),
+        ("abc", ["x"], {}, "texts must be a list, an array or a column, not a str"),
         (pd.DataFrame({"text": ["a"]}), ["x"], {}, "got a DataFrame; give one of its columns"),
         ([("a", "b", "c")], ["x"], {}, r"texts\[0\] has 3 texts; a pair has two"),
         ([["a", "b", "c"], ["d"]], [["O", "O"], ["O"]], {}, r"texts\[0\] has 3 words but 2 tags"),
@@ -162,7 +162,7 @@ def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(model, tmp_p
     (tmp_path / "run.json").write_text("{}")
     weights = (tmp_path / "init/model.safetensors").read_bytes()
     assert saved(begun, tmp_path) == tmp_path / "init"
-    with pytest.raises(BertJaxError, match="was begun with another model; name another workdir"):
+    with pytest.raises(BertJaxError, match="was started from another model; name another workdir"):
         saved(other, tmp_path)
     assert (tmp_path / "init/model.safetensors").read_bytes() == weights
     assert sorted(path.name for path in tmp_path.iterdir()) == ["init", "run.json"]

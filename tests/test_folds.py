@@ -177,7 +177,7 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
     assert all(np.array_equal(a, b) for a, b in zip(fitted.outcomes.raws, again.raws, strict=True))
     for workdir in (fitted.workdir, tmp_path):
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
-    with pytest.raises(BertJaxError, match="begun with other settings: optimizer.rate"):
+    with pytest.raises(BertJaxError, match="started with other settings: optimizer.rate"):
         parts.by_runs("finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path, until_the_second)
 
 
@@ -262,7 +262,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
     assert "Texts that the model should refuse: 1. Scored ones beside them: 60." in page
     assert run.start(*given), "a finished run is found finished"
     assert "step 12 train" not in capsys.readouterr().out
-    with pytest.raises(BertJaxError, match="was begun with other settings: .*method was .* and is finetune"):
+    with pytest.raises(BertJaxError, match="started with other settings: .*method was .* and is finetune"):
         run.start(given[0], [*given[1], "method=finetune"], given[2])
     assert "without one fold" not in capsys.readouterr().out, "it is refused before its folds"
 
@@ -346,7 +346,7 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(tmp_path, mod
 def test_what_a_probe_cannot_learn_is_said(model, tmp_path):  # noqa: F811
     with pytest.raises(BertJaxError, match="data.folds is 1; at least 2 are needed"):
         load_task("configs/classify.py", [f"init={model}", "data.train=x.csv", "data.folds=1"])
-    with pytest.raises(BertJaxError, match="data.fold=5 is not one of data.folds=5"):
+    with pytest.raises(BertJaxError, match="data.fold=5 is not among the data.folds=5 folds"):
         load_task("configs/classify.py", [f"init={model}", "data.train=x.csv", "data.folds=5", "data.fold=5"])
     with pytest.raises(BertJaxError, match="a probe cannot learn answers; leave --config.method=probe out"):
         load_task("configs/answer.py", [f"init={model}", "data.train=x.jsonl", "method=probe"])

@@ -109,9 +109,9 @@ def test_a_folder_is_read_alike_for_training_and_for_an_index(folder):
             DUMP.replace("</siteinfo>", "").encode(),
             "x.xml line 15 is not XML (mismatched tag); fetch",
         ),
-        ("x.xml", b"<rss>\n</rss>", "x.xml line 1: the root element is <rss>; of .xml files only"),
+        ("x.xml", b"<rss>\n</rss>", "x.xml line 1: the root element is <rss>; the only .xml files"),
         ("x.xml.bz2", FILES["dump.xml.bz2"][:-9], "x.xml.bz2 cannot be read (Compressed file ended"),
-        ("wiki_00", EXTRACTED[:-8].encode(), "wiki_00 line 8 begins a <doc> that does not end"),
+        ("wiki_00", EXTRACTED[:-8].encode(), "wiki_00 line 8 opens a <doc> that is never closed"),
         (
             "wiki_00",
             EXTRACTED.replace("</doc>\n<", "</doc>\nx<").encode(),

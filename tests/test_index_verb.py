@@ -317,7 +317,7 @@ def test_an_index_without_documents_is_none(run, tmp_path):
     assert not (tmp_path / "index").exists()
     (tmp_path / "a.txt").write_text("The cat sat.")
     run("index", "a.txt", "--output", "index")
-    assert "--remove beside DOCS" in run("index", "docs", "--output", "index", "--remove", "a.txt", code=1)[1]
+    assert "--remove with DOCS" in run("index", "docs", "--output", "index", "--remove", "a.txt", code=1)[1]
     run("index", "--output", "index", "--remove", "a.txt")
     assert "index holds no documents" in run("search", "index", "cat", code=1)[1]
 

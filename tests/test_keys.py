@@ -11,7 +11,7 @@ from bert_jax.config import apply_override, kinds_of
 from bert_jax.config_files import find, own_files
 from bert_jax.errors import BertJaxError
 from bert_jax.keys import keys_of
-from bert_jax.synonyms import MEANINGS, meant, proposals
+from bert_jax.synonyms import MEANINGS, hint_for, proposals
 from bert_jax.tasks import TASKS
 from runs import ROOT
 
@@ -78,7 +78,7 @@ def test_what_users_of_other_libraries_type(name):
             continue
         with pytest.raises(BertJaxError) as refused:
             apply_override({}, f"{name}=1", TASKS[task].Config)
-        assert str(refused.value) == f'nothing reads config key {name}; did you mean "{wanted}"?'
+        assert str(refused.value) == f'unknown config key {name}; did you mean "{wanted}"?'
 
 
 def test_every_key_that_is_proposed_is_one_of_some_task():
@@ -88,9 +88,9 @@ def test_every_key_that_is_proposed_is_one_of_some_task():
 
 
 def test_what_is_misspelt_or_in_another_section():
-    assert meant("optimiser.rate", NAMES["embed"], []) == 'did you mean "optimizer.rate"?'
-    assert meant("seeed", NAMES["embed"], []) == 'did you mean "seed"?'
-    assert meant("model.zzz", NAMES["embed"], ["dtype"]) == "known: dtype"
+    assert hint_for("optimiser.rate", NAMES["embed"], []) == 'did you mean "optimizer.rate"?'
+    assert hint_for("seeed", NAMES["embed"], []) == 'did you mean "seed"?'
+    assert hint_for("model.zzz", NAMES["embed"], ["dtype"]) == "known: dtype"
 
 
 def test_a_config_is_found_by_its_bare_name_from_any_directory(tmp_path, monkeypatch):
@@ -119,9 +119,9 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
     of_rate = " ".join(" ".join(lines[rate : rate + 5]).split())
     assert of_rate.split()[1] == "*2e-05" and "(default: 0)" in of_rate
     meanings = " ".join(" ".join(lines).split())
-    assert "what is fast here; one of: float32, bfloat16, auto" in meanings
+    assert "the faster one on this device; one of: float32, bfloat16, auto" in meanings
     assert "one of: classes, labels, number, or one of your own" in meanings
-    assert lines[-2].startswith("Not a run yet: config key init is missing")
+    assert lines[-2].startswith("This config cannot run yet: config key init is missing")
     assert main([*asked, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     changed = {key["name"]: key["value"] for key in facts["keys"] if key["value"] != key["default"]}

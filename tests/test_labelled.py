@@ -121,7 +121,11 @@ def test_a_second_text_is_read_by_its_usual_names(tmp_path):
     ):
         csv = written(tmp_path, "a.csv", f"label,{first},{second}\nyes,a,b\n")
         known = first == "sentence1"
-        with nullcontext() if known else pytest.warns(match=f'"{first}" and "{second}" are a pair of texts'):
+        with (
+            nullcontext()
+            if known
+            else pytest.warns(match=f'"{first}" and "{second}" are read as a pair of texts')
+        ):
             assert seen(read_texts(csv)) == [(("a", "b"), "yes")]
         with pytest.warns(
             match=f'column "{second}" is ignored; if it holds a second text, name it with --pair'

@@ -72,7 +72,7 @@ def test_layers_that_are_none(tmp_path):
     model = bert_jax.load(tmp_path)
     for layers, message in (
         (4, "layers must be between -2 and 1, not 4"),
-        ("last", 'layers are numbers, or "all"'),
+        ("last", 'layers must be numbers or "all"'),
         ([], "layers is empty; give numbers from 0 to 1"),
     ):
         with pytest.raises(BertJaxError, match=message):

@@ -256,8 +256,8 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
     with pytest.raises(NotFinite) as error:
         train(task, Batches(plant=plant), config, tmp_path)
     assert str(error.value) == (
-        "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples, and if they are sound "
-        "begin again with a lower --config.optimizer.rate"
+        "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples; if they are good, "
+        "start again with a lower --config.optimizer.rate"
     )
     assert not [line for line in lines(tmp_path) if line["kind"] == "heldout"], "nothing is chosen by it"
 
@@ -281,7 +281,7 @@ def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
     with pytest.raises(BertJaxError) as error:
         again(copied, capsys, rate=5e-3, warmup=6)
     assert (
-        "was begun with other settings: optimizer.rate was 0.003 and is 0.005; optimizer.warmup was 5 and is 6"
+        "was started with other settings: optimizer.rate was 0.003 and is 0.005; optimizer.warmup was 5 and is 6"
         in str(error.value)
     )
     assert "finished, at step 20" in again(copied, capsys, log_every=7, accumulate=2), "these may change"
@@ -303,7 +303,7 @@ def test_a_run_does_not_go_on_with_other_data(copied):
             return {"rows": "others"}
 
     task, config = tiny(checkpoint_keep=9)
-    with pytest.raises(BertJaxError, match="was begun with other data: rows was made up and is others"):
+    with pytest.raises(BertJaxError, match="was started with other data: rows was made up and is others"):
         train(task, Others(), config, copied)
 
 

@@ -280,16 +280,16 @@ def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(model, tmp_p
 
 BAD = {
     "an input as output": (["--corpus", "CORPUS", "--output", "CORPUS"], [], "is also the input"),
-    "single texts": (["--data", "CORPUS"], [], "anchors and positives are needed"),
+    "single texts": (["--data", "CORPUS"], [], "give anchors and positives"),
     "no such column": (["--text", "question", "--pair", "passage"], [], 'row 1 has no column "passage"'),
     "an empty anchor": (
         [], [{"a": "x", "b": "y"}, {"a": " ", "b": "z"}], 'row 2: column "a" is empty; .*1 of 2, which --skip-bad',
     ),
     "a positive among its negatives": (
-        [], [{"a": "x", "b": "y", "c": "y"}], "row 1: the positive is one of its negatives; remove it",
+        [], [{"a": "x", "b": "y", "c": "y"}], "row 1: the positive is also one of the negatives; remove it",
     ),
-    "one label": ([], [{"t": "x", "label": "l"}, {"t": "y", "label": "l"}], 'has only the label "l"; there is nothing'),
-    "a score for each pair": ([], [{"a": "x", "b": "y", "score": 0.5}], "pairs of low scores have no positive"),
+    "one label": ([], [{"t": "x", "label": "l"}, {"t": "y", "label": "l"}], 'has only the label "l"; give texts with'),
+    "a score for each pair": ([], [{"a": "x", "b": "y", "score": 0.5}], "pairs with low scores have no positive"),
     "an empty text of the corpus": (
         ["--corpus", "ROWS", "--data", "PAIRS"], [{"t": "x", "label": ""}, {"t": ""}], 'row 2: column "t" is empty',
     ),

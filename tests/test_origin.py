@@ -205,7 +205,7 @@ def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
     [
         ("{", "is not valid JSON"),
         ('{"columns": {"text": 3}}', '"columns.text" is a number, not a text'),
-        ('{"columns": {"colour": ""}}', '"columns.colour" is not a key of it'),
+        ('{"columns": {"colour": ""}}', '"columns.colour" is not a known key'),
         ('{"data": []}', '"data" is a list, not an object'),
     ],
 )

@@ -16,7 +16,7 @@ import bert_jax
 from bert_jax.arguments import set_by_config
 from bert_jax.command import main as cli
 from bert_jax.command.arrivals import arriving
-from bert_jax.command.predict import Asked, predictions, write
+from bert_jax.command.predict import Options, predictions, write
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import NONE
@@ -101,7 +101,7 @@ def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
     pairs = write_lines(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in TEXTS])
     (tmp_path / "in.txt").write_text("\n".join(TEXTS))
     assert list(predictions(model, pairs)) == list(predictions(model, str(tmp_path / "in.txt")))
-    with pytest.raises(BertJaxError, match='reads one text of a row; leave out --pair "pair"'):
+    with pytest.raises(BertJaxError, match='reads one text per row; leave out --pair "pair"'):
         list(predictions(model, pairs, Columns(pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predictions(model, str(tmp_path / "in.txt"))]  # fmt: skip
@@ -124,12 +124,10 @@ def test_answers(directory, tmp_path, monkeypatch):
     ]
     missing = model.answer("the ?", texts, may_be_missing=True)
     assert None in missing
-    found = predictions(model, data, asked=Asked(may_be_missing=True))
+    found = predictions(model, data, options=Options(may_be_missing=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
     typed(monkeypatch, "Who?\n")
-    with pytest.raises(
-        BertJaxError, match='row 1: an answer is found in a passage; give both, as {"question": '
-    ):
+    with pytest.raises(BertJaxError, match='row 1: a question needs a passage; give both, as {"question": '):
         list(predictions(model, "-"))
 
 
@@ -191,13 +189,15 @@ def test_a_file_of_predictions_is_whole_or_not_there(directory, tmp_path, capsys
 def test_abstentions_are_counted_where_a_precision_is_asked_for(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bert_jax.command.predict.load", lambda directory: None)
 
-    def told(asked: Asked, *rows: dict) -> str:
-        write("model", "in.jsonl", str(tmp_path / "out.jsonl"), asked=asked, rows_of=lambda *_: iter(rows))
+    def told(options: Options, *rows: dict) -> str:
+        write(
+            "model", "in.jsonl", str(tmp_path / "out.jsonl"), options=options, rows_of=lambda *_: iter(rows)
+        )
         return capsys.readouterr().err.replace(str(tmp_path), "").strip()
 
     rows = [{"label": "no", "abstained": n > 0} for n in range(3)]
-    assert told(Asked(precision=0.9), *rows) == "3 predictions in /out.jsonl; the model abstains from 2"
-    assert told(Asked(), {"label": "no"}) == "1 prediction in /out.jsonl"
+    assert told(Options(precision=0.9), *rows) == "3 predictions in /out.jsonl; the model abstains from 2"
+    assert told(Options(), {"label": "no"}) == "1 prediction in /out.jsonl"
 
 
 # tables
@@ -279,7 +279,7 @@ def test_predictions_of_every_kind_are_cells(directory, tmp_path):
     asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(TEXTS[:6])]
     (tmp_path / "q.json").write_text(json.dumps(asked))
     answers = list(
-        predictions(finder, str(tmp_path / "q.json"), asked=Asked(may_be_missing=True), in_table=True)
+        predictions(finder, str(tmp_path / "q.json"), options=Options(may_be_missing=True), in_table=True)
     )
     assert {row["predicted_answer"] is None for row in answers} == {True, False}
     assert {tuple(row) for row in answers} == {
@@ -293,7 +293,7 @@ def test_lines_of_csv_are_read_as_they_were_written(tmp_path):
     assert rows_of(tmp_path / "a.csv") == rows
     odd = [{"a": None, "b": True, "c": [{"d": 1}], "e": 1.5}]
     assert list(csv_lines(odd)) == ['a,b,c,e\n,true,"[{""d"": 1}]",1.5']
-    with pytest.warns(match='column "b" is not in the first row, so it is left out'):
+    with pytest.warns(match='column "b" is left out of the table, because the first row'):
         assert list(csv_lines([{"a": 1}, {"b": 2}, {"c": 3}])) == ["a\n1", '""', '""']
 
 

@@ -8,7 +8,7 @@ import pytest
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.command import rank
-from bert_jax.command.predict import Asked, predictions
+from bert_jax.command.predict import Options, predictions
 from bert_jax.command.rank import ranked
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.errors import BertJaxError
@@ -126,11 +126,11 @@ def test_every_kind_but_numbers_tells_how_unsure_it_is():
 # The verb
 
 
-PLAIN = Asked()
+PLAIN = Options()
 
 
-def rank_of(model, source, asked=PLAIN, in_table=False, columns=EVIDENT):
-    return list(ranked(model, str(source), columns, asked, in_table))
+def rank_of(model, source, options=PLAIN, in_table=False, columns=EVIDENT):
+    return list(ranked(model, str(source), columns, options, in_table))
 
 
 @pytest.mark.slow
@@ -221,10 +221,10 @@ def test_what_cannot_be_ranked_is_said(classifier, directory, tmp_path, monkeypa
     with pytest.raises(BertJaxError, match="empty.txt is empty: there is nothing to predict"):
         rank_of(classifier, tmp_path / "empty.txt")
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
-        rank_of(classifier, tmp_path / "in.txt", Asked(precision=0.9))
+        rank_of(classifier, tmp_path / "in.txt", Options(precision=0.9))
     monkeypatch.setattr(rank, "MOST", 7)
     with pytest.raises(
-        BertJaxError, match="in.txt has more than 7 texts, which is all .*; draw some of them at random"
+        BertJaxError, match="in.txt has more than 7 texts, the most that .*; draw a random sample of them"
     ):
         rank_of(classifier, tmp_path / "in.txt")
     number = str(directory("classify", ("LABEL_0",)))

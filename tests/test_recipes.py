@@ -95,7 +95,7 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
     assert plan.steps(1, recipe, tmp_path / "1", "") == 6000
     assert [path.name for path in tmp_path.iterdir()] == [recipes.PLAN]
     for minutes, other, message in (
-        (5, recipe, "is of recipes of 10 minutes; name another --workdir"),
+        (5, recipe, "holds recipes of 10 minutes; change --minutes or --workdir"),
         (10, Recipe(PRETRAIN), "recipe 1 is .*seed=1; name the recipes in the same order"),
     ):
         with pytest.raises(BertJaxError, match=message):
@@ -128,17 +128,17 @@ def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries
     ]
     Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     first = Recipe(f"{PRETRAIN} data.corpora={corpus}")
-    compared = recipes.measured(tmp_path, first, "")
+    compared = recipes.scores_on_first(tmp_path, first, "")
     shown = recipes.result(first, 2, tmp_path, compared, [])
     assert shown.own == compared == {}
     _, _, row, *_, remark = recipes.in_lines([shown])
-    assert row.endswith(" | 2 | 50 | - | - | - | - |") and "its vocabulary is not that of" in remark
+    assert row.endswith(" | 2 | 50 | - | - | - | - |") and "its vocabulary differs from" in remark
     recipes.draw([shown], tmp_path / recipes.PICTURE)
 
 
 def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
     assert main(flags("nowhere", tmp_path / "out", "--beside", f"{CLASSIFY} init=x data.train=y")) == 1
-    assert "classify.py is not a pre-training; leave it out" in capsys.readouterr().err
+    assert "classify.py is not a pre-training config; leave it out" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -174,14 +174,14 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     assert main(asked) == 0
     assert "labels 1, accuracy: " in capsys.readouterr().out
     assert main([*asked, "--labels", tuning.replace("epochs=8", "epochs=9")]) == 1
-    assert "name the same labels in the same order" in capsys.readouterr().err
+    assert "give the same --labels in the same order" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "tuning, message",
     [
         (PRETRAIN, "is not a fine-tuning"),
-        ("CLASSIFY data.train=x seeds=3", "give the validation set, data.heldout=FILE"),
+        ("CLASSIFY data.train=x seeds=3", "name a validation set, data.heldout=FILE"),
         ("CLASSIFY data.train=x data.heldout=y", "one seed shows no spread; set seeds=3"),
     ],
 )
@@ -199,9 +199,9 @@ def arm(*rights: str) -> Arm:
 def test_the_error_of_a_gain_holds_seeds_and_examples():
     """Runs that differ by nothing leave the sample's error; a sample that all runs get right leaves the seeds'."""
     half, all_right, most = "10" * 50, "1" * 100, "1" * 80 + "0" * 20
-    steady = gain.of_arms(Recipe(CLASSIFY), arm(half, half), arm(all_right, all_right))
+    steady = gain.gain_between(Recipe(CLASSIFY), arm(half, half), arm(all_right, all_right))
     assert steady.difference == pytest.approx(0.5)
     assert steady.standard_error == pytest.approx((0.5 * 0.5 / 100) ** 0.5, rel=0.1)
-    seeds = gain.of_arms(Recipe(CLASSIFY), arm(most, all_right), arm(most, all_right))
+    seeds = gain.gain_between(Recipe(CLASSIFY), arm(most, all_right), arm(most, all_right))
     assert seeds.difference == 0
     assert seeds.standard_error == pytest.approx((2 * 0.2**2 / 2 / 2) ** 0.5)

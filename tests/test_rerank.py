@@ -62,7 +62,7 @@ def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
         ([{"query": "q", "document": "a", "label": "yes"}], "holds 'yes', not a number"),
         ([TAUGHT, TAUGHT | {"query": "r", "negatives": [], "scores": [7.3]}],
          'row 2: column "negatives" is an empty list beside a score; leave the row out'),
-        ([TUPLE | {"negative_1": "a"}], "the positive is one of its negatives"),
+        ([TUPLE | {"negative_1": "a"}], "the positive is also one of the negatives"),
         ([TUPLE | {"negative_1": " "}], 'column "negative_1" is empty'),
     ],
 )  # fmt: skip
@@ -82,10 +82,10 @@ def open_task(model, train, *overrides):  # noqa: F811
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["loss.name=margin_mse"], "learns from a teacher's scores, and .* row 1 has none"),
-        (["loss.name=binary"], "learns from labels from 0 to 1, and there is 2"),
+        (["loss.name=margin_mse"], "learns from a teacher's scores, but .* row 1 has none"),
+        (["loss.name=binary"], "learns from labels from 0 to 1, but the data have 2"),
         (["loss.name=list-net"], "list-net.*list_net"),
-        (["data.max_length=5000"], "reads 64 tokens; set --config.data.max_length=64"),
+        (["data.max_length=5000"], "reads at most 64 tokens; set --config.data.max_length=64"),
     ],
 )
 def test_losses_that_do_not_fit_are_refused(changes, message, tmp_path, model):  # noqa: F811
@@ -207,10 +207,11 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
     card = (directory / "README.md").read_text()
     for part in (
         "pipeline_tag: text-ranking\ntags: [sentence-transformers, cross-encoder, reranker, bert_jax]",
-        "reads 64 tokens of both at most, and learnt from 32", 'bert_jax.load("DIR").rank(', 'CrossEncoder("DIR")',
-        f"204 queries with up to 4 documents each, of `{trained / '1.jsonl'}`; 40 held out, "
+        "reads at most 64 tokens of both together, and was trained on at most 32; longer documents are truncated.",
+        'bert_jax.load("DIR").rank(', 'CrossEncoder("DIR")',
+        f"204 queries with up to 4 documents each, from `{trained / '1.jsonl'}`; 40 for validation, from "
         f"`{trained / '2.jsonl'}`, and 36 for calibration",
-        "| loss | binary |", "| queries of a step | 16 |", "| learning rate | 0.003, ",
+        "| loss | binary |", "| queries per step | 16 |", "| learning rate | 0.003, ",
     ):  # fmt: skip
         assert part in card
     lines = [line for line in read(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]

@@ -34,7 +34,7 @@ def test_measures_are_those_of_trec_eval(seed):
     theirs = evaluator.evaluate(run)
     for query in list(run)[:7]:
         found = retrieval.ranked(run[query])
-        ours = retrieval.of_query(found[: retrieval.DEPTH], judged[query])
+        ours = retrieval.scores_of_query(found[: retrieval.DEPTH], judged[query])
         for name, cuts in retrieval.CUTS.items():
             for cut in cuts:
                 if name == "mrr":

@@ -11,7 +11,7 @@ import bert_jax
 from bert_jax import hashes
 from bert_jax.command import main as cli
 from bert_jax.command import train as run
-from bert_jax.command.predict import Asked, predictions
+from bert_jax.command.predict import Options, predictions
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.errors import BertJaxError
@@ -62,7 +62,7 @@ def test_a_share_is_that_of_known_texts_that_are_as_unlike():
 def test_a_share_that_no_text_can_have_is_refused():
     scope = Scope.of(np.eye(2), np.linspace(0, 1, 99))
     with pytest.raises(
-        BertJaxError, match="compared with 99 known texts, so its shares begin at 0.01; ask for more"
+        BertJaxError, match="compared with 99 known texts, so the lowest share is 0.01; set a higher"
     ):
         scope.check(0.01)
     scope.check(0.0101)
@@ -213,7 +213,7 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
     plain = list(predictions(scoped, data))
     shares = np.round(scoped.in_scope(TEXTS), 6).tolist()
     middle = float(np.median(shares))
-    found = list(predictions(scoped, data, asked=Asked(foreign=middle)))
+    found = list(predictions(scoped, data, options=Options(foreign=middle)))
     expected = [
         row | {"in_scope": share, "foreign": share < middle} for row, share in zip(plain, shares, strict=True)
     ]
@@ -231,7 +231,7 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
 
 
 def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, pipe):  # noqa: F811
-    found = predictions(scoped, "-", asked=Asked(foreign=0.3))
+    found = predictions(scoped, "-", options=Options(foreign=0.3))
     for text in TEXTS[:3]:
         pipe.write(text + "\n")
         row, share = next(found), scoped.in_scope(text)

@@ -321,14 +321,14 @@ def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_
     change(path, [document("a", random.Random(0))])
     with (
         writing(path),
-        pytest.raises(BertJaxError, match="another process is writing .*index; wait for its end"),
+        pytest.raises(BertJaxError, match="another process is writing .*index; wait until it ends"),
     ):
         change(path, [document("b", random.Random(1))])
     with pytest.raises(BertJaxError, match='has no document "b"; it has: a; `bert-jax info'):
         change(path, remove=["b"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").touch()
-    with pytest.raises(BertJaxError, match=r"stays as it is, .* \(letter.txt\)"):
+    with pytest.raises(BertJaxError, match=r"is left as it is because .* \(letter.txt\)"):
         change(tmp_path / "mine", [document("b", random.Random(1))])
     change(path, remove=["a"])
     assert len(Index.open(path)) == 0 and asked(opened(path)) == [[[]] * 5] * 3

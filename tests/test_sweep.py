@@ -163,7 +163,7 @@ def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
     [
         ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is not KEY='),
         ({"sweep": "lr=[3e-5];optimizer.rate=[1e-5]"}, "config key sweep names optimizer.rate twice"),
-        ({"sweep": "lrr=[3e-5]"}, "nothing reads config key lrr"),
+        ({"sweep": "lrr=[3e-5]"}, "unknown config key lrr"),
         ({"sweep": "batch=[8,0]"}, "data.batch must be between 1 and"),
         ({"seeds": 0}, "seeds must be 1 or more"),
     ],

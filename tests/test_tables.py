@@ -67,7 +67,7 @@ def test_lines_of_any_file(tmp_path, monkeypatch):
         ("cat\n".encode("utf-16-le"), "line 1 has NUL bytes: binary or UTF-16, not UTF-8 text"),
         (
             b"PK\3\4 w1\n",
-            "is a zip archive .as .xlsx and .docx are., not a file of lines; convert it to UTF-8 text",
+            "is a zip archive .as .xlsx and .docx are., not a text file; convert it to UTF-8 text",
         ),
         (gzip.compress(b"cat"), "line 1 is not UTF-8 .its byte 2."),
         (b"\x89PNG\r\n", "line 1 is not UTF-8 .its byte 1."),

@@ -13,7 +13,7 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.models.config import EncoderConfig
 from bert_jax.report.curves import draw
 from bert_jax.tasks import usual_losses
-from bert_jax.tasks.usual_losses import BESIDE, FILE, Recipe, UsualLosses, known, usual
+from bert_jax.tasks.usual_losses import FILE, MARGIN, Recipe, UsualLosses, known_curves, usual
 from bert_jax.train.loop import train
 
 DATA = DataConfig(lengths=(64,), shares=(1.0,), examples="full_sentences", batch=64, rate=0.4)
@@ -24,7 +24,7 @@ def test_the_band_is_around_all_runs_and_grows_with_the_vocabulary():
     band = UsualLosses(1000, (((50, 0.9), (150, 0.7)), ((50, 0.8), (100, 0.8))))
     for step, low, high in ((50, 0.8, 0.9), (100, 0.8, 0.8), (125, 0.75, 0.75)):
         assert band.at(step) == pytest.approx(
-            (math.log(1000) * low * (1 - BESIDE), math.log(1000) * high * (1 + BESIDE))
+            (math.log(1000) * low * (1 - MARGIN), math.log(1000) * high * (1 + MARGIN))
         )
     assert band.at(49) is band.at(151) is None
     larger = UsualLosses(1_000_000, band.curves).at(50)
@@ -32,7 +32,7 @@ def test_the_band_is_around_all_runs_and_grows_with_the_vocabulary():
 
 
 def test_known_runs_are_whole_and_learn():
-    for recipe, curves in known().items():
+    for recipe, curves in known_curves().items():
         assert recipe.examples == "full_sentences" and len(curves) > 1, "a band needs several sorts of text"
         for curve in curves:
             steps, shares = zip(*curve, strict=True)
@@ -67,7 +67,7 @@ def test_a_run_that_leaves_the_band_is_told_of_it_once(tmp_path, monkeypatch, ca
     told = {}
     for name, share in (("high", 0.5), ("usual", 1.0), ("low", 1.5)):
         recipe = Recipe(1, 32, "full_sentences", 24, 8, 0.15, "random")
-        monkeypatch.setattr(usual_losses, "known", lambda s=share, r=recipe: {r: (((5, s), (20, s)),)})
+        monkeypatch.setattr(usual_losses, "known_curves", lambda s=share, r=recipe: {r: (((5, s), (20, s)),)})
         module, config = tasks.load(spec, overrides)
         task, data, config = module.open(config)
         train(task, data, config, tmp_path / name)

@@ -74,7 +74,7 @@ def test_sentencepiece_is_deterministic(text, tmp_path, capsys):
 
 def test_what_cannot_be_learned_is_one_clear_line(text, tmp_path, capsys):
     assert vocab("--input", text, "--size", 110, "--output", tmp_path / "a") == 1
-    assert "--size 110 has no room for words" in capsys.readouterr().err
+    assert "--size 110 leaves no room for words" in capsys.readouterr().err
     (tmp_path / "empty.txt").write_text("")
     assert vocab("--input", tmp_path / "empty.txt", "--output", tmp_path / "a") == 1
     assert "every input is empty" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""What `bert-jax bench` measures, one file each."""
+"""The measurements of `bert-jax bench`, and what they share."""

@@ -1,10 +1,10 @@
-"""`bert-jax bench labels`: what is learnt from a few labels, beside what people do with them elsewhere.
+"""`bert-jax bench labels`: training on a few labels, compared with scikit-learn, SetFit and transformers.
 
-Examples are drawn from published data sets, so many of each class, several times; every learner begins from the same
-directory, learns from the same examples, and is judged by the same other ones.
+Examples are drawn from published data sets several times, the same number for each class. Every learner starts from the
+same directory, is trained on the same examples, and is tested on the same test examples.
 
 OUTPUT/SET-SIZE-DRAW/      the examples of a draw
-OUTPUT/results.jsonl       a line for each learner and draw; what is there is not measured again
+OUTPUT/results.jsonl       a line for each learner and draw; existing results are not measured again
 OUTPUT/labels.md, .png     the table and the picture
 """
 
@@ -32,19 +32,19 @@ from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.report.pictures import STROKES
 from bert_jax.text.lines import read_lines
 
-TESTED = 1000  # examples that judge
-CLASSES = 10  # of GoEmotions
-TOLERANCE = 0.02  # of calibration errors that count as equal
+TESTED = 1000  # test examples, at most
+CLASSES = 10  # number of classes kept of GoEmotions
+TOLERANCE = 0.02  # calibration errors that differ by at most this count as equal
 OURS = "default"
 
-Row = tuple[tuple[str, ...], str]  # a text or a pair, and its label; words, and their tags
+Row = tuple[tuple[str, ...], str]  # (text or pair of texts, label), or (words, tags)
 
 
 @dataclass(frozen=True)
 class DataSet:
-    task: str  # the config file
-    read: Callable[[Path], tuple[list[Row], list[Row]]]  # examples to draw from, examples to judge by
-    sizes: tuple[int, ...]  # examples of each class, or sentences
+    task: str  # the config to train with
+    read: Callable[[Path], tuple[list[Row], list[Row]]]  # directory -> (training set, test set)
+    sizes: tuple[int, ...]  # examples per class; of tags, sentences
 
 
 def sst2(data: Path) -> tuple[list[Row], list[Row]]:
@@ -55,7 +55,7 @@ def sst2(data: Path) -> tuple[list[Row], list[Row]]:
 
 
 def goemotions(data: Path) -> tuple[list[Row], list[Row]]:
-    """Texts with one of the most frequent labels, and no other."""
+    """Read the texts that have a single label, if it is one of the most frequent ones."""
     names = [name.strip() for name in read_lines(str(data / "goemotions" / "labels.txt"))]
     train, test = (rows(data / "goemotions" / name) for name in ("train.tsv", "test.tsv"))
     counts = Counter(label for _, label, *_ in train if label.isdecimal())
@@ -102,7 +102,7 @@ class Cell:
     size: int
     draw: int
 
-    def place(self, output: Path) -> Path:
+    def directory(self, output: Path) -> Path:
         return output / f"{self.name}-{self.size}-{self.draw}"
 
     @property
@@ -123,8 +123,8 @@ def measure(
         check_name(name, tuple(SETS), "data set")
     for name in names:
         check_name(name, tuple(learners.LEARNERS), "learner")
-    place = Path(output)
-    results = place / "results.jsonl"
+    directory = Path(output)
+    results = directory / "results.jsonl"
     cells = [
         Cell(name, size, draw)
         for draw, name in product(range(draws), sets or SETS)
@@ -139,29 +139,29 @@ def measure(
                 continue
             if cell.size > learner.most or SETS[cell.name].task not in learner.tasks:
                 continue
-            directory = written(cell, Path(data), place)
-            begun = time.perf_counter()
-            scores = judged(learner.learn(examples_of(cell, directory), init))
-            line = facts | scores | {"seconds": round(time.perf_counter() - begun, 1)}
+            folder = draw_directory(cell, Path(data), directory)
+            start = time.perf_counter()
+            scores = scores_of(learner.learn(examples_of(cell, folder), init))
+            line = facts | scores | {"seconds": round(time.perf_counter() - start, 1)}
             append(results, line)
             print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
     lines = [line for line in lines_of(results) if line.get("model") == init]
     if not lines:
         raise BertJaxError("nothing was measured: no learner takes these data sets and sizes")
-    with replacing(place / "labels.md") as new:
+    with replacing(directory / "labels.md") as new:
         new.write_text(table(lines), encoding="utf-8")
-    draw_picture(lines, place / "labels.png")
-    return table(lines) + f"the picture is {place / 'labels.png'}"
+    draw_picture(lines, directory / "labels.png")
+    return table(lines) + f"the picture is {directory / 'labels.png'}"
 
 
-def written(cell: Cell, data: Path, output: Path) -> Path:
-    """The directory of a draw, with its examples as a user would have them."""
-    directory = cell.place(output)
+def draw_directory(cell: Cell, data: Path, output: Path) -> Path:
+    """Return the directory of a draw, with its examples in files as a user would have them."""
+    directory = cell.directory(output)
     if not directory.exists():
-        known, others = SETS[cell.name].read(data)
+        pool, test_pool = SETS[cell.name].read(data)
         random = np.random.default_rng([cell.size, cell.draw])
-        train = drawn(known, cell, random)
-        test = [others[i] for i in random.permutation(len(others))[:TESTED]]
+        train = drawn(pool, cell, random)
+        test = [test_pool[i] for i in random.permutation(len(test_pool))[:TESTED]]
         partial = directory.with_name(directory.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -171,9 +171,9 @@ def written(cell: Cell, data: Path, output: Path) -> Path:
     return directory
 
 
-def drawn(known: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[Row]:
-    """`size` of each class, in a random order; of sentences, `size` in all."""
-    shuffled = [known[i] for i in random.permutation(len(known))]
+def drawn(pool: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[Row]:
+    """Draw `cell.size` examples of each class, in random order; of tagged sentences, `cell.size` in all."""
+    shuffled = [pool[i] for i in random.permutation(len(pool))]
     if SETS[cell.name].task == "tag":
         return shuffled[: cell.size]
     taken, chosen = Counter[str](), []
@@ -204,11 +204,12 @@ def examples_of(cell: Cell, directory: Path) -> learners.Lesson:
         str(directory / f"{name}{'.txt' if task == 'tag' else '.csv'}") for name in ("train", "test")
     )
     kind = KINDS["tags" if task == "tag" else "classes"]
-    known, others = kind.read(train), kind.read(test)
-    return learners.Lesson(task, train, kind.learn([*known, *others]), known, others, directory)
+    train_examples, test_examples = kind.read(train), kind.read(test)
+    with_labels = kind.learn([*train_examples, *test_examples])
+    return learners.Lesson(task, train, with_labels, train_examples, test_examples, directory)
 
 
-def judged(outcomes: Outcomes) -> dict[str, float]:
+def scores_of(outcomes: Outcomes) -> dict[str, float]:
     view = outcomes.view
     return {
         "score": round(outcomes.sums.scores[outcomes.kind.best], 4),
@@ -217,7 +218,7 @@ def judged(outcomes: Outcomes) -> dict[str, float]:
 
 
 def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[int, dict]]]]:
-    """(data set, size, {learner: {draw: line}})."""
+    """Yield (data set, size, {learner: {draw: line}}) for each size that has results."""
     for name in SETS:
         for size in SETS[name].sizes:
             by_learner: dict[str, dict[int, dict]] = {}
@@ -229,13 +230,13 @@ def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[i
 
 
 def table(lines: Sequence[dict]) -> str:
-    """Means over the draws; then how the default stands to the best of the others in each cell of several draws."""
+    """Format the means over the draws; if there are several, also compare the default with the best other learner."""
     names = [name for name in learners.LEARNERS if any(line["learner"] == name for line in lines)]
     text = [
         "| data set | labels | draws | " + " | ".join(names) + " |",
         "|---|---|---|" + "---|" * len(names),
     ]
-    standing = []
+    comparisons = []
     for name, size, by_learner in cells_of(lines):
         cells = []
         for learner in names:
@@ -249,36 +250,41 @@ def table(lines: Sequence[dict]) -> str:
         text.append(f"| {name} | {size} | {max(map(len, by_learner.values()))} | " + " | ".join(cells) + " |")
         shared = on_shared_draws(by_learner)
         if OURS in by_learner and by_learner.keys() - set(learners.OURS) and len(shared[OURS]) > 1:
-            standing.append((name, size, *beside(shared)))
-    lines_of_standing = [
-        f"{name} {size}: {difference:+.3f} (standard error {spread:.3f}) beside {best}; calibration error "
-        f"{calibration:+.3f} beside the lowest"
-        for name, size, best, difference, spread, calibration in standing
+            comparisons.append((name, size, *compare_default(shared)))
+    comparison_lines = [
+        f"{name} {size}: {difference:+.3f} (standard error {spread:.3f}) compared with {best}; calibration error "
+        f"{calibration:+.3f} compared with the lowest"
+        for name, size, best, difference, spread, calibration in comparisons
     ]
-    within = [sum(d >= -n * s for *_, d, s, _ in standing) for n in (1, 2)]
-    calibrated = sum(c <= TOLERANCE for *_, c in standing)
+    within = [sum(d >= -n * s for *_, d, s, _ in comparisons) for n in (1, 2)]
+    calibrated = sum(c <= TOLERANCE for *_, c in comparisons)
     text += [
         "",
-        "Score, and in brackets the expected calibration error; means over the draws.",
+        "Score, and the expected calibration error in brackets; means over the draws.",
         "",
-        *lines_of_standing,
+        *comparison_lines,
     ]
-    if standing:
+    if comparisons:
         text.append(
-            f"\nThe default is within one standard error of the best other in {within[0]} of {len(standing)} cells, "
+            "\nThe default is within one standard error of the "
+            f"best other learner in {within[0]} of {len(comparisons)} cells, "
             f"within two in {within[1]}; its calibration error is the lowest or within {TOLERANCE} in {calibrated}."
         )
     return "\n".join(text) + "\n"
 
 
 def on_shared_draws(by_learner: dict[str, dict[int, dict]]) -> dict[str, dict[int, dict]]:
-    """The runs on those draws that all learners have learnt from."""
+    """Keep only the draws for which every learner has a result."""
     shared = set.intersection(*map(set, by_learner.values()))
     return {name: {draw: runs[draw] for draw in sorted(shared)} for name, runs in by_learner.items()}
 
 
-def beside(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
-    """(best other learner, our paired difference to it, its standard error, our calibration error over the lowest)."""
+def compare_default(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
+    """Compare the default with the other learners, on draws that all of them have.
+
+    Return (best other learner, mean paired difference of our score to its score, standard error of this difference, our
+    calibration error minus the lowest of the others).
+    """
     others = {name: runs for name, runs in by_learner.items() if name not in learners.OURS}
     best = max(others, key=lambda name: np.mean([run["score"] for run in others[name].values()]))
     differences = np.array([by_learner[OURS][n]["score"] - run["score"] for n, run in others[best].items()])
@@ -292,7 +298,7 @@ def beside(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float, float, f
 
 
 def draw_picture(lines: Sequence[dict], path: Path) -> None:
-    """Scores and calibration errors against the number of labels, a column for each data set."""
+    """Plot scores and calibration errors against the number of labels, with a column for each data set."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,10 +1,10 @@
-"""`bert-jax bench finetune`: the scores of a fine-tuning and its seconds, beside transformers' own, or those of the
-training of an embedder or cross-encoder beside sentence-transformers.
+"""`bert-jax bench finetune`: scores and seconds of a fine-tuning, compared with transformers.
 
-Both begin from one directory, learn from the same examples in the same order by the same recipe, take turns seed by
-seed, and are scored by the same metrics on the validation set after the last step. Seconds are those of the steps:
-reading, tokenizing, scoring and writing are left out on both sides; ours hold the compiling, which is given apart, too.
-`turn_seconds` and CPU seconds are of the whole turn on both sides, with all of that.
+Embedders and cross-encoders are compared with sentence-transformers. Both sides start from the same directory, train on
+the same examples in the same order with the same recipe, take turns seed by seed, and are scored by the same metrics on
+the validation set after the last step. `seconds` are those of the steps, without reading, tokenizing, scoring and
+writing on either side; ours include compiling, which `compiling` gives separately. `turn_seconds` and `cpu_seconds` are
+those of the whole turn, with all of this.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ AUTO = {
     "tag": "AutoModelForTokenClassification",
     "answer": "AutoModelForQuestionAnswering",
 }
-# What transformers trains, too: the published head, with initial values, on one part of the data.
+# What transformers trains as well: the published head, not fitted as a probe first, without cross-validation.
 AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
-IGNORED = -100  # label that torch's cross entropy leaves out
+IGNORED = -100  # label that torch's cross entropy ignores
 OURS, AUTOCAST, SENTENCES = "bert_jax", "transformers-autocast", "sentence-transformers"
-OF_SENTENCES = EmbedConfig, RerankConfig  # what sentence-transformers trains
-ROWS = 32  # texts of a batch of torch's evaluation
+OF_SENTENCES = EmbedConfig, RerankConfig  # configs of what sentence-transformers trains
+ROWS = 32  # batch size of torch's evaluation
 
 
 def measure(
@@ -53,21 +53,23 @@ def measure(
     dtypes: Sequence[str] = (),
     as_json: bool = False,
 ) -> str:
-    """`dtypes` are what ours computes in, each a contender; by default the config's alone."""
+    """Compare our fine-tuning in each of `dtypes` (by default that of the config) with the libraries `against`."""
     _, config = load(spec, overrides)
     if isinstance(config, FinetuneConfig):
         overrides = [*AS_TRANSFORMERS, *overrides]
     elif not isinstance(config, OF_SENTENCES):
-        raise BertJaxError(f"{spec} is not a fine-tuning; `bert-jax bench train` measures pre-training")
+        raise BertJaxError(
+            f"{spec} is not a fine-tuning config; use `bert-jax bench pretrain` for pre-training"
+        )
     if other := [name for name in against if (name == SENTENCES) != isinstance(config, OF_SENTENCES)]:
         trains = (
-            "embedders and cross-encoders alone"
+            "only embedders and cross-encoders"
             if other[0] == SENTENCES
             else "neither embedders nor cross-encoders"
         )
         raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
     if against and config.scratch:
-        raise BertJaxError("scratch=True begins with other values than transformers; leave --against out")
+        raise BertJaxError("scratch=True starts from other values than transformers; leave --against out")
     ours = {f"{OURS} {dtype}": dtype for dtype in dtypes or (config.model.dtype,)}
     makers: dict[str, tuple] = {
         name: (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for name, dtype in ours.items()
@@ -93,8 +95,8 @@ def measure(
         "losses": curves,
         "against": {
             name: {
-                other: beside(best, runs[name], runs[other])
-                | {"losses_apart": apart(curves[name], curves[other])}
+                other: comparison(best, runs[name], runs[other])
+                | {"losses_apart": largest_difference(curves[name], curves[other])}
                 for other in against
             }
             for name in ours
@@ -104,8 +106,8 @@ def measure(
     return to_json(results) if as_json else summary(results)
 
 
-def beside(best: str, ours: list[dict], theirs: list[dict]) -> dict:
-    """The ratio of their seconds to ours, and how far the scores are apart."""
+def comparison(best: str, ours: list[dict], theirs: list[dict]) -> dict:
+    """Return the ratio of their seconds to ours, their mean score, and how far our mean score is from it."""
     scores = {
         name: np.array([run[best] for run in runs]) for name, runs in (("ours", ours), ("theirs", theirs))
     }
@@ -113,16 +115,18 @@ def beside(best: str, ours: list[dict], theirs: list[dict]) -> dict:
         "speedup": asdict(ratio([run["seconds"] for run in ours], [run["seconds"] for run in theirs])),
         "score": float(scores["theirs"].mean()),
         "difference": float(scores["ours"].mean() - scores["theirs"].mean()),
-        # Of the difference of two means.
+        # Of the difference of the two means.
         "standard_error": float(sum(s.var(ddof=1) / len(s) for s in scores.values()) ** 0.5)
         if len(ours) > 1
         else None,
     }
 
 
-def apart(ours: list[list[float]], theirs: list[list[float]]) -> float:
-    """The largest difference of a step's losses; small where the head is the directory's and nothing is dropped. A step
-    that was discarded has none."""
+def largest_difference(ours: list[list[float]], theirs: list[list[float]]) -> float:
+    """Return the largest difference between the two losses of a step; a discarded step has no loss and does not count.
+
+    It is small if the head comes from the directory and there is no dropout.
+    """
     return float(np.nanmax(np.abs(np.array(ours, float) - np.array(theirs, float))))
 
 
@@ -136,23 +140,26 @@ def summary(results: dict) -> str:
         for name, other in others.items():
             error = other["standard_error"]
             lines.append(
-                f"{ours}: {best} {means[ours][best]:.4f} beside {other['score']:.4f} of {name} (standard error of the "
+                f"{ours}: {best} {means[ours][best]:.4f}, {name} {other['score']:.4f} (standard error of the "
                 f"difference {'unknown' if error is None else f'{error:.4f}'}); {name} takes "
-                f"{Ratio(**other['speedup'])} times as long, compiling counted; the losses of a step differ by "
-                f"{other['losses_apart']:.1e} at most"
+                f"{Ratio(**other['speedup'])} times as long, our compilation included; the losses of a step differ by "
+                f"at most {other['losses_apart']:.1e}"
             )
     return "\n".join([*lines, describe(results["machine"])])
 
 
 def our_runs(spec: str, overrides: list[str]) -> Callable:
-    """seed -> (the metric that counts, all of them and the seconds of a run by bert_jax, each step's loss)."""
+    """Return a function that trains with bert_jax and a given seed.
+
+    It returns (the name of the metric that chooses the best model, all metrics and seconds, the loss of each step).
+    """
 
     def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
         task, data, config = opened(spec, overrides, seed)
         steps = config.steps
         config = dataclasses.replace(
             config,
-            # A line per step shows which steps compiled; one evaluation, at the end.
+            # Log every step, which shows the ones that compiled; evaluate once, at the end.
             log=dataclasses.replace(config.log, every=1, evaluate_every=steps),
             checkpoints=dataclasses.replace(config.checkpoints, every=steps),
         )
@@ -173,10 +180,10 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
 
 
 def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
-    """As `our_runs`, by the other library: the usual loop, each batch padded to its longest."""
+    """Return the counterpart of `our_runs` for the other library: the usual loop, each batch padded to its longest."""
 
     def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
-        with contextlib.redirect_stdout(io.StringIO()):  # ours shows it already
+        with contextlib.redirect_stdout(io.StringIO()):  # our run prints the same
             task, data, config = opened(spec, overrides, seed)
         pad = data.tokenizer.special.pad
         torch: TorchEmbedding | TorchRanking | TorchFinetuning
@@ -198,7 +205,10 @@ def opened(spec: str, overrides: list[str], seed: int) -> tuple:
 
 
 class TorchFinetuning(TorchModel):
-    """From the same directory, pieces, order and recipe; its head has other initial values."""
+    """A model of transformers, trained from the same directory with the same pieces, order and recipe.
+
+    A head that the directory lacks has other initial values than ours.
+    """
 
     def __init__(self, layout, config: FinetuneConfig, pad: int, autocast: bool = False):
         self.torch, transformers = quiet_transformers(config.seed)
@@ -214,11 +224,11 @@ class TorchFinetuning(TorchModel):
             return self.model(**self.tokens(pieces), **self.targets(pieces)).loss
 
     def computing(self):
-        """Where torch decides for itself which products it computes in bfloat16, if it may."""
+        """Return a context in which torch chooses the operations that it computes in bfloat16, if `autocast` is set."""
         return self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.autocast)
 
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """Each piece's logits, in the order of the pieces."""
+        """Return the logits of each piece, in the order of the pieces."""
         logits: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
         self.model.eval()
@@ -235,7 +245,7 @@ class TorchFinetuning(TorchModel):
         return outputs.logits.float().numpy()
 
     def targets(self, pieces: Sequence[Piece]) -> dict:
-        """Our targets as transformers' arguments."""
+        """Return our targets as arguments of transformers' model."""
         targets = [piece.targets for piece in pieces]
         if "starts" in targets[0]:
             names = {"start_positions": "starts", "end_positions": "ends"}

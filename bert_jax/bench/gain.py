@@ -1,10 +1,10 @@
-"""What a pre-training is worth where labels are known.
+"""Measure what pre-training is worth, by fine-tuning on labels.
 
-The same fine-tuning begins from the trained model and from its random initial values, with several seeds, each at the
-setting of the sweep that is best for it.
+The same fine-tuning starts from the trained model and from its random initial values, with several seeds. Each of the
+two is measured at the setting of the sweep that is best for it.
 
 DIRECTORY/untrained/, DIRECTORY/trained/    the fine-tunings
-DIRECTORY/gain.json                         what they came to
+DIRECTORY/gain.json                         the result
 """
 
 import math
@@ -31,14 +31,14 @@ FACTS = "gain.json"
 
 @dataclass(frozen=True)
 class Gain:
-    """Of one score on the validation set: means over the seeds."""
+    """The mean scores over the seeds on the validation set, without and with pre-training."""
 
-    labels: str  # the fine-tuning, as it was given
+    labels: str  # the fine-tuning recipe, as the user wrote it
     score: str
     untrained: float
     trained: float
-    standard_error: float  # of the difference: of the seeds, and of the validation set as a sample
-    untrained_setting: str  # the best one of the sweep
+    standard_error: float  # of the difference: from the seeds, and from the sample of validation examples
+    untrained_setting: str  # the best setting of the sweep
     trained_setting: str
 
     @property
@@ -51,10 +51,10 @@ class Gain:
 
 
 def check(labels: Recipe) -> None:
-    """Refuse what is no fine-tuning of several seeds that a validation set judges."""
+    """Refuse a recipe that is not a fine-tuning, has no validation set, or has a single seed."""
     config = config_of(labels)
     if not config.data.heldout:
-        raise BertJaxError(f"{labels.text}: give the validation set, data.heldout=FILE")
+        raise BertJaxError(f"{labels.text}: name a validation set, data.heldout=FILE")
     if config.seeds < 2:
         raise BertJaxError(f"{labels.text}: one seed shows no spread; set seeds=3")
 
@@ -62,22 +62,22 @@ def check(labels: Recipe) -> None:
 def config_of(labels: Recipe) -> FinetuneConfig:
     if not issubclass(labels.module.Config, FinetuneConfig):
         raise BertJaxError(
-            f"{labels.spec} is not a fine-tuning; give --labels one, such as configs/classify.py"
+            f"{labels.spec} is not a fine-tuning config; give --labels one, such as configs/classify.py"
         )
-    config = labels.config("init=model")  # of any model
+    config = labels.config("init=model")  # any name: the models come later
     assert isinstance(config, FinetuneConfig)
     return config
 
 
 def measure(labels: Recipe, models: dict[str, Path], directory: Path, command: str) -> Gain:
-    """Fine-tune the model of each arm, once: a second call reads what the first one found."""
+    """Fine-tune the model of each arm. If DIRECTORY/gain.json exists, read the result from it instead."""
     path = directory / FACTS
     if path.exists():
         known = read_json(path, dict[str, Any])
         if known["recipe"] != labels.words:
             raise BertJaxError(
-                f"{path} is of {shlex.join(known['recipe'])}; name the same labels in the same order, or another "
-                "--workdir"
+                f"{path} is the result of {shlex.join(known['recipe'])}; give the same --labels in the same order, or "
+                "another --workdir"
             )
         return Gain(**known["gain"])
     arms = {}
@@ -85,7 +85,7 @@ def measure(labels: Recipe, models: dict[str, Path], directory: Path, command: s
         with part_of_run(arm):
             labels.train(directory / arm, command, f"init={models[arm]}", "report=False")
             arms[arm] = best(labels, directory / arm)
-    gain = of_arms(labels, *arms.values())
+    gain = gain_between(labels, *arms.values())
     write_json(path, {"recipe": labels.words, "gain": asdict(gain)})
     return gain
 
@@ -104,7 +104,7 @@ class Arm:
 
 
 def best(labels: Recipe, directory: Path) -> Arm:
-    """The runs of the setting that is best on average; a setting counts if all its seeds came to a model."""
+    """Return the runs of the setting with the best mean score. A setting counts if every seed has a model."""
     config, arms = config_of(labels), []
     data = config.data
     for setting in sorted({path.parent.parent for path in directory.glob("*/seed=*/model")}):
@@ -118,9 +118,9 @@ def best(labels: Recipe, directory: Path) -> Arm:
     return max(arms, key=lambda arm: arm.values.mean())
 
 
-def of_arms(labels: Recipe, untrained: Arm, trained: Arm) -> Gain:
+def gain_between(labels: Recipe, untrained: Arm, trained: Arm) -> Gain:
     score = trained.score
-    # The seeds differ by chance, and so would another validation set, which all seeds share.
+    # Two sources of chance: the seeds, and the choice of validation examples, which all seeds share.
     of_seeds = sum(arm.values.var(ddof=1) / len(arm.values) for arm in (untrained, trained))
     of_examples = np.mean(
         [differences(a, b)[score].standard_error for a, b in zip(untrained.sums, trained.sums, strict=True)]

@@ -1,4 +1,4 @@
-"""`bert-jax bench input`: from a prepared corpus to NumPy batches, and how many chips that would feed."""
+"""`bert-jax bench input`: speed from a prepared corpus to NumPy batches, and how many chips this would feed."""
 
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.data.corpus.chunks import cores
@@ -10,7 +10,7 @@ from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod.checks import rows_per_second
 from bert_jax.pod.chips import PEAKS
 
-SHARE = 0.5  # of the peak that a good training step reaches
+SHARE = 0.5  # share of a chip's peak that a good training step reaches
 KINDS: tuple[tuple[str, dict[str, str]], ...] = (
     ("next sentence, tokens", {}),
     ("next sentence, whole words", {"unit": "word"}),
@@ -21,13 +21,13 @@ KINDS: tuple[tuple[str, dict[str, str]], ...] = (
 
 def measure(corpus: str, lengths: list[int], batch: int, seconds: float, as_json: bool = False) -> str:
     machine, turns = Machine(), list[Turn]()
-    for length in lengths:  # a corpus with too little for a length is refused at once
+    for length in lengths:  # fail now if the corpus has too little text for a length
         next(stream(corpus, length, batch).batches())
     rates: dict[str, list[float]] = {}
     for name, changes in KINDS:
         rates[name] = []
         for length in lengths:
-            rate, turn = timed(rows_per_second, narrowed(corpus, length, batch, changes), 0, seconds)
+            rate, turn = timed(rows_per_second, data_config(corpus, length, batch, changes), 0, seconds)
             rates[name].append(rate)
             turns.append(turn)
     starts = {}
@@ -52,7 +52,7 @@ def in_words(results: dict, title: str) -> str:
         lines.append(f"{name:<28}" + "".join(f"{rate:>20,.0f}" for rate in of_kind))
     for state, seconds in results["cold_start"].items():
         lines.append(f"step 1,000,000 from a cold start, {state}: {seconds:.2f} s")
-    lines.append(f"the first line feeds this many chips at {SHARE:.0%} of their peak (base, large):")
+    lines.append(f"chips that the first line feeds, at {SHARE:.0%} of their peak (base / large):")
     for chip, peak in PEAKS.items():
         fed = [
             " / ".join(
@@ -64,12 +64,12 @@ def in_words(results: dict, title: str) -> str:
     return "\n".join([*lines, describe(results["machine"])])
 
 
-def narrowed(corpus: str, length: int, batch: int, changes: dict) -> DataConfig:
+def data_config(corpus: str, length: int, batch: int, changes: dict) -> DataConfig:
     return DataConfig(corpora=(corpus,), lengths=(length,), shares=(1.0,), batch=batch, **changes)
 
 
 def stream(corpus: str, length: int, batch: int) -> Stream:
-    return Stream(narrowed(corpus, length, batch, {}), seed=0, steps=1_000_000)
+    return Stream(data_config(corpus, length, batch, {}), seed=0, steps=1_000_000)
 
 
 def row_flops(size: str, length: int) -> float:

@@ -1,4 +1,4 @@
-"""What learns from a few labels: ours, and what people use elsewhere, each with its defaults."""
+"""The learners of `bert-jax bench labels`: ours and those of other libraries, each with its defaults."""
 
 import math
 import shutil
@@ -20,20 +20,20 @@ from bert_jax.inference.model import load
 from bert_jax.predictions.kind import Kind, Outcomes
 
 ALL = 1 << 30
-SMALLEST = 1e-9  # probability whose logarithm is taken
-IGNORED = -100  # label that torch's cross entropy leaves out
-LONGEST = 128  # tokens
-PAIRS = 8_000  # that SetFit learns from, at most
-PAIRS_OF_STEP = 16  # its default
+SMALLEST = 1e-9  # smaller probabilities are raised to this before the logarithm
+IGNORED = -100  # label that torch's cross entropy ignores
+LONGEST = 128  # tokens of a text for the Trainer, at most
+PAIRS = 8_000  # that SetFit is trained on, at most
+PAIRS_OF_STEP = 16  # SetFit's default batch size
 BOTH = ("classify", "tag")
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one draw gives to every learner."""
+    """The data of one draw, which every learner gets."""
 
-    task: str  # the config file
-    file: str  # of the examples to learn from
+    task: str  # the config to train with
+    file: str  # file of the training examples
     kind: Kind
     train: Sequence[Example]
     test: Sequence[Example]
@@ -48,7 +48,7 @@ class Lesson:
         return Outcomes(self.kind, self.test, raws)
 
     def every_label(self, columns: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-        """[N, columns] -> [N, labels]: a learner knows only the labels that it met."""
+        """Spread [N, columns] over [N, labels]. Labels that the learner did not see in training get probability 0."""
         every = np.zeros((len(probabilities), len(self.kind.labels)))
         every[:, columns] = probabilities
         return every
@@ -58,22 +58,22 @@ class Lesson:
 class Learner:
     learn: Callable[[Lesson, str], Outcomes]
     tasks: tuple[str, ...] = BOTH
-    most: int = ALL  # examples of each class
+    most: int = ALL  # examples per class; larger draws are skipped
 
 
 def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
-    """By `bert-jax train`."""
+    """Return a learner that runs `bert-jax train` with these settings."""
 
     def learn(lesson: Lesson, init: str) -> Outcomes:
         workdir = lesson.directory / "workdir"
         shutil.rmtree(workdir, ignore_errors=True)
-        given = [f"init={init}", f"data.train={lesson.file}", "report=False", *overrides]
-        if lesson.task == "tag":  # a few sentences lack some of the tags that are tested
-            given.append(f"labels={','.join(lesson.kind.labels)}")
+        settings = [f"init={init}", f"data.train={lesson.file}", "report=False", *overrides]
+        if lesson.task == "tag":  # a few training sentences lack some tags of the test set
+            settings.append(f"labels={','.join(lesson.kind.labels)}")
         words = [
             "--config",
             lesson.task,
-            *(f"--config.{setting}" for setting in given),
+            *(f"--config.{setting}" for setting in settings),
         ]
         train = [sys.executable, "-m", "bert_jax", "train", *words, "--workdir", str(workdir)]
         run = subprocess.run(train, capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def regression(lesson: Lesson, init: str) -> Outcomes:
     model = sentence_transformers.SentenceTransformer(init, device="cpu")
     classifier = linear_model.LogisticRegression(max_iter=1000)
     if lesson.task == "tag":
-        return of_words(lesson, model, classifier)
+        return word_regression(lesson, model, classifier)
 
     def vectors(examples: Sequence[Example]) -> np.ndarray:
         texts = [example.text for example in examples]
@@ -107,8 +107,8 @@ def regression(lesson: Lesson, init: str) -> Outcomes:
     return lesson.outcomes(list(lesson.every_label(classifier.classes_, probabilities)))
 
 
-def of_words(lesson: Lesson, model, classifier) -> Outcomes:
-    """On the state of each word's first token."""
+def word_regression(lesson: Lesson, model, classifier) -> Outcomes:
+    """Classify words by the hidden state of their first token."""
     (torch,) = libraries("torch")
 
     def states(examples: Sequence[Example]) -> list[np.ndarray]:
@@ -132,7 +132,7 @@ def of_words(lesson: Lesson, model, classifier) -> Outcomes:
 
 
 def setfit(lesson: Lesson, init: str) -> Outcomes:
-    """SetFit's package with its defaults: one epoch of pairs, or PAIRS if it has more."""
+    """The SetFit package with its defaults: one epoch of pairs, but at most PAIRS."""
     package, datasets = libraries("setfit", "datasets")
 
     def texts(examples: Sequence[Example]) -> list[str]:
@@ -154,7 +154,7 @@ def setfit(lesson: Lesson, init: str) -> Outcomes:
 
 
 def pairs_of(classes: np.ndarray) -> int:
-    """The pairs in an epoch of SetFit: all of one class and all of two classes, the rarer kind oversampled.
+    """Count the pairs in an epoch of SetFit: all within a class and all between classes, the rarer kind oversampled.
 
     >>> pairs_of(np.array([0] * 8 + [1] * 8))
     144
@@ -165,7 +165,7 @@ def pairs_of(classes: np.ndarray) -> int:
 
 
 def trainer(lesson: Lesson, init: str) -> Outcomes:
-    """transformers' Trainer, by its defaults: three epochs, batches of 8, 5e-5."""
+    """transformers' Trainer with its defaults: three epochs, batches of 8, learning rate 5e-5."""
     torch, transformers = quiet_transformers(0)
     opener = (
         "AutoModelForTokenClassification" if lesson.task == "tag" else "AutoModelForSequenceClassification"
@@ -205,19 +205,19 @@ def trainer(lesson: Lesson, init: str) -> Outcomes:
     )  # fmt: skip
     run = transformers.Trainer(model, settings, collator(tokenizer), features(lesson.train))
     run.train()
-    given = run.predict(features(lesson.test))
+    predicted = run.predict(features(lesson.test))
     shutil.rmtree(lesson.directory / "trainer", ignore_errors=True)
-    probabilities = torch.softmax(torch.tensor(given.predictions), -1).numpy()
+    probabilities = torch.softmax(torch.tensor(predicted.predictions), -1).numpy()
     if not tagging:
         return lesson.outcomes(list(probabilities))
-    words = (p[labels != IGNORED] for p, labels in zip(probabilities, given.label_ids, strict=True))
+    words = (p[labels != IGNORED] for p, labels in zip(probabilities, predicted.label_ids, strict=True))
     return lesson.outcomes(
-        [whole(p, len(example.text)) for p, example in zip(words, lesson.test, strict=True)]
+        [with_missing_words(p, len(example.text)) for p, example in zip(words, lesson.test, strict=True)]
     )
 
 
-def whole(probabilities: np.ndarray, words: int) -> np.ndarray:
-    """Words that were cut off are as uncertain as can be."""
+def with_missing_words(probabilities: np.ndarray, words: int) -> np.ndarray:
+    """Append uniform probabilities for the words that truncation cut off."""
     rest = np.full((words - len(probabilities), probabilities.shape[1]), 1 / probabilities.shape[1])
     return np.concatenate([probabilities, rest])
 

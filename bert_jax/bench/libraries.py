@@ -1,4 +1,4 @@
-"""Libraries that a bench compares with. Only benches need them, so nothing installs them."""
+"""The libraries that benchmarks compare with. Only benchmarks need them, so they are not dependencies."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 
-PACKAGES = {"sklearn": "scikit-learn"}  # whose modules have another name
+PACKAGES = {"sklearn": "scikit-learn"}  # module -> its package, if the names differ
 
 
 def libraries(*names: str) -> list[Any]:
-    """The imported modules, without types: those of torch and transformers are not what they take and give."""
+    """Import modules, as Any: the type hints of torch and transformers do not match what they take and return."""
     try:
         return [import_module(name) for name in names]
     except ImportError as error:
@@ -26,9 +26,9 @@ def libraries(*names: str) -> list[Any]:
 
 
 def onnx_session(directory: str, opener: str, output: str):
-    """ONNX Runtime's session of a model that `transformers` opens with `opener`."""
+    """Export a model that `transformers` opens with `opener`, and return a session of ONNX Runtime for it."""
     runtime, _, torch, transformers = libraries("onnxruntime", "onnx", "torch", "transformers")
-    from torch.nn import Module  # not torch.nn.Module: the types want a class that they know as a base
+    from torch.nn import Module  # not torch.nn.Module: the type checker needs a base class that it knows
 
     model = getattr(transformers, opener).from_pretrained(directory).eval()
 
@@ -53,7 +53,7 @@ def onnx_session(directory: str, opener: str, output: str):
 
 
 def by_length(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
-    """(numbers of the texts, arrays for a session), texts of like length together."""
+    """Yield (indices of texts, arrays for a session), with texts of similar length together."""
     encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
     order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
     for start in range(0, len(order), rows_at_once):

@@ -1,7 +1,8 @@
-"""What `bert-jax bench all` measures: a list of commands, and how the result of each is shown.
+"""The measurements of `bert-jax bench all`: their commands, and how each result becomes rows of the table.
 
-A word of a command may hold a place: {model}, {classifier} and {corpus} are directories, {data} is the directory of
-the data sets, {inputs} holds what INPUTS makes of them. A measurement whose places are not all there is left out.
+A word of a command may contain a placeholder: {model}, {classifier} and {corpus} are directories, {data} is the
+directory of the data sets, {inputs} holds the files that INPUTS makes from them, and {output} is the output directory.
+A measurement is left out if a placeholder has no value, or if a file or directory that it names does not exist.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from bert_jax.bench import sources
 
-LIBRARIES = {  # of --against -> the modules that it needs
+LIBRARIES = {  # value of --against -> the modules that it needs
     "sentence-transformers": ("sentence_transformers",),
     "onnxruntime": ("onnxruntime", "onnx", "torch", "transformers"),
     "transformers": ("torch", "transformers"),
@@ -20,42 +21,42 @@ LIBRARIES = {  # of --against -> the modules that it needs
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """A row of the table."""
 
     what: str
     ours: str
-    other: str = ""  # with its figure
-    ratio: dict | None = None  # bench.turns.Ratio
+    other: str = ""  # the other library and its figure
+    ratio: dict | None = None  # the fields of bench.turns.Ratio
 
 
 @dataclass(frozen=True)
 class Measurement:
     name: str
     title: str
-    command: str  # after `bert-jax bench`
+    command: str  # what follows `bert-jax bench`
     show: Callable[[str, dict], Iterator[Row]]  # (title, result) -> the rows
     against: tuple[str, ...] = ()
-    quick: str = ""  # flags that make it short
-    needs: tuple[str, ...] = ()  # modules without which there is nothing to compare with
+    quick: str = ""  # flags for --quick, which make it short
+    needs: tuple[str, ...] = ()  # modules to compare with; if one is missing, the measurement is left out
 
 
-def on_texts(title: str, result: dict) -> Iterator[Row]:
+def text_rows(title: str, result: dict) -> Iterator[Row]:
     ours = result["of"]["bert-jax"]
     what = f"{title}: {result['texts']:,} texts of {result['tokens']:.0f} tokens, ours in {result['dtype']}"
     figures = (
-        ("in batches", "throughput", lambda of: f"{of['texts_per_second']:,.0f} texts/s"),
-        ("one at a time, p50", "p50", lambda of: f"{of['p50_ms']:.1f} ms"),
-        ("one at a time, p99", "p99", lambda of: f"{of['p99_ms']:.1f} ms"),
+        ("in batches", "throughput", lambda timing: f"{timing['texts_per_second']:,.0f} texts/s"),
+        ("one at a time, p50", "p50", lambda timing: f"{timing['p50_ms']:.1f} ms"),
+        ("one at a time, p99", "p99", lambda timing: f"{timing['p99_ms']:.1f} ms"),
     )
     for kind, key, figure in figures:
-        others = {name: of for name, of in result["of"].items() if name != "bert-jax"}
-        for name, of in others.items():
-            yield Row(f"{what}, {kind}", figure(ours), f"{name} {figure(of)}", of[key])
+        others = {name: other for name, other in result["of"].items() if name != "bert-jax"}
+        for name, other in others.items():
+            yield Row(f"{what}, {kind}", figure(ours), f"{name} {figure(other)}", other[key])
         if not others:
             yield Row(f"{what}, {kind}", figure(ours))
 
 
-def on_examples(title: str, result: dict) -> Iterator[Row]:
+def example_rows(title: str, result: dict) -> Iterator[Row]:
     best, means = result["best"], result["means"]
     for ours, others in result["against"].items():
         seeds, mean = len(result["runs"][ours]), means[ours]
@@ -64,13 +65,13 @@ def on_examples(title: str, result: dict) -> Iterator[Row]:
             error = other["standard_error"]
             within = "" if error is None else f" ± {error:.4f}"
             yield Row(
-                f"{what}, compiling counted",
+                f"{what}: time, including compilation",
                 f"{mean['seconds']:.1f} s",
                 f"{name} {means[name]['seconds']:.1f} s",
                 other["speedup"],
             )
             yield Row(
-                f"the same: {best}",
+                f"{what}: {best}",
                 f"{mean[best]:.4f}",
                 f"{name} {other['score']:.4f} (difference {other['difference']:+.4f}{within})",
             )
@@ -78,10 +79,10 @@ def on_examples(title: str, result: dict) -> Iterator[Row]:
             yield Row(f"{what}: {best}", f"{mean[best]:.4f}")
 
 
-def of_step(title: str, result: dict) -> Iterator[Row]:
+def step_rows(title: str, result: dict) -> Iterator[Row]:
     step = result["step"]
     what = f"{title}, {step['size']}, {step['batch']} x {step['length']}, ours in {step['dtype']}"
-    share = f", {result['share_of_matmul']:.0%} of a plain product's rate"
+    share = f", {result['share_of_matmul']:.0%} of the speed of a plain matrix product"
     for name, other in result.get("against", {}).items():
         yield Row(
             what,
@@ -93,34 +94,34 @@ def of_step(title: str, result: dict) -> Iterator[Row]:
         yield Row(what, f"{result['seconds']:.3f} s{share}")
 
 
-def of_losses(title: str, result: dict) -> Iterator[Row]:
+def loss_rows(title: str, result: dict) -> Iterator[Row]:
     def figures(lines: list[dict]) -> str:
         return f"{lines[-1]['mlm_loss']:.3f}, {lines[-1]['mlm_accuracy']:.3f}"
 
     ours, *others = result.items()
     yield Row(
-        f"{title}, {ours[1][-1]['step']:,} steps: held-out loss and accuracy of masked words",
+        f"{title}, {ours[1][-1]['step']:,} steps: validation loss and accuracy of masked words",
         figures(ours[1]),
         "; ".join(f"{name}, same initial values and batches: {figures(lines)}" for name, lines in others),
     )
 
 
-def of_stream(title: str, result: dict) -> Iterator[Row]:
+def stream_rows(title: str, result: dict) -> Iterator[Row]:
     for length, rate in zip(result["lengths"], next(iter(result["rows_per_second"].values())), strict=True):
         yield Row(f"{title}, rows of {length} tokens", f"{rate:,.0f} rows/s")
 
 
-def of_corpus(title: str, result: dict) -> Iterator[Row]:
+def corpus_rows(title: str, result: dict) -> Iterator[Row]:
     ours, bare = (result["of"][name]["million_tokens_per_second"] for name in ("prepare", "bare"))
     yield Row(title, f"{ours:.2f} M tokens/s", f"the bare tokenizer {bare:.2f}", result["ratio"])
 
 
-def of_ids(title: str, result: dict) -> Iterator[Row]:
+def id_rows(title: str, result: dict) -> Iterator[Row]:
     what = f"{title}: {result['vocabularies']} vocabularies, {result['tokens']:,} tokens"
     yield Row(what, f"{result['differences']} differences", "transformers")
 
 
-# Files that are made of data sets: name -> (the function that writes it, the files that it reads).
+# Input files made from the data sets: name -> (the function that writes the file, the files that it reads).
 INPUTS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "sst2.txt": (sources.sentences, ("glue-sst2/dev.tsv",)),
     "sts.txt": (sources.pairs_as_lines, ("stsbenchmark/sts-test.csv",)),
@@ -133,7 +134,7 @@ FEW_TEXTS = "--texts 8 --rounds 1 --seconds 0"
 FEW_STEPS = "--size tiny --batch 2 --length 16 --steps 1 --seconds 0"
 FEW_EXAMPLES = "--seeds 1 --seconds 0 --config.steps=2 --config.data.heldout="
 EMBEDDERS = ("sentence-transformers", "onnxruntime")
-FINE_TUNING = {  # title -> config, files, how much of them, and how little
+FINE_TUNING = {  # title -> config, training file, validation file, settings, settings for --quick
     "fine-tune on SST-2": (
         "classify", "{data}/glue-sst2/train.tsv", "{data}/glue-sst2/dev.tsv",
         "--config.data.most=6400 --config.epochs=1 --config.optimizer.rate=3e-5",
@@ -144,7 +145,7 @@ FINE_TUNING = {  # title -> config, files, how much of them, and how little
         "--config.epochs=2 --config.optimizer.rate=5e-5 --config.data.columns.text=sentence1 "
         "--config.data.columns.pair=sentence2", "--config.data.most=64 --config.data.max_length=32",
     ),
-    # Not fewer: a tag of the validation set that the training set lacks is an error.
+    # --quick has as many examples: a tag that only the validation set has is an error.
     "fine-tune on CoNLL-2003": (
         "tag", "{data}/conll2003/eng.train", "{data}/conll2003/eng.testa",
         "--config.data.most=6400 --config.epochs=1", "--config.data.max_length=64",
@@ -157,15 +158,15 @@ FINE_TUNING = {  # title -> config, files, how much of them, and how little
 
 
 def fine_tunings() -> Iterator[Measurement]:
-    for title, (config, train, heldout, how, few) in FINE_TUNING.items():
+    for title, (config, train, heldout, settings, quick) in FINE_TUNING.items():
         files = f"--config.data.train={train}" + (f" --config.data.heldout={heldout}" if heldout else "")
         yield Measurement(
             title.rsplit(" ")[-1].lower(),
             title,
-            f"finetune --config {config} --config.init={{model}} {files} {how} --dtypes float32 bfloat16",
-            on_examples,
+            f"finetune --config {config} --config.init={{model}} {files} {settings} --dtypes float32 bfloat16",
+            example_rows,
             ("transformers", "transformers-autocast"),
-            f"{FEW_EXAMPLES} {few}",
+            f"{FEW_EXAMPLES} {quick}",
         )
 
 
@@ -176,7 +177,7 @@ def embeddings() -> Iterator[Measurement]:
     ):
         for dtype in ("float32", "bfloat16"):
             command = f"embed --model {{model}} --input {{inputs}}/{file}.txt --texts {texts} --dtype {dtype}"
-            yield Measurement(f"embed-{kind}-{dtype}", title, command, on_texts, EMBEDDERS, FEW_TEXTS)
+            yield Measurement(f"embed-{kind}-{dtype}", title, command, text_rows, EMBEDDERS, FEW_TEXTS)
 
 
 def classifications() -> Iterator[Measurement]:
@@ -185,7 +186,7 @@ def classifications() -> Iterator[Measurement]:
             f"predict-{dtype}",
             "classify SST-2's dev texts",
             f"predict --model {{classifier}} --input {{inputs}}/sst2.txt --dtype {dtype}",
-            on_texts,
+            text_rows,
             ("transformers", "onnxruntime"),
             FEW_TEXTS,
         )
@@ -194,7 +195,7 @@ def classifications() -> Iterator[Measurement]:
 def steps() -> Iterator[Measurement]:
     for dtype in ("float32", "bfloat16"):
         command = f"train --size base --batch 8 --length 128 --dtype {dtype}"
-        yield Measurement(f"step-{dtype}", "a pre-training step", command, of_step, ("torch",), FEW_STEPS)
+        yield Measurement(f"step-{dtype}", "a pre-training step", command, step_rows, ("torch",), FEW_STEPS)
 
 
 MEASUREMENTS = (
@@ -210,23 +211,23 @@ MEASUREMENTS = (
         "--config.data.examples=next_sentence --config.steps=3000 "
         "--config.model.dropout=0 --config.model.attention_dropout=0 --config.embeddings=random "
         "--config.log.evaluate_batches=80",
-        of_losses,
+        loss_rows,
         ("transformers",),
         "--workdir {output}/pretrain-quick --config.steps=2 --config.log.evaluate_batches=1",
     ),
     Measurement(
-        "input", "corpus to batches with pairs and masks", "input --corpus {corpus}", of_stream,
+        "input", "corpus to batches with pairs and masks", "input --corpus {corpus}", stream_rows,
         quick="--batch 8 --lengths 64 --seconds 0.1",
     ),
     Measurement(
         "prepare", "text to corpus",
-        "prepare --input {data}/wikitext-2/train.txt --tokenizer {model} --megabytes 10", of_corpus,
+        "prepare --input {data}/wikitext-2/train.txt --tokenizer {model} --megabytes 10", corpus_rows,
         quick="--rounds 1 --seconds 0 --megabytes 5",
     ),
     Measurement(
-        "tokenizers", "ids and offsets beside those of transformers",
+        "tokenizers", "ids and offsets compared with transformers",
         "tokenizers --vocab {model} {data}/vocab/*vocab* {data}/vocab/albert*.model {data}/vocab/sentencepiece*.model "
-        "--text {data}/xquad/*", of_ids, needs=("transformers",),
+        "--text {data}/xquad/*", id_rows, needs=("transformers",),
         quick="--vocab {model} --text {data}/xquad/xquad.en.json",
     ),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""What each operation of a compiled program is for, and what it should take: its FLOPs and its bytes.
+"""What each operation of a compiled program is for, and its FLOPs and bytes, from which its time can be predicted.
 
-XLA fuses; an operation that holds several things is counted to the one with the most arithmetic, and to a movement of
-data only if it computes nothing. Where an operation comes from stands in its metadata: the modules' names, and whether
-it belongs to the backward pass.
+XLA fuses instructions. A fused operation counts as its instruction with the most arithmetic, and as movement of data
+only if it computes nothing. The metadata of an operation says where it comes from: the names of the modules, and
+whether it belongs to the backward pass.
 """
 
 import math
@@ -14,43 +14,43 @@ from bert_jax.pod.program import Computation, Instruction, Program, Reader, comp
 
 COSTLY = {"exponential", "exponential-minus-one", "erf", "tanh", "log", "log-plus-one", "rsqrt", "sqrt", "divide",
           "power", "logistic", "cosine", "sine"}  # fmt: skip
-COST = 8  # of these, where an addition is 1
+COST = 8  # of each of these; an addition costs 1
 MOVES = {
     "copy", "transpose", "bitcast", "bitcast-convert", "reshape", "broadcast", "convert", "concatenate", "slice", "pad",
     "reverse", "iota", "constant", "parameter", "tuple", "get-tuple-element", "dynamic-slice", "dynamic-update-slice",
     "gather", "reduce-precision", "opt-barrier", "fusion", "custom-call",
 }  # fmt: skip
-# XLA for GPUs calls libraries: cuBLAS multiplies, and cuDNN computes all of an attention.
+# XLA for GPUs calls libraries: cuBLAS for matrix products, and cuDNN for a whole attention.
 LIBRARY_DOT, FUSED_ATTENTION = 'custom_call_target="__cublas$', 'custom_call_target="__cudnn$fmha'
 BATCHED = re.compile(r'lhs_batch_dim(s=\{|ensions":\[)"?\d')
 SUMMED = re.compile(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
 BACKWARD = "transpose(jvp("
-AGAIN = "rematted_computation"
+RECOMPUTED = "rematted_computation"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a single instruction comes from."""
+    """Where an instruction comes from."""
 
-    kind: str  # of the instruction: dot, add, ...
-    path: str  # of names, as JAX writes it
+    kind: str  # dot, add, ...
+    path: str  # names of modules and functions, as JAX writes them
     instruction: Instruction
-    trains: bool  # the program has a backward pass
+    trains: bool  # whether the program has a backward pass
 
     def names(self, pattern: str) -> bool:
         return re.search(pattern, self.path) is not None
 
     @property
     def backward(self) -> bool:
-        return BACKWARD in self.path and AGAIN not in self.path
+        return BACKWARD in self.path and RECOMPUTED not in self.path
 
 
-# The parts of a program, the first that fits: name -> whether an instruction belongs to it.
+# The parts of a program: name -> whether an instruction belongs to it. The first match counts.
 PARTS: dict[str, Callable[[Origin], bool]] = {
     "dropout: random numbers": lambda o: draws(o.instruction),
     "head and loss": lambda o: o.names(r"/(mlm|nsp|pooler|classify|tag|answer|decoder)/|jvp\(\)"),
     "attention kernel": lambda o: FUSED_ATTENTION in o.instruction.attributes,
-    # A dense product may be batched, too: cuBLAS splits a long sum.
+    # Dense products may be batched, too, because cuBLAS splits long sums.
     "attention products": lambda o: is_dot(o.instruction)
     and bool(BATCHED.search(o.instruction.attributes))
     and not o.names(r"/(qkv|out)/"),
@@ -69,18 +69,19 @@ COPIES = "copies and casts"
 
 @dataclass(frozen=True)
 class Part:
-    """An operation of the program, each time it runs."""
+    """An operation of the program, and the cost of one run."""
 
-    name: str  # one of PARTS, SLICES, COPIES
-    direction: str  # "forward", "backward", "" outside of both; a dense product's backward: "to inputs", "to weights"
+    name: str  # one of PARTS, or SLICES or COPIES
+    # "forward", "backward" (of a dense product "to inputs" or "to weights"), or "" for neither
+    direction: str
     flops: float  # of its matrix products
     bytes: float
     trips: int  # how often the program runs it
-    text: str  # what it makes, and where it comes from
+    text: str  # its outputs, and where it comes from
 
 
 def parts_of(text: str, rows: frozenset[int] = frozenset()) -> dict[str, Part]:
-    """By name, the operations of `compiled.as_text()`. `rows` are the numbers of rows that its products have."""
+    """Return the operations of `compiled.as_text()` by name; `rows` are the numbers of rows its products may have."""
     computations, entry = computations_of(text)
     reader, trains = Reader(computations, Program()), BACKWARD in text
     reader.walk(entry, 1)
@@ -109,7 +110,7 @@ def parts_of(text: str, rows: frozenset[int] = frozenset()) -> dict[str, Part]:
 
 
 def fused(instruction: Instruction) -> list[str]:
-    """Computations whose instructions do not run by themselves."""
+    """Return the computations whose instructions run only as a part of this instruction."""
     called = instruction.called
     inner = [called["calls"]] if "calls" in called else []
     return inner + ([called["to_apply"]] if "to_apply" in called and instruction.kind != "call" else [])
@@ -118,7 +119,7 @@ def fused(instruction: Instruction) -> list[str]:
 def within(
     instruction: Instruction, here: Computation, computations: dict[str, Computation]
 ) -> Iterator[tuple[Instruction, Computation]]:
-    """The instruction, or what it is fused of."""
+    """Yield the instruction or, of a fusion, the instructions inside it, each with its computation."""
     nested = computations.get(instruction.called.get("calls", ""))
     if not nested:
         yield instruction, here
@@ -128,7 +129,7 @@ def within(
 
 
 def weight(instruction: Instruction, here: Computation) -> float:
-    """Its arithmetic, roughly: numbers made (or read, of a reduction), times the cost of making one."""
+    """Estimate its arithmetic: the size of its largest output or operand, times the cost of one number."""
     if flops := product_flops(instruction, here):
         return flops
     if instruction.kind in MOVES:
@@ -144,11 +145,11 @@ def weight(instruction: Instruction, here: Computation) -> float:
 
 
 def product_flops(instruction: Instruction, here: Computation) -> float:
-    """2 x outputs x what each of them sums over; 0 for what is no matrix product."""
+    """Return 2 x outputs x terms of each sum for a matrix product, and 0 for any other instruction."""
     if is_dot(instruction):
         return 2.0 * math.prod(instruction.outputs[0].shape) * contracted(instruction, here)
     if FUSED_ATTENTION in instruction.attributes:
-        # [B, H, L, K]: two products forward; backward these again, and the gradients of their four operands.
+        # [B, H, L, K]: two products forward; backward the scores again, and four gradients.
         shape, products = instruction.outputs[0].shape, 5 if "Backward" in instruction.attributes else 2
         return 2.0 * products * math.prod(shape) * shape[-2]
     return 0.0
@@ -174,7 +175,7 @@ def described(instruction: Instruction) -> str:
 
 
 def draws(instruction: Instruction) -> bool:
-    """Whether it makes random numbers, which are the only unsigned ones."""
+    """Whether it makes random numbers: only these are unsigned."""
     return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.kind.startswith("rng")
 
 
@@ -183,7 +184,7 @@ def named(origin: Origin) -> str:
 
 
 def movement(members: list[tuple[Instruction, Computation]]) -> str:
-    """What an operation is for that computes nothing."""
+    """Return the name of the part for an operation without arithmetic."""
     if any(draws(i) for i, _ in members):
         return "dropout: random numbers"
     kinds, paths = {i.kind for i, _ in members}, [path_of(i) for i, _ in members]

@@ -1,4 +1,4 @@
-"""`bert-jax bench prepare`: text to corpus, beside the bare tokenizer on sentences that are split already.
+"""`bert-jax bench prepare`: speed from text to corpus, compared with the bare tokenizer on sentences already split.
 
 The two take turns until the interval of their ratio is narrow.
 """
@@ -19,7 +19,7 @@ from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.sentences import sentences
 
-BATCH = 4096  # sentences that the bare tokenizer gets at once
+BATCH = 4096  # sentences of a call of the bare tokenizer
 
 
 def measure(source: Source, tokenizer: str, megabytes: float, limits: Limits, as_json: bool = False) -> str:
@@ -32,11 +32,13 @@ def measure(source: Source, tokenizer: str, megabytes: float, limits: Limits, as
             break
     if size < 2 * CHUNK:
         raise BertJaxError(
-            f"{size / 1e6:.1f} MB of text are too few to measure on; give {CHUNK >> 19} MB or more"
+            f"{size / 1e6:.1f} MB of text is too little to measure; give at least {CHUNK >> 19} MB"
         )
     rust = getattr(open_tokenizer(tokenizer), "rust", None)
     if rust is None:
-        raise BertJaxError(f"{tokenizer} is not a tokenizer of the Rust library, the one to compare with")
+        raise BertJaxError(
+            f"{tokenizer} is not a tokenizer of the Rust library `tokenizers`, so there is nothing to compare with"
+        )
     texts = [sentence for document in documents for sentence in sentences(document, source.layout, "en")]
 
     def bare() -> int:
@@ -58,7 +60,7 @@ def measure(source: Source, tokenizer: str, megabytes: float, limits: Limits, as
         turns: dict[str, list[Turn]] = {name: [] for name in contenders}
         rates: dict[str, list[float]] = {name: [] for name in contenders}
         calls = ((number,) for number in count())
-        # Their tokens differ by what a corpus adds, so their speeds are compared.
+        # A corpus adds tokens, so the numbers of tokens differ: compare the time per token.
         for name, tokens, turn in compared(
             contenders, calls, limits, lambda tokens, turn: turn.seconds / tokens
         ):

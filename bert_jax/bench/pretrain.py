@@ -1,7 +1,8 @@
-"""`bert-jax bench pretrain`: the losses of a pre-training, beside transformers' with the same batches and recipe.
+"""`bert-jax bench pretrain`: the losses of a pre-training, compared with transformers on the same batches and recipe.
 
-Our run is that of `bert-jax train` with the same flags: begun, resumed, or as it ended. Theirs begins with the same
-initial values, is evaluated on the same rows, and decodes the masked positions alone, as ours does.
+Our run is that of `bert-jax train` with the same flags: it is started, resumed, or taken as it is if it is complete.
+The run of transformers starts from the same initial values, is evaluated on the same rows, and decodes only the masked
+positions, as ours does.
 """
 
 import tempfile
@@ -30,12 +31,14 @@ METRICS = "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"
 def compare(spec: str, overrides: Sequence[str], workdir: str, against: str | None, as_json: bool) -> str:
     module, config = load(spec, overrides)
     if not isinstance(config, Config):
-        raise BertJaxError(f"{spec} is not a pre-training; `bert-jax bench finetune` measures fine-tunings")
-    if config.init:
-        raise BertJaxError("both sides begin with initial values; leave --config.init out")
+        raise BertJaxError(
+            f"{spec} is not a pre-training config; use `bert-jax bench finetune` for fine-tuning"
+        )
+    if against and config.init:
+        raise BertJaxError("both sides must start from random values; leave --config.init out")
     task, data, config = module.open(config)
     if against and task.begins_with_data:
-        raise BertJaxError("both sides begin with random embeddings; set --config.embeddings=random")
+        raise BertJaxError("both sides must start from random embeddings; set --config.embeddings=random")
     theirs = TorchPretraining(task, data, config) if against else None
     if not train(task, data, config, workdir, beginning(task, data, config)):
         raise BertJaxError(f"the run in {workdir} was stopped; the same command resumes it")
@@ -58,7 +61,9 @@ def compare(spec: str, overrides: Sequence[str], workdir: str, against: str | No
 class TorchPretraining:
     def __init__(self, task: Pretraining, data: Corpora, config: Config):
         if task.layout.heads != ("mlm", "nsp"):
-            raise BertJaxError("transformers has no packed rows; leave --against out, or pre-train on pairs")
+            raise BertJaxError(
+                "transformers has no packed rows; leave --against out, or set --config.data.examples=next_sentence"
+            )
         self.torch, transformers = quiet_transformers(config.seed)
         self.data, self.config = data, config
         with tempfile.TemporaryDirectory() as directory:
@@ -67,7 +72,7 @@ class TorchPretraining:
             self.model = transformers.BertForPreTraining.from_pretrained(directory)
 
     def train(self) -> Iterator[dict]:
-        """The metrics of the validation set, as often as in our run."""
+        """Train, and yield the metrics on the validation set at the same steps as our run."""
         config = self.config
         updates = Updates(self.torch, self.model, config.optimizer, config.steps)
         self.model.train()
@@ -88,7 +93,7 @@ class TorchPretraining:
         return dict(zip(METRICS, (total[:, 0] / total[:, 1]).tolist(), strict=True))
 
     def measure(self, batch: dict[str, np.ndarray]) -> tuple[Any, np.ndarray]:
-        """The loss to train on, and [total, weight] of each of METRICS."""
+        """Return the training loss, and [total, weight] for each of METRICS."""
         torch = self.torch
         given = {name: torch.from_numpy(np.asarray(value, np.int64)) for name, value in batch.items()}
         hidden, pooled = self.model.bert(given["tokens"], given["mask"], given["segments"], return_dict=False)

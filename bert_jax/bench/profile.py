@@ -1,8 +1,9 @@
-"""`bert-jax bench train --profile`: where the time of a step goes, and what each part should take.
+"""`bert-jax bench train --profile`: where the time of a step goes, and how long each part should take.
 
-Of several traced calls the one of median length is shown, whole: its parts add up to its time. An operation should
-take what is longer, its products at the speed of a plain one or its bytes at that of memory; other arithmetic counts
-as nothing, so random numbers, exponentials and the like take longer than that wherever caches hold their operands.
+Of several traced calls, the one with the median time is shown as a whole, so that its parts add up to its time. The
+expected time of an operation is the longer of two: that of its matrix products at the speed of a plain product, and
+that of its bytes at the speed of memory. Other arithmetic counts as free, so random numbers, exponentials and the like
+take longer than expected if caches hold their operands.
 """
 
 import os
@@ -22,21 +23,21 @@ from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.files import to_json
 from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
 
-SLOWEST = 12  # operations that are listed
+SLOWEST = 12  # number of operations listed
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer"
 UNKNOWN = Part("operations of unknown programs", "", 0.0, 0.0, 1, "")
 
 
 @dataclass
 class Row:
-    """Seconds of a part in a call: measured by direction, and what they should be."""
+    """The seconds of a part in a call: measured by direction, and expected."""
 
     forward: float = 0.0
     backward: float = 0.0
     neither: float = 0.0
-    products: float = 0.0  # its FLOPs at the speed of a plain product
-    memory: float = 0.0  # its bytes at the memory's speed
-    expected: float = 0.0  # the longer of the two, operation by operation
+    products: float = 0.0  # its FLOPs at the speed of a plain matrix product
+    memory: float = 0.0  # its bytes at the speed of memory
+    expected: float = 0.0  # the longer of the two for each operation, summed up
     runs: int = 0
 
     @property
@@ -47,8 +48,8 @@ class Row:
 @dataclass
 class Profile:
     title: str
-    seconds: float  # of the call that is shown
-    untraced: float  # the median without a trace
+    seconds: float  # those of the call that is shown
+    untraced: float  # median seconds of a call without a trace
     flops_per_second: float
     bytes_per_second: float
     machine: dict
@@ -57,8 +58,11 @@ class Profile:
 
 
 def name_operations() -> None:
-    """To be called before JAX opens its devices: a program of the compilation cache may name its operations as another
-    version of the code did, and a GPU runs many operations as one command buffer, which has one name."""
+    """Make every operation appear in a trace under its own name. Call this before JAX opens its devices.
+
+    A program of the compilation cache may have the operation names of another version of the code, so the names become
+    part of its key. A GPU runs many operations as one command buffer, which has one name, so these are turned off.
+    """
     if COMMAND_BUFFERS not in (flags := os.environ.get("XLA_FLAGS", "")):
         os.environ["XLA_FLAGS"] = f"{flags} {COMMAND_BUFFERS}="
     jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
@@ -67,7 +71,7 @@ def name_operations() -> None:
 def profile(
     title: str, function: Callable[[], object], calls: int, dtype: str, rows: frozenset[int] = frozenset()
 ) -> Profile:
-    """Of `function()`, which waits for its results. `rows` are the numbers of rows that a product may sum over."""
+    """Profile `function()`, which must wait for its results. `rows` are the numbers of rows a product may sum over."""
     machine = Machine()
     before = measured_speeds(dtype)
     function()
@@ -89,9 +93,10 @@ def profile(
 
 
 def parts_of_programs(operations: Iterable[Operation], rows: frozenset[int]) -> dict[Operation, Part]:
-    """The parts of the programs that ran; those in memory may have others of the same name beside them.
+    """Return the parts of the programs that ran.
 
-    A GPU's trace also names what stands in no program's text: a program is the one that has the most of its names.
+    Several programs in memory may have the same name. The right one has the most operation names in common with the
+    trace. It need not have all of them, because a GPU's trace also has names that are in no program's text.
     """
     names: defaultdict[str, set[str]] = defaultdict(set)
     for program, name in operations:
@@ -105,13 +110,13 @@ def parts_of_programs(operations: Iterable[Operation], rows: frozenset[int]) -> 
 
 
 def fill(result: Profile, call: Call, parts: Mapping[Operation, Part]) -> None:
-    """Adds the rows and the slowest operations of a call."""
+    """Set the rows and the slowest operations of the result from a call."""
     rows: defaultdict[str, Row] = defaultdict(Row)
     operations: list[dict[str, Any]] = []
     for operation, seconds in call.operations.items():
         part, runs = parts.get(operation, UNKNOWN), call.runs[operation]
         if jax.default_backend() != "cpu":
-            # The trace of a GPU counts kernels, of which an operation may have several.
+            # A GPU's trace counts kernels, and an operation may have several.
             runs = min(runs, part.trips)
         row = rows[row_name(part)]
         match part.direction:
@@ -138,7 +143,7 @@ def fill(result: Profile, call: Call, parts: Mapping[Operation, Part]) -> None:
 
 
 def row_name(part: Part) -> str:
-    """The products of the dense layers are shown by direction, because each is another product."""
+    """Return the row of a part. Dense products have a row for each direction, because each is a different product."""
     return f"{part.name}, {part.direction}" if part.name == "dense products" else part.name
 
 
@@ -191,10 +196,10 @@ def draw(result: Profile, path: Path) -> None:
         known = expected > 0
         axes.plot(
             expected[known], np.arange(len(rows))[known], "D", color="#d95f02", markeredgecolor=INK,
-            markersize=5, label="expected of its FLOPs or bytes", clip_on=False,
+            markersize=5, label="expected from FLOPs and bytes", clip_on=False,
         )  # fmt: skip
-        for place, (row, end) in enumerate(zip(rows, left, strict=True)):
-            axes.annotate(f"{row.seconds / result.seconds:.1%}", (max(end, expected[place]), place),
+        for y, (row, end) in enumerate(zip(rows, left, strict=True)):
+            axes.annotate(f"{row.seconds / result.seconds:.1%}", (max(end, expected[y]), y),
                           xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)  # fmt: skip
         axes.set_xlabel(f"{unit} of {scale * result.seconds:.4g}: {result.title}", fontsize=8)
         axes.margins(x=0.1)

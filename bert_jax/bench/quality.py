@@ -1,6 +1,7 @@
-"""`bert-jax bench quality`: models of the same labels beside each other, by score and by speed.
+"""`bert-jax bench quality`: compare models that have the same labels by score and by speed.
 
-Each predicts the labelled examples of a file, tokenizing counted. All take turns, in processes of their own.
+Each model predicts the labelled examples of a file; its time includes tokenizing. The models take turns, each in its
+own process.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from bert_jax.report.pictures import ACCENT, INK, drawn
 
 @dataclass(frozen=True)
 class Quality:
-    """`speed` is how many times as long the first model takes."""
+    """The figures of a model. `speed` is how many times as long the first model takes."""
 
     model: str
     parameters: int
@@ -71,7 +72,7 @@ def compare(
 
 
 def scores(models: Sequence[str], data: str) -> tuple[str, int, dict[str, int], dict[str, Sums]]:
-    """The name of the score, the number of examples, and each model's parameters and what its scores are sums of."""
+    """Return the name of the score, the number of examples, and the number of parameters and the sums of each model."""
     kinds, parameters, scored, count = {}, {}, {}, 0
     for directory in models:
         model = load(directory)
@@ -83,14 +84,14 @@ def scores(models: Sequence[str], data: str) -> tuple[str, int, dict[str, int], 
     for directory, kind in kinds.items():
         if kind.name != first.name or sorted(kind.labels) != sorted(first.labels):
             raise BertJaxError(
-                f"{directory} predicts {kind.name}, and {models[0]} {first.name}, or their labels differ; "
+                f"{directory} ({kind.name}) and {models[0]} ({first.name}) differ in kind or in labels; "
                 "compare models that have the same labels"
             )
     return first.best, count, parameters, scored
 
 
 def reader(directory: str, data: str) -> Callable:
-    """A function that predicts all examples, from text on; the file is read before."""
+    """Read the file, and return a function that predicts all of its examples from their texts."""
     model = load(directory)
     texts = [example.text for example in read(model, data)[0]]
 
@@ -106,7 +107,7 @@ def in_lines(results: Sequence[Quality], best: str) -> list[str]:
         "parameters",
         best,
         "95% interval",
-        "share of the first's",
+        "relative to the first",
         "examples/s",
         "times as fast",
     )
@@ -125,7 +126,7 @@ def in_lines(results: Sequence[Quality], best: str) -> list[str]:
 
 
 def draw(results: Sequence[Quality], best: str, path: Path) -> None:
-    """Quality against speed: up and to the right is better."""
+    """Plot score against speed: up and to the right is better."""
 
     def points(axes):
         for r in results:
@@ -135,8 +136,8 @@ def draw(results: Sequence[Quality], best: str, path: Path) -> None:
             axes.annotate(name_of(r.model), (x, score.value), (8, 0), textcoords="offset points", fontsize=8,
                           va="center")  # fmt: skip
         axes.set_xlim(0, 1.35 * max(r.texts_per_second for r in results))
-        axes.set_xlabel("examples per second, tokenizing counted", fontsize=9)
-        axes.set_ylabel(f"{best.replace('_', ' ')} with its 95 % interval", fontsize=9)
+        axes.set_xlabel("examples per second, including tokenization", fontsize=9)
+        axes.set_ylabel(f"{best.replace('_', ' ')} with its 95% interval", fontsize=9)
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
 
@@ -144,7 +145,7 @@ def draw(results: Sequence[Quality], best: str, path: Path) -> None:
 
 
 def name_of(directory: str) -> str:
-    """The folder of a run says more than its model/.
+    """Return the name of the directory or, if this is model/, of the run that holds it.
 
     >>> name_of("runs/small/model"), name_of("small")
     ('small', 'small')

@@ -1,4 +1,4 @@
-"""A config file with settings, as on a command line: FILE:NAME KEY=VALUE ..."""
+"""A config file and its settings, written as on a command line: FILE:NAME KEY=VALUE ..."""
 
 import shlex
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bert_jax.train.config import RunConfig
 @dataclass(frozen=True)
 class Recipe:
     text: str
-    shared: tuple[str, ...] = ()  # settings of all recipes
+    shared: tuple[str, ...] = ()  # settings that every recipe gets
 
     @property
     def spec(self) -> str:

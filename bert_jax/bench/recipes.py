@@ -1,15 +1,16 @@
-"""`bert-jax bench pretrain --beside`: recipes of pre-training at equal seconds, in one table and one picture.
+"""`bert-jax bench pretrain --beside`: compare pre-training recipes that train for the same time.
 
-WORKDIR/recipes.json    the recipes, their minutes and steps
-WORKDIR/1/, WORKDIR/2/  their runs; within them what was fine-tuned
-WORKDIR/recipes.png     losses and accuracies by seconds
-WORKDIR/table.md        how they end
+WORKDIR/recipes.json    the recipes, the minutes, and the number of steps of each
+WORKDIR/1/, WORKDIR/2/  the runs, with their fine-tunings
+WORKDIR/recipes.png     losses and accuracies over time
+WORKDIR/table.md        the final figures
 
-The first steps of a recipe are timed. Its run has as many steps as fit into the minutes, so its learning rate falls to
-0 where they end. Compiling, measuring and embeddings that are read off the corpora do not count. The more a recipe
-masks, the harder its own measure is, so every model is also measured on the validation set of the first recipe, if it
-predicts masked words of the same vocabulary. With --labels, models and their initial values (without what is read off
-the corpora) are fine-tuned, too: a loss of masked words alone does not show what pre-training is worth.
+A short run first times the steps of a recipe. The actual run has as many steps as fit into the minutes, so that its
+learning rate reaches 0 at the end. Compiling, evaluating and computing embeddings from the corpora do not count. The
+more a recipe masks, the harder its own validation set is. So every model is also evaluated on the validation set of the
+first recipe, if it predicts masked words of the same vocabulary. With --labels, each model and its initial values
+(without embeddings computed from the corpora) are fine-tuned, too: the loss of masked words alone does not show what
+pre-training is worth.
 """
 
 import math
@@ -40,19 +41,19 @@ from bert_jax.train.log import heldout, read
 from bert_jax.train.workdir import Workdir
 
 PLAN, PICTURE, TABLE = "recipes.json", "recipes.png", "table.md"
-TIMED = 30  # steps, of which the first half compiles and settles
+TIMED = 30  # steps to time; the first half compiles and settles, and is ignored
 DRAWN = {"mlm_loss": "loss", "mlm_accuracy": "accuracy"}
 
 
 def check(recipe: Recipe) -> None:
-    """Refuse what is no pre-training, and settings that are not sound: now, not after hours."""
+    """Refuse a recipe that is not pre-training or has invalid settings: now, not after hours."""
     if not issubclass(recipe.module.Config, CorporaConfig):
-        raise BertJaxError(f"{recipe.spec} is not a pre-training; leave it out")
+        raise BertJaxError(f"{recipe.spec} is not a pre-training config; leave it out")
     recipe.config()
 
 
 def random_values(recipe: Recipe) -> list[str]:
-    """The settings with which nothing is read off the corpora before the first step."""
+    """Return the settings with which a run starts from random embeddings, not from ones computed from the corpora."""
     return ["embeddings=random"] if isinstance(recipe.config(), Config) else []
 
 
@@ -69,9 +70,9 @@ class Result:
     recipe: str
     steps: int
     tokens: int
-    curves: dict[str, list[tuple[float, float]]]  # measure -> its value on the validation set, by seconds
-    compared: dict[str, float]  # measures on the validation set of the first recipe
-    gains: list[Gain]  # where labels are known
+    curves: dict[str, list[tuple[float, float]]]  # metric -> (seconds, value on the validation set)
+    compared: dict[str, float]  # metrics on the validation set of the first recipe
+    gains: list[Gain]  # one for each --labels
 
     @property
     def own(self) -> dict[str, float]:
@@ -101,18 +102,18 @@ def compare(
                 steps = plan.steps(number, recipe, directory, command)
                 say(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
                 recipe.train(directory, command, f"steps={steps}")
-                compared = measured(directory, recipes[0], command)
-                gains = worth(recipe, labels, directory, command)
+                compared = scores_on_first(directory, recipes[0], command)
+                gains = gains_of(recipe, labels, directory, command)
             results.append(result(recipe, steps, directory, compared, gains))
             draw(results, path / PICTURE)
         lines = "\n".join(in_lines(results))
         write_atomically(path / TABLE, lines + "\n")
     say(f"the picture is {path / PICTURE}")
-    return to_json([asdict(of_recipe) for of_recipe in results]) if as_json else lines
+    return to_json([asdict(outcome) for outcome in results]) if as_json else lines
 
 
 class Plan:
-    """The steps of each recipe, which are counted once."""
+    """The number of steps of each recipe. It is determined once and then read from WORKDIR/recipes.json."""
 
     def __init__(self, path: Path, minutes: float):
         self.path = path
@@ -121,7 +122,7 @@ class Plan:
         )
         if self.facts["minutes"] != minutes:
             raise BertJaxError(
-                f"{path} is of recipes of {self.facts['minutes']:g} minutes; name another --workdir"
+                f"{path} holds recipes of {self.facts['minutes']:g} minutes; change --minutes or --workdir"
             )
 
     def steps(self, number: int, recipe: Recipe, directory: Path, command: str) -> int:
@@ -141,9 +142,11 @@ class Plan:
         return steps
 
 
-def measured(directory: Path, first: Recipe, command: str) -> dict[str, float]:
-    """What the model that predicts masked words does on the validation set of the first recipe; nothing, if there is
-    none, or if it reads other tokens."""
+def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, float]:
+    """Evaluate a model's predictions of masked words on the validation set of the first recipe.
+
+    Return {} if the model predicts no masked words or has another vocabulary.
+    """
     workdir = Workdir(directory / "compared")
     if known := heldout(workdir.metrics):
         return {name: known[-1][name] for name in DRAWN}
@@ -167,8 +170,8 @@ def same_tokens(model: Path, recipe: Recipe) -> bool:
     return open_tokenizer(model).fingerprint == Corpus(config.data.corpora[0]).fingerprint
 
 
-def worth(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
-    """What each fine-tuning gains over the initial values."""
+def gains_of(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
+    """Measure, for each fine-tuning, the gain of the trained model over its initial values."""
     if not labels:
         return []
     untrained = directory / "untrained"
@@ -191,8 +194,8 @@ def result(
     for line in lines:
         if line["kind"] == "train":
             tokens += line["tokens"]
-            # At the speed of its steps, for the first line of a process also holds the compiling, and one of a single
-            # step, which has no speed, is that alone.
+            # Use the speed of the steps, because the seconds of a process's first line include compiling. If this line
+            # covers a single step, it has no speed; then the median of the other lines is used.
             seconds += line["tokens"] / line["time"].get("tokens_per_second", median(speeds or [math.inf]))
         elif line["kind"] == "heldout":
             for name in DRAWN.keys() & line.keys():
@@ -201,7 +204,7 @@ def result(
 
 
 def in_lines(results: Sequence[Result]) -> list[str]:
-    labels = {f"labels {number}": of_labels for number, of_labels in enumerate(results[0].gains, 1)}
+    labels = {f"labels {number}": of_tuning for number, of_tuning in enumerate(results[0].gains, 1)}
     header = ["recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy", *labels]
     rows = [
         (r.recipe, r.steps, r.tokens, *(r.own.get(name, "-") for name in DRAWN),
@@ -211,13 +214,14 @@ def in_lines(results: Sequence[Result]) -> list[str]:
     lines = [
         *table(header, rows),
         "",
-        "Of masked words on the validation set: as the recipe masks them (own), and as the first recipe does.",
+        "Loss and accuracy of masked words on the validation set: masked as by the recipe itself (own), and as by the "
+        "first recipe.",
     ]
-    if not all(of_recipe.compared for of_recipe in results):
-        lines += ["-: the model predicts no masked words, or its vocabulary is not that of the first recipe."]
+    if not all(outcome.compared for outcome in results):
+        lines += ["-: the model predicts no masked words, or its vocabulary differs from the first recipe's."]
     if labels:
-        lines += ["Of labels: without and with pre-training (difference ± its standard error)."]
-    return lines + [f"{name}, {of_labels.score}: {of_labels.labels}" for name, of_labels in labels.items()]
+        lines += ["labels: the score without and with pre-training (difference ± its standard error)."]
+    return lines + [f"{name}, {of_tuning.score}: {of_tuning.labels}" for name, of_tuning in labels.items()]
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
@@ -229,11 +233,11 @@ def draw(results: Sequence[Result], path: Path) -> None:
     FigureCanvasAgg(figure)
     all_axes = figure.subplots(1, panels)
     for axes, (name, title) in zip(all_axes, DRAWN.items(), strict=False):
-        for of_recipe, (colour, stroke) in zip(results, cycle(STROKES), strict=False):
-            points = of_recipe.curves[name]
+        for outcome, (colour, stroke) in zip(results, cycle(STROKES), strict=False):
+            points = outcome.curves[name]
             minutes, values = [seconds / 60 for seconds, _ in points], [value for _, value in points]
             axes.plot(
-                minutes, values, color=colour, ls=stroke, marker="o", ms=3, lw=1.3, label=of_recipe.recipe
+                minutes, values, color=colour, ls=stroke, marker="o", ms=3, lw=1.3, label=outcome.recipe
             )
         axes.set_title(f"{title} of masked words", fontsize=10)
         axes.set_xlabel("minutes of training", fontsize=9)
@@ -249,17 +253,17 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
 
 def draw_gains(results: Sequence[Result], axes) -> None:
-    """With two standard errors to both sides."""
-    for number, (of_recipe, (colour, _)) in enumerate(zip(results, cycle(STROKES), strict=False)):
+    """Plot the gains, with error bars of two standard errors."""
+    for number, (outcome, (colour, _)) in enumerate(zip(results, cycle(STROKES), strict=False)):
         shift = (number - (len(results) - 1) / 2) * 0.6 / len(results)
-        for place, of_labels in enumerate(of_recipe.gains):
+        for index, of_tuning in enumerate(outcome.gains):
             axes.errorbar(
-                place + shift, of_labels.difference, 2 * of_labels.standard_error, color=colour, marker="o",
+                index + shift, of_tuning.difference, 2 * of_tuning.standard_error, color=colour, marker="o",
                 ms=4, capsize=2,
             )  # fmt: skip
     axes.axhline(0, color="0.5", lw=0.8)
     axes.set_xticks(
         range(len(results[0].gains)),
-        [f"labels {number}:\n{of_labels.score}" for number, of_labels in enumerate(results[0].gains, 1)],
+        [f"labels {number}:\n{of_tuning.score}" for number, of_tuning in enumerate(results[0].gains, 1)],
     )
     axes.set_title("gain over the initial values", fontsize=10)

@@ -1,8 +1,8 @@
-"""`bert-jax bench search`: an index of made-up vectors, searched exactly and by each kind of candidates.
+"""`bert-jax bench search`: search an index of synthetic vectors exactly and with each kind of candidates.
 
-The vectors are near each other as those of sentences are: of 11,819 passages of Wikipedia that all-MiniLM-L6-v2
-embedded, the nearest has a median cosine of 0.67, the tenth of 0.52, the hundredth of 0.36, the thousandth of 0.16.
-Queries are vectors of their own. Each kind is searched by a process of its own, whose files are in the page cache.
+The vectors are as close to each other as those of sentences: among 11,819 passages of Wikipedia embedded by
+all-MiniLM-L6-v2, the nearest passage has a median cosine of 0.67, the tenth 0.52, the hundredth 0.36 and the thousandth
+0.16. Queries are not in the index. Each kind is searched in its own process, with its files in the page cache.
 """
 
 import multiprocessing
@@ -27,11 +27,13 @@ from bert_jax.search.manifest import Manifest, ModelFacts
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.passages import Cutter, Words
 
-# The squared length of what vectors share with all, with 1,000, 100 and 10 others; the rest is a vector's own.
+# Shares of a vector's squared length that it has in common with the vectors of its groups of 1,000, 100 and 10, and
+# (WITH_ALL) with all vectors; the rest is its own.
 SHARED = ((1000, 0.125), (100, 0.2), (10, 0.19))
 WITH_ALL, GROUP = 0.035, 1000
 EXACT, INDEX = "float32", "index"
 KINDS = (EXACT, "int8", "binary", "hnsw", "ivf")
+# Results of a query, queries of a batch, words of a document, documents added while queries run.
 AT, BATCH, WORDS, ADDED = 10, 64, 40, 1000
 
 
@@ -43,7 +45,7 @@ class Size:
 
 
 def groups(size: Size) -> Iterator[np.ndarray]:
-    """Vectors and queries [GROUP + Q, D], so that the queries of a group are like its vectors."""
+    """Yield groups of vectors followed by queries [GROUP + Q, D]; the queries are similar to the group's vectors."""
     extra = -(-size.queries * GROUP // size.vectors)
     count, width = GROUP + extra, size.dimensions
     common = np.random.default_rng(0).normal(size=width) * WITH_ALL**0.5
@@ -52,14 +54,14 @@ def groups(size: Size) -> Iterator[np.ndarray]:
         vectors = (
             rng.normal(size=(count, width)) * (1 - WITH_ALL - sum(part for _, part in SHARED)) ** 0.5 + common
         )
-        places = np.append(np.arange(GROUP), rng.integers(GROUP, size=extra))
+        members = np.append(np.arange(GROUP), rng.integers(GROUP, size=extra))
         for together, part in SHARED:
-            vectors += rng.normal(size=(GROUP // together, width))[places // together] * part**0.5
+            vectors += rng.normal(size=(GROUP // together, width))[members // together] * part**0.5
         yield (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def write_vectors(folder: Path, size: Size) -> None:
-    """In an order that has nothing to do with what is near."""
+    """Write vectors.npy and queries.npy, in an order that does not depend on which vectors are close."""
     order = np.random.default_rng(2).permutation(-(-size.vectors // GROUP) * GROUP)
     queries = []
     scratch = np.lib.format.open_memmap(
@@ -75,7 +77,7 @@ def write_vectors(folder: Path, size: Size) -> None:
 
 
 def documents(first: int, count: int) -> Iterator[Document]:
-    """Their words are as frequent as those of a language: the n-th most frequent one has 1/n of the first one's."""
+    """Make documents whose words are distributed as in a language: their frequencies follow Zipf's law."""
     for start in range(first, first + count, GROUP):
         words = np.minimum(np.random.default_rng((4, start)).zipf(1.3, (GROUP, WORDS)), 1 << 20)
         for number, row in zip(range(start, min(start + GROUP, first + count)), words, strict=False):
@@ -89,16 +91,16 @@ def measure(output: str, size: Size, kinds: Sequence[str], as_json: bool = False
     folder.mkdir(parents=True, exist_ok=True)
     bench, rows = Bench(folder, size), {}
     turns = [bench.timed(bench.add, 0, size.vectors - ADDED)]
-    # The exact one first: each other kind rewrites the index.
+    # Exact search comes first, because each other kind rewrites the index.
     for kind in sorted(kinds, key=lambda kind: kind != EXACT):
         if kind != EXACT:
             turns.append(bench.timed(bench.merge, kind))
-        rows[kind] = {"build_seconds": turns[-1].seconds} | apart(searched, folder)
+        rows[kind] = {"build_seconds": turns[-1].seconds} | in_new_process(searched, folder)
     watch = folder / "adding"
     watch.touch()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         watching = pool.submit(searched_while, folder, watch)
-        while watch.stat().st_size == 0 and not watching.done():  # until it has searched
+        while watch.stat().st_size == 0 and not watching.done():  # until it has answered a query
             time.sleep(0.05)
         turns.append(bench.timed(bench.add, size.vectors - ADDED, ADDED))
         watch.unlink()
@@ -108,7 +110,7 @@ def measure(output: str, size: Size, kinds: Sequence[str], as_json: bool = False
 
 
 class Bench:
-    """The index that is built, and changed."""
+    """The index that is built and changed."""
 
     def __init__(self, folder: Path, size: Size):
         self.path, self.model = folder / INDEX, ModelFacts("", "", "", "", True, "", "", 512, size.dimensions)
@@ -131,7 +133,7 @@ class Bench:
             writer.compact(replace(writer.manifest, quantization=small, approximate=approximate))
 
 
-def apart(function: Callable, *arguments):
+def in_new_process(function: Callable, *arguments):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -141,12 +143,13 @@ def searched(folder: Path) -> dict[str, float]:
     index, queries = Index.open(folder / INDEX), np.load(folder / "queries.npy")
     opened = time.perf_counter() - start
     index.by_vectors(queries[:BATCH], AT)
-    seconds = [call(lambda query: index.by_vectors(query[None], AT), query) for query in queries]
-    whole = call(
+    seconds = [seconds_of(lambda query: index.by_vectors(query[None], AT), query) for query in queries]
+    whole = seconds_of(
         lambda: [index.by_vectors(queries[n : n + BATCH], AT) for n in range(0, len(queries), BATCH)]
     )
     words = [
-        call(lambda n: index.search(f"w{n} w{7 * n} w{n * n}", AT, ["keywords"]), n) for n in range(2, 52)
+        seconds_of(lambda n: index.search(f"w{n} w{7 * n} w{n * n}", AT, ["keywords"]), n)
+        for n in range(2, 52)
     ]
     memory = resident()  # before all vectors are read to measure recall
     (segment, *_), hits = index.segments, 0
@@ -167,11 +170,11 @@ def searched(folder: Path) -> dict[str, float]:
 
 
 def searched_while(folder: Path, watch: Path) -> dict[str, float]:
-    """One query after the other for as long as a file is there, of the newest state of the index."""
+    """Run one query after another while the file `watch` exists, in the index as it was opened; then refresh it."""
     index, queries, seconds = Index.open(folder / INDEX), np.load(folder / "queries.npy"), list[float]()
     before = len(index)
     for query in cycle(queries):
-        seconds.append(call(lambda query: index.by_vectors(query[None], AT), query))
+        seconds.append(seconds_of(lambda query: index.by_vectors(query[None], AT), query))
         if len(seconds) == 1:
             watch.write_text("searching")
         if not watch.exists():
@@ -185,14 +188,14 @@ def searched_while(folder: Path, watch: Path) -> dict[str, float]:
     }
 
 
-def call(function: Callable, *arguments) -> float:
+def seconds_of(function: Callable, *arguments) -> float:
     start = time.perf_counter()
     function(*arguments)
     return time.perf_counter() - start
 
 
 def resident() -> dict[str, int]:
-    """Memory of the process, and the pages of files that it has mapped, which the system can take back."""
+    """Return the process's own memory, and its pages of mapped files, which the system can reclaim."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     own, mapped = (int(status[name].split()[0]) << 10 for name in ("RssAnon", "RssFile"))
     return {"own_bytes": own, "mapped_bytes": mapped}

@@ -1,8 +1,8 @@
-"""`bert-jax bench size`: a published size of any family with random weights, beside `transformers`.
+"""`bert-jax bench size`: a published size of any family with random weights, compared with `transformers`.
 
-Two figures: the hidden states of some rows, and a fine-tuning step of a classifier with the family's own dropout. Both
-sides open the same directory and get the same tokens, without padding. `transformers` computes all rows in one batch,
-ours the batches that its inference makes of so many texts.
+Two figures are measured: the hidden states of some rows, and a fine-tuning step of a classifier with the family's own
+dropout. Both sides open the same directory and get the same tokens, without padding. `transformers` computes all rows
+in one batch; ours uses the batches that its inference makes of as many texts.
 """
 
 import tempfile
@@ -39,7 +39,7 @@ FIGURES = {"states": "hidden states", "step": "a fine-tuning step"}
 
 @dataclass(frozen=True)
 class Rows:
-    """How many rows of how many tokens."""
+    """The number of rows for each figure, and their length in tokens."""
 
     of_states: int = 32
     of_step: int = 8
@@ -48,13 +48,13 @@ class Rows:
     def batch(self, figure: str, vocab_size: int) -> dict[str, np.ndarray]:
         count = self.of_states if figure == "states" else self.of_step
         random = np.random.RandomState(0)
-        # From 1,000 on there are words in every family's vocabulary.
+        # Ids from 1,000 on are words in every family's vocabulary.
         tokens = random.randint(min(1000, vocab_size // 2), vocab_size, (count, self.length))
         read = {"tokens": tokens, "segments": np.zeros_like(tokens), "mask": np.ones_like(tokens)}
         return {name: array.astype(np.int32) for name, array in read.items()}
 
     def parts(self, batch: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        """The batches in which our inference computes these rows."""
+        """Split the rows of a batch into the batches that our inference uses."""
         most = row_rungs(self.length, tokens_in_batch())[-1]
         for start in range(0, self.of_states, most):
             yield {name: array[start : start + most] for name, array in batch.items()}
@@ -64,7 +64,7 @@ class Rows:
 
 
 def write(size: str, directory: str) -> None:
-    """A classifier of that size with initial values."""
+    """Write a classifier of this size with random weights."""
     name, config = sized(size)
     layout = Layout(config, FAMILIES[name or "bert"], ("classify",), LABELS)
     hub.save(directory, layout, jax.device_get(jax.jit(layout.init)(jax.random.key(0))))
@@ -80,14 +80,14 @@ class Ours:
         self.batch = rows.batch("step", vocab_size) | {"labels": rows.labels(), "weight": weight}
         self.state = initial_state(task, RUN, mesh, model.params)
         self.constants = constants_of(task, RUN, mesh)
-        self.taking = make_step(task, RUN, mesh)
+        self.take_step = make_step(task, RUN, mesh)
 
     def states(self) -> np.ndarray:
         program = programs.hidden_states(self.model.config)
         return np.concatenate([program(self.model.rounded, part) for part in self.read])
 
     def step(self) -> float:
-        self.state, measured = self.taking(self.state, self.batch, self.constants)
+        self.state, measured = self.take_step(self.state, self.batch, self.constants)
         return float(jax.block_until_ready(measured)["gradient_norm"])
 
 
@@ -117,7 +117,7 @@ class Theirs:
 
 
 def measure(sizes: Sequence[str], rows: Rows, limits: Limits, as_json: bool) -> Iterator[str]:
-    """Each size's result when it is there, in words or as a line of JSON."""
+    """Yield the result of each size as soon as it is there, as text or as a line of JSON."""
     for size in sizes:
         with tempfile.TemporaryDirectory() as directory:
             write(size, directory)
@@ -133,7 +133,7 @@ def compare(directory: str, rows: Rows, limits: Limits) -> dict[str, Any]:
         first = {name: contender("states")[0] for name, contender in contenders.items()}
         results["apart"] = float(np.abs(first["ours"] - first["theirs"]).max())
         for contender in contenders.values():
-            contender("step")  # compiled before it counts
+            contender("step")  # compile before timing
         for figure in FIGURES:
             seconds: dict[str, list[float]] = {name: [] for name in contenders}
             calls = compared(contenders, repeat((figure,)), limits, lambda _, turn: turn.seconds, twice=True)
@@ -153,12 +153,12 @@ def in_words(size: str, rows: Rows, result: dict) -> str:
             f"  {what} of {count} rows: {of['ours']:.3f} s, transformers {of['theirs']:.3f} s; ours is "
             f"{Ratio(**of['ratio'])} times as fast"
         )
-    lines.append(f"  hidden states differ by {result['apart']:.1e} at most")
+    lines.append(f"  hidden states differ by at most {result['apart']:.1e}")
     return "\n".join([*lines, "  " + describe(result["machine"])])
 
 
 def profile_size(size: str, rows: Rows, figure: str, calls: int, picture: str, as_json: bool) -> str:
-    """Where the time of one figure goes, in words or as JSON, and as a picture."""
+    """Show where the time of one figure goes: as a picture, and as text or JSON."""
     name_operations()
     with tempfile.TemporaryDirectory() as directory:
         write(size, directory)

@@ -1,4 +1,4 @@
-"""The files that `bert-jax bench all` makes of published data sets: functions of (file to write, files to read)."""
+"""Make the input files of `bert-jax bench all` from published data sets: functions of (new file, files to read)."""
 
 import csv
 from collections.abc import Iterable
@@ -8,27 +8,27 @@ from bert_jax.errors import BertJaxError
 from bert_jax.output import replacing
 from bert_jax.text.lines import read_lines
 
-WORDS = 200  # of a passage: some 256 tokens
+WORDS = 200  # of a passage, about 256 tokens
 
 
 def sentences(new: Path, table: Path) -> None:
-    """The first column of a table with a header."""
+    """Write the first column of a table that has a header."""
     write(new, (row[0].strip() for row in rows(table)[1:]))
 
 
 def pairs_as_lines(new: Path, table: Path) -> None:
-    """Both texts of each pair of STS-B's table, once each."""
+    """Write both texts of each pair in STS-B's table, without duplicates."""
     write(new, dict.fromkeys(text for row in rows(table) for text in row[5:7]))
 
 
 def passages(new: Path, text: Path) -> None:
-    """Running text in passages of equal length."""
+    """Write running text as passages with the same number of words."""
     words = [word for line in read_lines(str(text)) if not line.startswith(" =") for word in line.split()]
     write(new, (" ".join(words[at : at + WORDS]) for at in range(0, len(words) - WORDS + 1, WORDS)))
 
 
 def paraphrases(new: Path, table: Path) -> None:
-    """MRPC's pairs under the names that GLUE gives to its columns."""
+    """Write MRPC's pairs with GLUE's column names."""
     pairs = ((row[0].lstrip("\ufeff"), *row[3:5]) for row in rows(table))
     lines = ["label\tsentence1\tsentence2"]
     write(new, lines + ["\t".join(pair) for pair in pairs if pair[0].isdecimal()])

@@ -1,4 +1,4 @@
-"""How fast this machine multiplies and moves."""
+"""How fast this machine multiplies matrices and moves memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ REPEATS = 16
 @dataclass(frozen=True)
 class Speeds:
     flops: float  # per second
-    bytes: float
+    bytes: float  # per second
 
     def best(self, other: "Speeds") -> "Speeds":
         return Speeds(max(self.flops, other.flops), max(self.bytes, other.bytes))
@@ -25,7 +25,7 @@ def measured_speeds(dtype: str) -> Speeds:
 
 
 def matmul_flops_per_second(dtype: str) -> float:
-    """Of a plain matrix product with a float32 result, which is the fastest, the best of a few."""
+    """Measure a plain matrix product with a float32 result, the fastest kind; return the best of several."""
     n = 2048 if jax.default_backend() == "cpu" else 8192
 
     def product(a, _):
@@ -36,16 +36,19 @@ def matmul_flops_per_second(dtype: str) -> float:
 
 
 def memory_bytes_per_second() -> float:
-    """Of a plain pass over an array larger than any cache, the best of a few."""
+    """Measure a plain pass over an array larger than any cache; return the best of several."""
     array = jnp.ones(2**26 if jax.default_backend() == "cpu" else 2**29, jnp.float32)
     return 2 * array.nbytes / best_seconds(lambda step, a: a + step, jnp.float32(1), array)
 
 
-def best_seconds(function: Callable, operand, place) -> float:
-    """Of `function(operand, place)`, which writes where `place` was: new memory would cost its page faults."""
+def best_seconds(function: Callable, operand, buffer) -> float:
+    """Return the shortest time of `function(operand, buffer)`.
+
+    The result is written into the memory of `buffer`, because new memory would cost page faults.
+    """
     compiled = jax.jit(function, donate_argnums=1, keep_unused=True)
     seconds = []
     for _ in range(REPEATS):
-        place, turn = timed(lambda place=place: jax.block_until_ready(compiled(operand, place)))
+        buffer, turn = timed(lambda buffer=buffer: jax.block_until_ready(compiled(operand, buffer)))
         seconds.append(turn.seconds)
     return min(seconds)

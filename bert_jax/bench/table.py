@@ -1,7 +1,7 @@
-"""`bert-jax bench all`: README's table again, by one command.
+"""`bert-jax bench all`: make README's table again with one command.
 
-Each measurement is a command of its own, so none meets the memory or the threads of another. Its result is a line of
-results.jsonl in the output directory, and a run that was killed goes on after the last of them.
+Each measurement runs as a command of its own, so that none is affected by the memory or the threads of another. Its
+result is a line of results.jsonl in the output directory. A run that was killed resumes after the last line.
 """
 
 import json
@@ -31,7 +31,7 @@ PLACE = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Places:
-    """Directories by name, and the output directory."""
+    """The directories that replace the placeholders of a command, and the output directory."""
 
     given: Mapping[str, str | None]
     output: Path
@@ -41,7 +41,7 @@ class Places:
         return known | {"inputs": self.output / "inputs", "output": self.output}
 
     def words(self, command: str) -> list[str]:
-        """The command with its places filled and its patterns expanded; an error names what is missing."""
+        """Fill the command's placeholders and expand its patterns; raise Missing if something is missing."""
         directories = self.directories()
         words: list[str] = []
         for word in command.split():
@@ -54,14 +54,14 @@ class Places:
                 words.append(filled)
             elif "*" in filled:
                 words += sorted(glob(filled)) or missing(Path(filled))
-            elif path.exists() or self.makes(path):
+            elif path.exists() or self.make_input(path):
                 words.append(filled)
             else:
                 missing(path)
         return words
 
-    def makes(self, path: Path) -> bool:
-        """Whether the file is made of data sets; it is there afterwards."""
+    def make_input(self, path: Path) -> bool:
+        """Make an input file from the data sets; return False if it is not one of INPUTS."""
         if path.parent != self.directories()["inputs"] or path.name not in INPUTS:
             return False
         make, needed = INPUTS[path.name]
@@ -77,7 +77,7 @@ class Places:
 
 
 class Missing(Exception):
-    """What a measurement needs and is not there."""
+    """Something that a measurement needs is missing."""
 
 
 def missing(path: Path) -> NoReturn:
@@ -85,7 +85,7 @@ def missing(path: Path) -> NoReturn:
 
 
 def measure_all(places: Places, only: Sequence[str], quick: bool) -> str:
-    """Measures what is not measured yet, and writes the table; an error if a measurement failed."""
+    """Run the measurements that have no result yet, and write the table; raise if a measurement failed."""
     chosen = select(only)
     results, here = places.output / "results.jsonl", machine()
     failures = []
@@ -96,10 +96,10 @@ def measure_all(places: Places, only: Sequence[str], quick: bool) -> str:
             print(f"{measurement.name}: left out: {reason}", flush=True)
             continue
         if any(line["command"] == words and line["machine"] == here for line in lines_of(results)):
-            print(f"{measurement.name}: measured before", flush=True)
+            print(f"{measurement.name}: already measured", flush=True)
             continue
         print(f"{measurement.name}: bert-jax bench {shlex.join(words)}", flush=True)
-        begun = time.time()
+        start = time.time()
         run = subprocess.run(
             [sys.executable, "-m", "bert_jax", "bench", *words],
             stdout=subprocess.PIPE,
@@ -109,7 +109,7 @@ def measure_all(places: Places, only: Sequence[str], quick: bool) -> str:
         if run.returncode:
             failures.append(measurement.name)
             continue
-        line = {"name": measurement.name, "command": words, "seconds": time.time() - begun, "quick": quick}
+        line = {"name": measurement.name, "command": words, "seconds": time.time() - start, "quick": quick}
         line |= {"result": json.loads(run.stdout.splitlines()[-1]), "machine": here}
         append(results, line)
     newest = {line["name"]: line for line in lines_of(results) if line["quick"] == quick}
@@ -120,7 +120,7 @@ def measure_all(places: Places, only: Sequence[str], quick: bool) -> str:
             f"failed: {', '.join(failures)} (messages are above); the same command tries them again"
         )
     if not lines:
-        raise BertJaxError("nothing was measured; see above what was left out")
+        raise BertJaxError("nothing was measured; the reasons are above")
     return text
 
 
@@ -133,7 +133,7 @@ def select(only: Sequence[str]) -> list[Measurement]:
 
 
 def command_of(measurement: Measurement, places: Places, quick: bool) -> list[str]:
-    """The words after `bert-jax bench`; contenders that are not installed are left out, which is said."""
+    """Return the words after `bert-jax bench`. Leave out libraries that are not installed, and print a notice."""
     for module in measurement.needs:
         if not find_spec(module):
             raise Missing(f"{module} is not installed")
@@ -147,7 +147,7 @@ def command_of(measurement: Measurement, places: Places, quick: bool) -> list[st
 
 
 def lines_of(results: Path) -> list[dict]:
-    """The results so far; of a line that was not written to its end, nothing."""
+    """Read the results so far, without a last line that is incomplete."""
     if not results.exists():
         return []
     whole = results.read_text(encoding="utf-8").split("\n")[:-1]
@@ -160,7 +160,7 @@ def append(results: Path, line: dict) -> None:
 
 
 def machine() -> dict:
-    """The processor and the versions of what was measured."""
+    """Return the processor, and the versions of Python and of the measured packages."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -174,7 +174,7 @@ def machine() -> dict:
 
 
 def write_table(output: Path, lines: list[dict]) -> str:
-    """Writes table.md and table.png; returns the former's text."""
+    """Write table.md and table.png; return the text of table.md."""
     titles = {measurement.name: measurement for measurement in MEASUREMENTS}
     rows = [
         (line, row)
@@ -190,7 +190,7 @@ def write_table(output: Path, lines: list[dict]) -> str:
 
 
 def facts(lines: Iterable[dict]) -> list[str]:
-    """One sentence for each machine and set of versions that measured."""
+    """Write a sentence for each machine and set of versions on which the results were measured."""
     distinct = {json.dumps(line["machine"], sort_keys=True): line for line in lines}
     sentences = []
     for line in distinct.values():
@@ -224,21 +224,21 @@ def commands(lines: Iterable[dict]) -> list[str]:
 
 
 def draw(compared: Sequence[tuple[Row, Ratio]], path: Path) -> None:
-    """Bars of the ratios, with their intervals; the line is where both are equally fast."""
-    names = [f"{row.what}\nbeside {row.other}" for row, _ in compared][::-1]
+    """Draw the ratios as bars with their intervals, and a line at 1, where both sides are equally fast."""
+    names = [f"{row.what}\ncompared with {row.other}" for row, _ in compared][::-1]
     speeds = [speed for _, speed in compared][::-1]
 
     def bars(axes) -> None:
-        places = range(len(speeds))
-        axes.barh(places, [speed.median for speed in speeds], color=ACCENT, height=0.6)
-        for place, speed in zip(places, speeds, strict=True):
+        positions = range(len(speeds))
+        axes.barh(positions, [speed.median for speed in speeds], color=ACCENT, height=0.6)
+        for y, speed in zip(positions, speeds, strict=True):
             if speed.low is not None and speed.high is not None:
-                axes.plot([speed.low, speed.high], [place, place], color=INK, marker="|", markersize=7)
-            axes.annotate(str(speed), (max(speed.median, speed.high or 0), place), xytext=(6, 0),
+                axes.plot([speed.low, speed.high], [y, y], color=INK, marker="|", markersize=7)
+            axes.annotate(str(speed), (max(speed.median, speed.high or 0), y), xytext=(6, 0),
                           textcoords="offset points", va="center", fontsize=7)  # fmt: skip
         axes.axvline(1, color="#d95f02", linestyle="--", linewidth=1)
-        axes.set_yticks(list(places), names, fontsize=7)
-        axes.set_xlabel("times as fast as the other; bars of their 95% intervals", fontsize=9)
+        axes.set_yticks(list(positions), names, fontsize=7)
+        axes.set_xlabel("times as fast as the other library, with 95% intervals", fontsize=9)
         axes.margins(x=0.15)
 
     drawn(path, (11, 0.45 * len(speeds) + 1), bars)

@@ -1,8 +1,8 @@
-"""`bert-jax bench embed` and `bench predict`: throughput and latency of a model on texts, beside other libraries.
+"""`bert-jax bench embed` and `bench predict`: throughput and latency of a model, compared with other libraries.
 
-All get the same model, texts and threads. Latency is of the same texts, all of them, one at a time; that of the
-shortest tenth is given apart. The others compute in float32 where their name says nothing else, and we in what is asked
-for.
+All contenders get the same model, texts and threads. Latency is measured on all of these texts, one at a time; that of
+the shortest tenth is given separately. The other libraries compute in float32 unless their name says otherwise, ours in
+the requested dtype.
 """
 
 import time
@@ -25,37 +25,37 @@ from bert_jax.predictions import calibration
 from bert_jax.predictions.whole_texts import WholeTexts
 from bert_jax.text.lines import read_lines
 
-ROWS = {"cpu": 32, "cuda": 512}  # texts of a batch of the other libraries: what is fast there
+ROWS = {"cpu": 32, "cuda": 512}  # batch size of the other libraries, chosen to be fast on the device
 PERCENTILES = (50, 90, 99)
 OURS = "bert-jax"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: a model on texts."""
+    """The model and the texts to measure."""
 
     verb: str
     directory: str
     source: str | None = None  # file of texts; None: random words
     count: int = 500
-    dtype: str = "float32"  # of our computation
+    dtype: str = "float32"  # in which ours computes
 
     def open(self) -> tuple:
-        """(our model, the texts, the number of tokens of each)."""
+        """Return our model, the texts, and the number of tokens of each text."""
         model = SUBJECTS[self.verb][0](self.directory, self.dtype)
         texts = draw(model, self.source, self.count)
         encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
         return model, texts, np.array([len(encoding.ids) for encoding in encodings])
 
     def makers(self, against: Sequence[str]) -> dict[str, tuple]:
-        """Of the contenders, ours first."""
+        """Return the makers of the contenders and their arguments, by name; ours is the first."""
         makers = SUBJECTS[self.verb][1]
         ours = (in_both_ways, makers[OURS], self.directory, self.dtype)
         return {OURS: ours} | {name: (in_both_ways, makers[name], self.directory) for name in against}
 
 
 def in_both_ways(make: Callable, *arguments) -> Callable:
-    """A contender's function: the outputs of all texts, or the seconds of each of them alone."""
+    """Return a contender's function, which returns the outputs of all texts, or the seconds of each text alone."""
     run = make(*arguments)
 
     def call(texts: Sequence[str], alone: bool):
@@ -63,9 +63,9 @@ def in_both_ways(make: Callable, *arguments) -> Callable:
             return run(texts)
         seconds = []
         for text in texts:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             run([text])
-            seconds.append(time.perf_counter() - begun)
+            seconds.append(time.perf_counter() - start)
         return seconds
 
     return call
@@ -94,10 +94,10 @@ def measure(subject: Subject, against: Sequence[str], limits: Limits, as_json: b
 def compare(
     contenders: Mapping[str, Callable], texts: Sequence[str], lengths: np.ndarray, limits: Limits
 ) -> tuple[dict, list[Turn]]:
-    """What is measured of each contender, ours the first, and the turns that count."""
+    """Return the figures of each contender, ours first, and the turns that they come from."""
     first = {name: contender(texts, False) for name, contender in contenders.items()}
     for contender in contenders.values():
-        contender(texts, True)  # every shape is compiled before it counts
+        contender(texts, True)  # compile every shape before timing
     together: dict[str, list[Turn]] = {name: [] for name in contenders}
     alone: dict[str, list] = {name: [] for name in contenders}
     turns = []
@@ -141,13 +141,13 @@ def describe_contender(name: str, result: dict) -> list[str]:
         lines.append(
             f"{'':<22}bert-jax is {Ratio(**result['throughput'])} times as fast in batches, "
             f"{Ratio(**result['p50'])} at p50 and {Ratio(**result['p99'])} at p99 of one text, {result['cpu']:.2f} by "
-            f"CPU time; outputs differ by {result['apart']:.1e} at most"
+            f"CPU time; outputs differ by at most {result['apart']:.1e}"
         )
     return lines
 
 
-class Named:
-    """A tokenizer whose work has a name in a trace."""
+class TracedTokenizer:
+    """A tokenizer whose calls have a name in a trace."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -165,18 +165,18 @@ class Named:
 
 
 def profile_text(subject: Subject, calls: int, picture: str, as_json: bool) -> str:
-    """Where the milliseconds of one text go, the one of median length: in words or as JSON, and as a picture."""
+    """Show where the time of a text of median length goes: as a picture, and as text or JSON."""
     name_operations()
     model, texts, lengths = subject.open()
     middle = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
     text, run = [texts[middle]], SUBJECTS[subject.verb][2](model)
-    model._tokenizer = Named(model.tokenizer)
+    model._tokenizer = TracedTokenizer(model.tokenizer)
     title = f"{subject.verb} of one text of {lengths[middle]} tokens, {subject.dtype}"
     return show(profile(title, lambda: run(text), calls, subject.dtype), picture, as_json)
 
 
 def draw(model, source: str | None, count: int) -> list[str]:
-    """So many lines of the file, or made-up texts, always in the same order."""
+    """Return at most `count` lines of the file, or random texts, always in the same order."""
     texts = [text for text in read_lines(source) if text.strip()] if source else random_texts(model, count)
     if not texts:
         raise BertJaxError(f"{source} holds no text; name a file with one text per line")
@@ -184,17 +184,17 @@ def draw(model, source: str | None, count: int) -> list[str]:
 
 
 def random_texts(model, count: int) -> list[str]:
-    """Texts of random words, most of them a sentence long and some a paragraph."""
+    """Make texts of random words, most of them as long as a sentence and some as long as a paragraph."""
     random = np.random.RandomState(0)
     entries = [entry for entry in model.tokenizer.tokens(range(model.tokenizer.size)) if entry.isalpha()]
     if not entries:
-        raise BertJaxError("the vocabulary has no word to make texts of; name a file of texts, --input FILE")
+        raise BertJaxError("the vocabulary has no words for random texts; name a file of texts, --input FILE")
     lengths = np.exp(random.normal(2.8, 0.7, count)).clip(2, 250).astype(int)
     return [" ".join(random.choice(entries, n)) for n in lengths]
 
 
 def open_embedder(directory: str, dtype: str = "float32"):
-    """Truncates texts at the encoder's own length, as the others do here."""
+    """Load an embedder that truncates texts at the encoder's maximum length, as the other libraries do here."""
     model = bert_jax.load(directory, dtype=dtype)
     model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
     return model
@@ -256,7 +256,7 @@ def transformers(directory: str) -> Callable:
 
 
 def onnxruntime(directory: str, open_model: Callable, opener: str, output: str, finish: Callable) -> Callable:
-    """The model through torch's exporter; our tokenizer before it, `finish(output, mask)` after it."""
+    """Return a function of texts: our tokenizer, the model as torch exports it, then `finish(output, mask)`."""
     model, session = open_model(directory), onnx_session(directory, opener, output)
 
     def run(texts):
@@ -279,8 +279,8 @@ def unchanged(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return logits
 
 
-# Verb -> how our model is opened, the contenders by name (`make(directory)` gives a function of texts), and that
-# function of our model.
+# Verb -> (function that opens our model, contenders by name, function of an open model of ours). A contender is
+# `make(directory)`, which returns a function of texts; the last function returns that of our model.
 SUBJECTS: dict[str, tuple[Callable, dict[str, Callable], Callable]] = {
     "embed": (
         open_embedder,

@@ -1,10 +1,11 @@
-"""`bert-jax bench tokenizers`: compares ids and offsets with those of `transformers`, text by text.
+"""`bert-jax bench tokenizers`: compare ids and offsets with those of `transformers`, text by text.
 
 A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both sides open
-the same files, with one exception: from a bare ALBERT `.model`, transformers 5 makes pieces such as "-" added tokens,
-which split every text, so its ids are not those of Google's training. There both open the directory that transformers
-saves. Ids from the bare file are compared with Google's recipe on the `sentencepiece` library, for information only:
-the two libraries differ between segmentations of equal score, and for scripts that NFKD decomposes.
+the same files, with one exception: from a bare ALBERT `.model`, transformers 5 turns pieces such as "-" into added
+tokens, which split every text, so its ids are not those of Google's training. In this case both sides open the
+directory that transformers saves. The ids from the bare file are compared with Google's recipe on the `sentencepiece`
+library, for information only: the two libraries differ on segmentations of equal score, and on scripts that NFKD
+decomposes.
 """
 
 import json
@@ -80,7 +81,7 @@ def compare_all(vocabularies: Sequence[str], texts: Sequence[str], as_json: bool
 
 
 def compare(ours, theirs, texts: Sequence[str]) -> dict:
-    """How many texts have other ids or offsets by `ours` than by `theirs`, a function that returns both."""
+    """Count the texts whose ids or offsets differ between `ours` and `theirs`, a function that returns both."""
     counts: dict[str, Any] = {"tokens": 0, "ids": 0, "offsets": 0, "first": []}
     for start in range(0, len(texts), BATCH):
         batch = texts[start : start + BATCH]
@@ -99,7 +100,7 @@ def compare(ours, theirs, texts: Sequence[str]) -> dict:
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """The strings of a JSON file; the paragraphs of any other file."""
+    """Yield the strings of a JSON file, or the paragraphs of any other file."""
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -119,7 +120,7 @@ def strings_in(value) -> Iterator[str]:
 
 
 def pairs_of(vocabulary: Path) -> Iterator[tuple]:
-    """(name, our tokenizer, their function) for each way to compare a vocabulary with a reference."""
+    """Yield (name, our tokenizer, their function) for each way to compare a vocabulary with a reference."""
     if not vocabulary.exists():
         raise BertJaxError(
             f"{vocabulary} does not exist; name a model directory, vocab.txt, vocab.json or a .model file"
@@ -131,7 +132,7 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
         elif vocabulary.suffix == ".txt":
             shutil.copy(vocabulary, scratch / "vocab.txt")
             ours = WordPiece.from_vocab_txt(vocabulary)
-            # Without this file transformers lower-cases for every vocabulary; ours looks at the vocabulary.
+            # Without this file transformers lower-cases for every vocabulary; ours decides by the vocabulary.
             lower = {"do_lower_case": ours.lower_case, "tokenizer_class": "BertTokenizer"}
             (scratch / "tokenizer_config.json").write_text(json.dumps(lower))
             yield vocabulary.name, ours, transformers_on(scratch)
@@ -149,7 +150,7 @@ def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
 
 def transformers_function(tokenizer):
     def run(texts):
-        # It refuses lone surrogates, so both sides get repaired texts.
+        # transformers refuses lone surrogates, so both sides get repaired texts.
         encoded = tokenizer(clean(texts), return_offsets_mapping=True, truncation=False, padding=False)
         return zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
 
@@ -157,7 +158,7 @@ def transformers_function(tokenizer):
 
 
 def roberta(vocabulary: Path, scratch: Path):
-    """With the merges.txt beside the vocabulary, or the merges that its entries imply."""
+    """Open both tokenizers with the merges.txt beside the vocabulary, or with the merges that its entries imply."""
     (transformers,) = libraries("transformers")
     merges = vocabulary.parent / "merges.txt"
     entries = json.loads(vocabulary.read_text(encoding="utf-8"))
@@ -190,7 +191,10 @@ def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
 
 
 def google_albert(model: Path, ours):
-    """ALBERT's ids by the recipe of its training data, which has no offsets and reads [MASK] as plain text."""
+    """Return a function that gives ALBERT's ids by the recipe of its training data, but keeps special tokens whole.
+
+    It has no offsets.
+    """
     from sentencepiece import SentencePieceProcessor
 
     library = SentencePieceProcessor(model_file=str(model))

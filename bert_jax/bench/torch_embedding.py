@@ -1,4 +1,4 @@
-"""An embedder that sentence-transformers trains, from the same directory, groups, order and recipe."""
+"""An embedder that sentence-transformers trains from the same directory, with the same groups, order and recipe."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.embedding import Embedding
 
-TEXTS = 64  # of a batch of the evaluation
+TEXTS = 64  # batch size of the evaluation
 BOTH_WAYS = ("query_to_doc", "doc_to_query")
 
 
@@ -39,7 +39,9 @@ class TorchEmbedding(TorchModel):
             "margin_mse": lambda: losses.MarginMSELoss(model),
         }
         if name not in make:
-            raise BertJaxError(f"loss.name={name} is not compared with; one of {', '.join(make)} is")
+            raise BertJaxError(
+                f"loss.name={name} cannot be compared; set loss.name to one of {', '.join(make)}"
+            )
         loss = make[name]()
         return losses.MatryoshkaLoss(model, loss, list(self.task.sizes)) if self.task.sizes else loss
 
@@ -47,7 +49,7 @@ class TorchEmbedding(TorchModel):
         return self.loss(self.inputs(pieces), self.targets(pieces))
 
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """The vectors of length 1 of each text."""
+        """Return the vector of each text, with length 1."""
         vectors: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
         self.model.eval()
@@ -60,7 +62,7 @@ class TorchEmbedding(TorchModel):
         return vectors
 
     def inputs(self, pieces: Sequence[Piece]) -> list[dict]:
-        """Of each column, its texts."""
+        """Return the tokens of the texts of each column."""
         return [self.tokens(pieces[n :: self.task.texts]) for n in range(self.task.texts)]
 
     def targets(self, pieces: Sequence[Piece]):

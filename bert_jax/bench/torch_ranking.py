@@ -1,4 +1,4 @@
-"""A cross-encoder that sentence-transformers trains, from the same directory, queries, order and recipe."""
+"""A cross-encoder that sentence-transformers trains from the same directory, on the same queries in the same order."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.tasks.ranking import Ranking
 from bert_jax.tasks.rerank_config import RerankConfig
 
-PAIRS = 64  # of a batch of the evaluation
+PAIRS = 64  # batch size of the evaluation
 
 
 class TorchRanking(TorchModel):
@@ -20,7 +20,7 @@ class TorchRanking(TorchModel):
         library, losses = libraries("sentence_transformers", "sentence_transformers.cross_encoder.losses")
         self.task, self.config, self.pad = task, config, pad
         self.model = library.CrossEncoder(config.init, num_labels=1, device="cpu")
-        # Its losses are given pieces for documents, and nothing is tokenized twice.
+        # Its losses get pieces as documents, so that nothing is tokenized twice.
         self.model.preprocess = lambda pairs, **_: self.tokens([piece for _, piece in pairs])
         make = {
             "binary": losses.BinaryCrossEntropyLoss,
@@ -30,7 +30,7 @@ class TorchRanking(TorchModel):
         }
         if task.loss.name not in make:
             raise BertJaxError(
-                f"loss.name={task.loss.name} is not compared with; one of {', '.join(make)} is"
+                f"loss.name={task.loss.name} cannot be compared; set loss.name to one of {', '.join(make)}"
             )
         self.loss = make[task.loss.name](self.model)
 
@@ -45,7 +45,7 @@ class TorchRanking(TorchModel):
         return self.loss([[""] * len(lists), lists], labels)
 
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """Each piece's logit."""
+        """Return the logit of each piece."""
         logits: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
         self.model.eval()

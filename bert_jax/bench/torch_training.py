@@ -1,4 +1,4 @@
-"""How torch trains a model of `transformers` by a run's recipe."""
+"""Train a model of `transformers` in torch with the recipe of a run of ours."""
 
 import time
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from bert_jax.train.config import OptimizerConfig
 
 
 def quiet_transformers(seed: int) -> list[Any]:
-    """[torch, transformers] with the seed set and without messages."""
+    """Return [torch, transformers], with the seed set and their messages turned off."""
     torch, transformers = libraries("torch", "transformers")
     torch.manual_seed(seed)
     transformers.logging.set_verbosity_error()
@@ -25,7 +25,7 @@ def quiet_transformers(seed: int) -> list[Any]:
 
 
 def padded(torch, rows: Sequence, padding: int):
-    """Whole numbers [B, L] of rows of any lengths."""
+    """Pad rows of integers to a tensor [B, L]."""
     array = np.full((len(rows), max(map(len, rows))), padding, np.int64)
     for row, values in zip(array, rows, strict=True):
         row[: len(values)] = values
@@ -33,7 +33,7 @@ def padded(torch, rows: Sequence, padding: int):
 
 
 class TorchModel(ABC):
-    """A model of torch that learns from the pieces of each step."""
+    """A torch model that is trained on the pieces of each step."""
 
     torch: Any
     model: Any
@@ -42,26 +42,26 @@ class TorchModel(ABC):
 
     @abstractmethod
     def loss_of(self, pieces: Sequence[Piece]):
-        """Of the pieces of a step."""
+        """Return the loss of the pieces of a step."""
 
     @abstractmethod
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """What our task predicts of each piece, in their order."""
+        """Return the outputs of each piece, in order, in the form that our task predicts them."""
 
     def train(self, data: Epochs) -> tuple[float, list[float]]:
-        """The seconds of the steps, and the loss of each."""
+        """Train; return the seconds of all steps, and the loss of each step."""
         losses: list[float] = []
         updates = Updates(self.torch, self.model, self.config.optimizer, self.config.steps)
         self.model.train()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         for numbers in data.chosen:
             loss = self.loss_of([data.train[i] for i in numbers])
             updates.apply(loss)
             losses.append(loss.item())
-        return time.perf_counter() - begun, losses
+        return time.perf_counter() - start, losses
 
     def tokens(self, pieces: Sequence[Piece]) -> dict:
-        """Padded, as transformers names them."""
+        """Return the padded tokens under the names of transformers."""
         encodings = [piece.encoding for piece in pieces]
         return {
             "input_ids": padded(self.torch, [encoding.ids for encoding in encodings], self.pad),
@@ -71,7 +71,7 @@ class TorchModel(ABC):
 
 
 class Updates:
-    """AdamW with linear decay, the gradient clipped, as the config has them."""
+    """AdamW with linear decay and gradient clipping, as in the config."""
 
     def __init__(self, torch, model, recipe: OptimizerConfig, steps: int):
         if (recipe.name, recipe.schedule) != ("adam", "linear"):

@@ -1,8 +1,8 @@
 """When each operation of a compiled program ran, from XLA's own trace, and what the host did meanwhile.
 
-Operations run beside one another on the cores, and an operation that others run within (a loop, a call) is no work of
-its own. So a moment belongs in equal shares to the operations that run at it; if there is none, to the program that is
-executing; else to the host. These shares add up to the time of the call.
+Operations run in parallel on the cores, and an operation that contains others (a loop, a call) does no work of its own.
+So each moment is divided equally among the operations that run at it. If none runs, it counts for the program that is
+executing, or else for the host. These shares add up to the time of the call.
 """
 
 import math
@@ -20,27 +20,27 @@ import jax
 from bert_jax.bench.turns import Turn, timed
 from bert_jax.errors import BertJaxError
 
-# Instructions of a program's text that others run within, which have times of their own.
+# Instructions that contain others; the contained ones have times of their own.
 OUTER = re.compile(r"%(\S+) = .* (?:while|call|conditional)\(")
-END = "end: "  # before the name of an operation that has ended, perhaps in another thread
-HOST = "host: "  # before what the host does, as `on_host` names it
+END = "end: "  # prefix of the event that marks the end of an operation, perhaps in another thread
+HOST = "host: "  # prefix of what the host does, as `on_host` names it
 PYTHON, DISPATCH, IDLE = "host: Python", "host: dispatch", "no operation runs"
-# XLA's names of what is not an operation -> ours.
+# XLA's names of events that are not operations -> ours.
 EXECUTE = "ThunkExecutor::Execute"
 SPANS = {"PjitFunction": DISPATCH, EXECUTE: IDLE}
-AT_ONCE = 1e-4  # seconds
+AT_ONCE = 1e-4  # seconds; events this close follow each other immediately
 
 Operation = tuple[str, str]  # (program, name)
 
 
 def on_host(name: str) -> AbstractContextManager:
-    """Names what the host does within, in a trace."""
+    """Name what the host does in this context, for a trace."""
     return jax.profiler.TraceAnnotation(HOST + name)
 
 
 @dataclass
 class Span:
-    """A time in which something happened; seconds since the trace began."""
+    """An event with its start and end, in seconds since the trace began."""
 
     start: float
     end: float
@@ -50,19 +50,19 @@ class Span:
 
 @dataclass
 class Call:
-    """What a call of the traced function took."""
+    """The time of a call of the traced function, and what it was spent on."""
 
     turn: Turn
     seconds: float
-    operations: dict[Operation, float] = field(default_factory=dict)  # their shares of the clock
-    host: dict[str, float] = field(default_factory=dict)  # when no operation ran
+    operations: dict[Operation, float] = field(default_factory=dict)  # seconds of each one's share
+    host: dict[str, float] = field(default_factory=dict)  # seconds when no operation ran, by activity
     runs: Counter[Operation] = field(default_factory=Counter)
 
 
 def traced(function: Callable, calls: int) -> list[Call]:
-    """`function()` called so many times; it must wait for its results."""
+    """Call `function()`, which must wait for its results, and trace each of the calls."""
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # a trace of every Python call would slow down what it measures
+    options.python_tracer_level = 0  # tracing every Python call would slow down the function
 
     def call():
         with jax.profiler.TraceAnnotation(PYTHON):
@@ -83,16 +83,17 @@ def traced(function: Callable, calls: int) -> list[Call]:
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    """(name, text) of every compiled program in memory; several may have the same name."""
+    """Yield (name, text) of every compiled program in memory; several may have the same name."""
     for executable in jax.devices()[0].client.live_executables():
         for module in executable.hlo_modules():
             yield module.name, module.to_string()
 
 
 def read(profile) -> Iterator[Span]:
-    """Operations, and what else has a name here."""
-    begun: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
-    ends: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)  # (reported, of its own work)
+    """Yield the operations, and the other events that have a name above."""
+    started: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
+    # Operation -> (reported end, end of its own work).
+    ends: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for plane in profile.planes:
         for line in plane.lines:
             executed = sorted(
@@ -108,37 +109,39 @@ def read(profile) -> Iterator[Span]:
                     yield Span(start, end, known[0])
                 elif "hlo_op" in (stats := dict(event.stats)):
                     operation = str(stats.get("hlo_module", "")), str(stats["hlo_op"])
-                    begun[operation].append((start, end))
-    for (program, name), times in begun.items():
+                    started[operation].append((start, end))
+    for (program, name), times in started.items():
         times.sort()
         ended = sorted(ends[name])
         for (start, end), (following, _) in zip(times, [*times[1:], (math.inf, 0.0)], strict=True):
-            # An operation whose work goes on in other threads ends later than the call that began it.
+            # An operation whose work continues in other threads ends later than the call that started it.
             index = bisect(ended, (start, math.inf))
             if index < len(ended) and (reported := ended[index][0]) <= following:
                 own = ended[index][1]
-                # What the thread ran before this operation began did not wait for it.
+                # What the thread started before this operation did not wait for it.
                 end = max(end, own if own >= start else reported)
             yield Span(start, end, name, (program, name))
 
 
 def own_end(end: float, executed: list[tuple[float, float]]) -> float:
-    """The time at which an operation ended that its thread reported as ended at `end`.
+    """Return the time at which an operation ended whose thread reported its end at `end`.
 
-    The thread that finishes an operation may first run those that waited for it, and only then report its end.
-    `executed` are (end, start) of the times when the thread ran operations.
+    The thread that finishes an operation may first run the operations that waited for it, and only then report its end.
+    `executed` are the sorted (end, start) of the periods in which the thread ran operations.
     """
     last = bisect(executed, (end, math.inf)) - 1
     return executed[last][1] if last >= 0 and end - executed[last][0] < AT_ONCE else end
 
 
 def shares(spans: list[Span], turn: Turn) -> Call:
-    """Deals out the time of the call, moment by moment."""
+    """Divide the time of the call among operations and host, moment by moment."""
     whole = next(span for span in spans if span.label == PYTHON)
     result = Call(turn, whole.end - whole.start)
     result.runs = Counter(span.operation for span in spans if span.operation)
     if not result.runs:
-        raise BertJaxError("the trace names no operations: this version of jax or this device gives none")
+        raise BertJaxError(
+            "the trace has no operations: this version of jax or this device does not record them"
+        )
     operations, host = defaultdict[Operation, float](float), defaultdict[str, float](float)
     changes = []
     for number, span in enumerate(spans):

@@ -1,6 +1,6 @@
-"""`bert-jax bench train`: the seconds of a pre-training step here, on synthetic batches, and beside torch's.
+"""`bert-jax bench train`: time a pre-training step on synthetic batches, and compare it with torch.
 
-FLOPs are those of models/cost.py. Steps are timed one by one, and in turn with torch's.
+FLOPs are those of models/cost.py. Steps are timed one by one, in turn with those of torch.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from bert_jax.train.step import make_step
 
 @dataclass(frozen=True)
 class StepShape:
-    """The step that is measured."""
+    """The settings of the step to measure."""
 
     size: str = "base"
     batch: int = 8
@@ -66,7 +66,7 @@ class StepShape:
 
 
 def synthetic_batch(shape: StepShape, vocab_size: int) -> dict[str, np.ndarray]:
-    """Random words without padding: every token counts."""
+    """Make a batch of random words without padding, so that every token counts."""
     random = np.random.default_rng(0)
     B, L = shape.batch, shape.length
     K = DataConfig().targets(L)
@@ -109,7 +109,7 @@ class OurStep:
         jax.block_until_ready(measured)
 
     def facts(self) -> dict:
-        """What is known of the step without timing it, and how fast this machine multiplies and moves."""
+        """Return what is known of the step without timing it, and the speed of this machine's products and memory."""
         memory, device, shape = self.step.memory_analysis(), jax.devices()[0], self.shape
         targets = self.batch["targets"].shape[1]
         return {
@@ -127,7 +127,7 @@ class OurStep:
 
 
 class TorchStep:
-    """The same step by `transformers` on torch, with its fused attention."""
+    """The same step with `transformers` on torch, with torch's fused attention."""
 
     def __init__(self, shape: StepShape, autocast: bool, compiled: bool):
         torch, transformers = libraries("torch", "transformers")
@@ -146,7 +146,7 @@ class TorchStep:
             "input_ids": batch["tokens"],
             "token_type_ids": batch["segments"],
             "labels": labels,
-            # transformers has no packed rows: a row is one sequence there.
+            # transformers has no packed rows: it takes a row as one sequence.
             "next_sentence_label": batch.get("labels", np.zeros(len(labels))),
         }
         self.inputs = {
@@ -162,13 +162,13 @@ class TorchStep:
 
 
 def methods_of(kind: type, *arguments) -> Callable:
-    """A contender's function: it calls a method of the object by its name."""
+    """Create `kind(*arguments)`, and return a contender's function that calls one of its methods by name."""
     step = kind(*arguments)
     return lambda name: getattr(step, name)()
 
 
 def profile_step(shape: StepShape, steps: int, picture: str, as_json: bool) -> str:
-    """Where the time of a step goes, in words or as JSON, and as a picture."""
+    """Show where the time of a step goes: as a picture, and as text or JSON."""
     name_operations()
     ours = OurStep(shape)
     targets = ours.batch["targets"].shape[1]
@@ -180,11 +180,11 @@ def profile_step(shape: StepShape, steps: int, picture: str, as_json: bool) -> s
 def measure(shape: StepShape, limits: Limits, against: str | None, as_json: bool) -> str:
     machine, makers = Machine(), {"ours": (methods_of, OurStep, shape)}
     with contending(makers) as contenders:
-        ours, every = contenders["ours"], list[Turn]()
+        ours, turns = contenders["ours"], list[Turn]()
         facts = ours("facts")[0]
         ours("take")
-        every += [ours("take", pause=0)[1] for _ in range(limits.least)]
-        results = with_rates(facts, shape, every)
+        turns += [ours("take", pause=0)[1] for _ in range(limits.least)]
+        results = with_rates(facts, shape, turns)
         variants = product((False, True), (False, True)) if against else ()
         for autocast, compiled in variants:
             with contending({"theirs": (methods_of, TorchStep, shape, autocast, compiled)}) as others:
@@ -195,16 +195,16 @@ def measure(shape: StepShape, limits: Limits, against: str | None, as_json: bool
                 )
                 for name, _, turn in calls:
                     pair[name].append(turn)
-            every += pair["ours"] + pair["theirs"]
+            turns += pair["ours"] + pair["theirs"]
             name = ("bfloat16 autocast" if autocast else "float32") + (", compiled" if compiled else "")
             results.setdefault("against", {})[name] = {
                 "seconds": float(np.median([turn.seconds for turn in pair["theirs"]])),
                 "cpu_seconds": float(np.median([turn.cpu for turn in pair["theirs"]])),
                 "ours_seconds": float(np.median([turn.seconds for turn in pair["ours"]])),
                 "first_seconds": first.seconds,
-                "speedup": asdict(ratio(*([turn.seconds for turn in turns] for turns in pair.values()))),
+                "speedup": asdict(ratio(*([turn.seconds for turn in side] for side in pair.values()))),
             }
-    results["machine"] = machine.during(every)
+    results["machine"] = machine.during(turns)
     return to_json(results) if as_json else in_words(results, shape)
 
 
@@ -220,7 +220,7 @@ def with_rates(facts: dict, shape: StepShape, turns: list[Turn]) -> dict:
         "flops_per_second": flops / seconds,
         "share_of_peak": flops / seconds / peak if peak else None,
         "share_of_matmul": flops / seconds / matmul,
-        # As preflight predicts for a slice: the products, and what the compiled program moves, one after the other.
+        # As preflight predicts for a slice: first all products, then all memory traffic of the compiled program.
         "predicted_seconds": flops / matmul + facts["bytes_per_step"] / facts["bytes_per_second"],
     }
 
@@ -243,8 +243,8 @@ def in_words(results: dict, shape: StepShape) -> str:
     for name, other in results.get("against", {}).items():
         speedup = Ratio(**other["speedup"])
         lines.append(
-            f"torch      {name}: {other['seconds']:.4f} s beside ours of {other['ours_seconds']:.4f}, "
-            f"{other['cpu_seconds']:.4f} s of CPU, the first step {other['first_seconds']:.1f} s; ours is {speedup} "
-            f"times as fast, {speedup.rounds} rounds"
+            f"torch      {name}: {other['seconds']:.4f} s, {other['cpu_seconds']:.4f} s of CPU, first step "
+            f"{other['first_seconds']:.1f} s; ours {other['ours_seconds']:.4f} s, {speedup} times as fast "
+            f"({speedup.rounds} rounds in turn)"
         )
     return "\n".join([*lines, describe(results["machine"])])

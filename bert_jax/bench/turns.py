@@ -1,13 +1,14 @@
-"""Contenders that take turns, each in a process of its own, timed beside the load of the machine.
+"""Time contenders that take turns, each in its own process, and record the load of the machine.
 
-In one process idle threads of one library, which spin for a while, would slow down another's turn. CPU seconds do not
-grow when other programs want the cores; the CPU seconds of those tell a busy machine.
+In a shared process, the idle threads of one library, which spin for a while, would slow down another library's turn.
+The CPU seconds of a contender do not grow when other programs compete for the cores; the CPU seconds of these programs
+show that the machine is busy.
 
-Neighbouring turns met the same machine, so what is compared is their ratio: the median over the rounds, with a 95%
-interval between two of the ratios in order (that of the sign test, which asks nothing of how they are distributed and
-needs six rounds). For two to five rounds it is Student's t interval, which assumes that the logarithms of the ratios
-are normally distributed. Rounds go on until at least six give a narrow interval or the time is spent; stopping there
-makes it a little more hopeful than its 95%.
+Neighbouring turns run under the same conditions, so their ratio is compared: the median over the rounds, with a 95%
+interval. From six rounds on, this is the interval of the sign test, between two of the sorted ratios; it assumes
+nothing about their distribution. For two to five rounds it is Student's t interval, which assumes that the logarithms
+of the ratios are normally distributed. Rounds continue until at least six give a narrow interval or the time is up.
+Stopping at that point makes the interval cover the median in slightly less than 95% of cases.
 """
 
 import math
@@ -30,11 +31,11 @@ from scipy.special import stdtrit
 
 from bert_jax.errors import BertJaxError
 
-PAUSE = 0.3  # seconds before a turn: until then OpenMP's threads spin after the turn before
-BUSY = 0.1  # share of the cores that other programs may use
+PAUSE = 0.3  # seconds before a turn, in which OpenMP's threads of the previous turn stop spinning
+BUSY = 0.1  # share of the cores that other programs may use before the machine counts as busy
 CONFIDENCE = 0.95  # of an interval
-FEWEST = 6  # rounds of a sign test: all six ratios above the median, or all below, have a chance of 1/32
-NARROW = 1.1  # an interval whose ends are closer than that is narrow
+FEWEST = 6  # rounds that the sign test needs: six ratios are all on one side of the median with a probability of 1/32
+NARROW = 1.1  # an interval is narrow if its upper end is at most this many times its lower end
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,14 @@ class Turn:
 
     seconds: float
     cpu: float  # seconds of all its threads
-    others: float | None = None  # CPU seconds that other programs used meanwhile, where the system tells
+    others: float | None = None  # CPU seconds that other programs used meanwhile; None if unknown
 
 
 def timed(function: Callable, *arguments) -> tuple[Any, Turn]:
-    """The function's result, and its turn."""
-    before, own, begun = machine_cpu(), own_cpu(), time.perf_counter()
+    """Call the function; return its result and its turn."""
+    before, own, start = machine_cpu(), own_cpu(), time.perf_counter()
     result = function(*arguments)
-    seconds, cpu, after = time.perf_counter() - begun, own_cpu() - own, machine_cpu()
+    seconds, cpu, after = time.perf_counter() - start, own_cpu() - own, machine_cpu()
     others = None if before is None or after is None else max(after - before - cpu, 0.0)
     return result, Turn(seconds, cpu, others)
 
@@ -61,7 +62,7 @@ def own_cpu() -> float:
 
 
 def machine_cpu() -> float | None:
-    """CPU seconds that all programs have used, and what a hypervisor took; None where the system does not tell."""
+    """Return the CPU seconds that all programs have used and a hypervisor took; None if the system does not say."""
     with suppress(OSError, ValueError):
         user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
         return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
@@ -70,19 +71,19 @@ def machine_cpu() -> float | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """The cores, and the load before anything was measured."""
+    """The number of cores, and the load before anything was measured."""
 
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def during(self, turns: Iterable[Turn]) -> dict[str, float | bool | None]:
-        """`others` is the number of cores that other programs used during the turns; None where it is not known."""
+        """Return the load. `others` is the number of cores that other programs used during the turns; None: unknown."""
         turns = list(turns)
         known = [turn.others for turn in turns if turn.others is not None]
         others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None
-        # The load may be that of a measurement just before, so it counts only where nothing else is known.
+        # The load may come from a measurement just before, so it counts only if `others` is unknown.
         busy = self.load > self.cores if others is None else others > BUSY * self.cores
-        kept = bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))  # then a first call may find its program
+        kept = bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))  # then a first call may not compile
         return {"cores": self.cores, "load": self.load, "others": others, "busy": busy, "programs_kept": kept}
 
 
@@ -100,10 +101,10 @@ def describe(machine: dict) -> str:
 def in_turn(
     contenders: Mapping[str, Callable], calls: Iterable[tuple], twice: bool = False
 ) -> Iterator[tuple[str, Any, Turn]]:
-    """(name, result, turn) of each call by each contender, in alternation.
+    """Make each call with every contender in turn; yield (name, result, turn).
 
-    With `twice` the second of two calls counts: while a contender waits for its turn, a virtual machine may take the
-    memory back that it has freed, and the next call fetches it again.
+    With `twice`, a contender makes each call twice, and the second counts: while it waits for its turn, a virtual
+    machine may take back memory that it has freed, and the first call has to fetch it again.
     """
     for arguments in calls:
         for name, contender in contenders.items():
@@ -114,13 +115,13 @@ def in_turn(
 
 @dataclass(frozen=True)
 class Limits:
-    """How often a comparison is repeated."""
+    """When a comparison stops."""
 
-    least: int  # rounds that are taken in any case
-    seconds: float  # after which no round begins
+    least: int  # minimum number of rounds
+    seconds: float  # after this time no round starts
 
     def allow(self, rounds: int, since: float, ratios: Callable[[], Iterable["Ratio"]]) -> bool:
-        """Whether one more round is to be taken, after so many since that time."""
+        """Whether to start another round, after `rounds` rounds since the time `since`."""
         if rounds < self.least:
             return True
         return time.monotonic() - since < self.seconds and not all(ratio.narrow for ratio in ratios())
@@ -128,10 +129,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long the others take: the median of neighbouring turns, and its 95% interval."""
+    """How many times as long another contender takes as ours: the median over the rounds, and its 95% interval."""
 
     median: float
-    low: float | None  # None: one round has no interval
+    low: float | None  # None after a single round
     high: float | None
     rounds: int
 
@@ -148,7 +149,7 @@ class Ratio:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Of the seconds of each round.
+    """Return the ratio of their seconds to ours, which are given for each round.
 
     >>> str(ratio([1] * 8, [3, 1, 2, 5, 4, 8, 7, 6]))
     '4.50 (1.00 to 8.00)'
@@ -161,7 +162,8 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
         logs = np.log(ratios)
         reach = stdtrit(n - 1, (1 + CONFIDENCE) / 2) * logs.std(ddof=1) / n**0.5
         return Ratio(median, float(np.exp(logs.mean() - reach)), float(np.exp(logs.mean() + reach)), n)
-    # The k lowest and the k highest lie outside: the median does so, too, if less than k coins of n show heads.
+    # The interval goes from the k-th lowest to the k-th highest ratio, where k is `outside`. It misses the true median
+    # if fewer than k of n coins show heads, or fewer than k show tails.
     outside, tail = 0, 0.5**n
     while 2 * tail <= 1 - CONFIDENCE:
         outside += 1
@@ -176,15 +178,15 @@ def compared(
     value: Callable[[Any, Turn], float],
     twice: bool = False,
 ) -> Iterator[tuple[str, Any, Turn]]:
-    """As `in_turn`, until the ratios of the values to the first contender's are narrow, or the time is spent."""
-    begun, values = time.monotonic(), {name: list[float]() for name in contenders}
+    """Repeat `in_turn` until the ratios of each contender's values to the first one's are narrow or the time is up."""
+    start, values = time.monotonic(), {name: list[float]() for name in contenders}
 
     def ratios() -> list[Ratio]:
         ours, *others = values.values()
         return [ratio(ours, theirs) for theirs in others]
 
     for number, arguments in enumerate(calls):
-        if not limits.allow(number, begun, ratios):
+        if not limits.allow(number, start, ratios):
             return
         for name, result, turn in in_turn(contenders, [arguments], twice):
             values[name].append(value(result, turn))
@@ -193,16 +195,16 @@ def compared(
 
 @contextmanager
 def contending(makers: dict[str, tuple]) -> Iterator[dict[str, "Contender"]]:
-    """The contenders of `name -> (maker, its arguments)`; they end with the block, whatever they are doing."""
+    """Start a contender for each name: (maker, *arguments). They end with the block, whatever they are doing."""
     with ExitStack() as stack:
         yield {name: stack.enter_context(closing(Contender(*maker))) for name, maker in makers.items()}
 
 
 class Contender:
-    """A function in a process of its own: a call gives its result and its turn."""
+    """A function in its own process; a call returns its result and its turn."""
 
     def __init__(self, make: Callable, *arguments):
-        """`make(*arguments)` gives the function."""
+        """Start the process; the function is `make(*arguments)`."""
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.scratch = tempfile.TemporaryDirectory()
@@ -212,7 +214,7 @@ class Contender:
         theirs.close()
         self.works = True
         try:
-            self._answer()  # that it is ready
+            self._answer()  # wait until it is ready
         except BaseException:
             self.close()
             raise
@@ -234,11 +236,11 @@ class Contender:
         return answer
 
     def close(self) -> None:
-        """Ends the process, at once if it works."""
+        """End the process, at once if it is busy."""
         self.pipe.close()
         self.process.join(timeout=0 if self.works else 10)
         if self.process.is_alive() and self.process.pid:
-            with suppress(ProcessLookupError):  # before it has a group of its own
+            with suppress(ProcessLookupError):  # it may not have its own process group yet
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
         self.process.join()
@@ -246,8 +248,8 @@ class Contender:
 
 
 def serve(pipe, scratch: str, make: Callable, arguments: tuple) -> None:
-    """A contender's process: it makes its function, then answers calls until its parent ends."""
-    os.setsid()  # Ctrl-C is for the parent, which ends us
+    """Run in a contender's process: make its function, then answer calls until the parent closes the pipe or ends."""
+    os.setsid()  # Ctrl-C goes to the parent, which then ends this process
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -256,7 +258,7 @@ def serve(pipe, scratch: str, make: Callable, arguments: tuple) -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    tempfile.tempdir = scratch  # deleted by the parent, however we end
+    tempfile.tempdir = scratch  # deleted by the parent, however this process ends
     warnings.simplefilter("ignore")
     try:
         function = make(*arguments)
@@ -266,4 +268,4 @@ def serve(pipe, scratch: str, make: Callable, arguments: tuple) -> None:
     except BertJaxError as error:
         pipe.send(error)
     except EOFError:
-        pass  # nothing more is asked
+        pass  # the parent has closed the pipe

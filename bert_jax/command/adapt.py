@@ -11,11 +11,11 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
     flag(
         "--data", metavar="FOLDER",
-        help="queries with judgements of these documents, in BEIR's layout, to measure by (default: sentences, "
-        "titles and words of held-out documents)",
+        help="queries with relevance judgements of these documents, in BEIR's layout, to measure with (default: "
+        "sentences, titles and words of held-out documents)",
     ),
     flag("--split", default="", metavar="NAME", help="split of --data: use the judgements of qrels/NAME.tsv"),
-    flag("--pairs", type=count, default=20_000, metavar="N", help="pairs to learn from at most (default 20,000)"),
+    flag("--pairs", type=count, default=20_000, metavar="N", help="train on at most N pairs (default 20,000)"),
     flag(
         "--epochs", type=number(0, 100, above=True), default=0.0, metavar="N",
         help="epochs of each training run (default 1; the reranker takes at least 120 steps)",
@@ -30,18 +30,18 @@ from bert_jax.command.flags import count, flag, number, verb, whole
         "--masked-lm", type=whole(0), default=0, metavar="STEPS",
         help="first steps of masked language modelling on the documents (default 0: none)",
     ),
-    flag("--distil", action="store_true", help="at the end the embedder learns the reranker's scores, too"),
+    flag("--distil", action="store_true", help="finally train the embedder on the reranker's scores"),
     flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
     flag("--id", default="", metavar="COLUMN", help="column of ids (default: _id or id, or else FILE:ROW)"),
     flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
 )  # fmt: skip
 def adapt(args):
-    from bert_jax.command.adaptation import Adaptation, Asked
+    from bert_jax.command.adaptation import Adaptation, Settings
     from bert_jax.search.documents import Columns
 
     Adaptation(
         args.output,
-        Asked(
+        Settings(
             tuple(args.documents), args.model, Columns(args.text, args.id, args.title), args.pairs,
             args.epochs, args.passage_tokens, args.rate, args.masked_lm, args.distil, args.data or "", args.split,
         ),

@@ -1,19 +1,19 @@
-"""What the verb `adapt` runs: stages from documents to an embedder and a reranker, each kept and never repeated.
+"""The verb `adapt`: stages from documents to an embedder and a reranker; the result of each stage is kept and reused.
 
-OUTPUT/adapt.json       what was asked for, and of which documents and model
-OUTPUT/pairs.jsonl      what the documents give by themselves: anchor, positive
-OUTPUT/queries.jsonl    titles and a few words of passages, as people ask: anchor, positive
+OUTPUT/adapt.json       the settings, and the hashes of the documents and the model
+OUTPUT/pairs.jsonl      training pairs made from the documents: anchor, positive
+OUTPUT/queries.jsonl    titles and a few words of passages, as people search: anchor, positive
 OUTPUT/heldout/         queries of held-out documents, in BEIR's layout
-OUTPUT/language/        masked language modelling, where asked for: a run
-OUTPUT/mined.jsonl      pairs with negatives
-OUTPUT/embedder/        the training of the embedder: a run
-OUTPUT/candidates.jsonl queries with the negatives that the adapted embedder finds
-OUTPUT/reranker/        the training of the reranker: a run
-OUTPUT/scored.jsonl     the candidates with the reranker's scores, where asked for
-OUTPUT/distilled/       the training of the embedder on them: a run
-OUTPUT/index/           what they are measured on, by the better embedder: of the documents, or of heldout/
-OUTPUT/report/          how all of them do
-OUTPUT/result.json      what is better than before
+OUTPUT/language/        the run of masked language modelling, with --masked-lm
+OUTPUT/mined.jsonl      the training pairs with negatives
+OUTPUT/embedder/        the run that trains the embedder
+OUTPUT/candidates.jsonl the queries with negatives that the adapted embedder finds
+OUTPUT/reranker/        the run that trains the reranker
+OUTPUT/scored.jsonl     the queries with negatives and the reranker's scores, with --distil
+OUTPUT/distilled/       the run that trains the embedder on these scores
+OUTPUT/index/           the index for the measurements, by the better embedder: of the documents, or of heldout/
+OUTPUT/report/          the measurements
+OUTPUT/result.json      the embedder to use, and the reranker, or null if it is no better
 """
 
 import shlex
@@ -52,7 +52,7 @@ from bert_jax.search.manifest import FILE as INDEX
 from bert_jax.search.mining import Limits
 from bert_jax.search.passages import Cutter
 from bert_jax.search.scores import Scores
-from bert_jax.search.settings import Asked as IndexAsked
+from bert_jax.search.settings import Asked as IndexSettings
 from bert_jax.search.settings import Plan
 from bert_jax.search.structure import (
     SOURCES,
@@ -73,23 +73,23 @@ from bert_jax.train.stop import Stop
 FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
 )  # fmt: skip
-JUDGED_BY = ("data", "split")  # no training depends on them
-SHARE = 0.1  # of the documents, held out
-FEWEST = 100  # pairs
+JUDGED_BY = ("data", "split")  # settings that no training depends on, so they may change
+SHARE = 0.1  # of the documents that are held out
+FEWEST = 100  # pairs to train on
 MOST_HELDOUT = 500  # queries of held-out documents
 NEGATIVES = 4
-MARGIN = 0.05  # by this share of its pair's cosine a negative is less alike
-CORPUS_ROWS = 128  # tokens
-QUERY_ROOM = 64  # tokens beside a passage, for a query and what stands between
+MARGIN = 0.05  # a negative's cosine is lower than the positive's by at least this share of it
+CORPUS_ROWS = 128  # tokens of a row of masked language modelling
+QUERY_ROOM = 64  # tokens that a row has in addition to the passage, for the query and special tokens
 GENTLE_RATE = 2e-5
-# Documents of a query that the reranker learns from, the relevant one and the nearest of its negatives: with all five,
-# and sentences for queries, it took longer and was still at chance on Cranfield. It is measured with all five.
+# Documents per query that the reranker learns from: the relevant one and the nearest negative. With all five, and with
+# sentences as queries, training took longer and the reranker stayed at chance on Cranfield. Measurements use all five.
 CONTRASTED = 2
-PARTS = 4  # of a batch of groups or lists, so that a laptop's memory holds one
+PARTS = 4  # microbatches of a batch, so that one fits into a laptop's memory
 
 
 @dataclass(frozen=True)
-class Asked:
+class Settings:
     documents: tuple[str, ...]
     model: str
     columns: Columns
@@ -104,8 +104,8 @@ class Asked:
 
 
 class Adaptation:
-    def __init__(self, output, asked: Asked):
-        self.path, self.asked = Path(output), asked
+    def __init__(self, output, settings: Settings):
+        self.path, self.settings = Path(output), settings
         self.command = shlex.join(["bert-jax", *sys.argv[1:]])
 
     def run(self) -> None:
@@ -115,7 +115,7 @@ class Adaptation:
             begin = self.language()
             embedder = self.embedder(begin)
             reranker = self.reranker(embedder)
-            if self.asked.distil:
+            if self.settings.distil:
                 embedder = self.distilled(embedder, reranker)
             self.conclude(embedder, reranker)
 
@@ -123,35 +123,39 @@ class Adaptation:
 
     @cached_property
     def passages(self) -> list[Passage]:
-        source, encoder = Source(self.asked.documents, self.asked.columns), Encoder(self.asked.model)
-        room = encoder.room(min(self.asked.passage_tokens, encoder.facts.max_length))
+        source, encoder = Source(self.settings.documents, self.settings.columns), Encoder(self.settings.model)
+        room = encoder.room(min(self.settings.passage_tokens, encoder.facts.max_length))
         passages = list(passages_of(Cutter(encoder.ruler, room, 0)(source.documents())))
         for line in source.notes():
             say(line)
         return passages
 
     def check(self) -> None:
-        """Refuse the directory of other documents or settings, and judgements that cannot be read."""
+        """Refuse an output directory of other documents or settings, and judgements that do not fit the documents."""
         texts = [part for passage in self.passages for part in (passage.id, passage.title, passage.text)]
-        facts = asdict(self.asked) | {"passages": digest(texts), "fingerprint": fingerprint(self.asked.model)}
+        hashes = {"passages": digest(texts), "fingerprint": fingerprint(self.settings.model)}
+        facts = asdict(self.settings) | hashes
         facts = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
         path = self.path / FACTS
         before = read_json(path, dict[str, Any]) if path.exists() else facts
         for name, value in before.items():
             if facts.get(name) != value and name not in JUDGED_BY:
-                raise BertJaxError(f"{self.path} holds an adaptation with other {name}; name a new --output")
-        if self.asked.data:
-            judged = read_judged(self.asked.data, self.asked.split)
+                raise BertJaxError(
+                    f"{self.path} holds an adaptation with different {name}; name a new --output"
+                )
+        if self.settings.data:
+            judged = read_judged(self.settings.data, self.settings.split)
             if not judged.names_relevant() & {passage.document for passage in self.passages}:
                 raise BertJaxError(
-                    f"{self.asked.data} judges none of these documents; adapt to its corpus.jsonl, or leave --data out"
+                    f"{self.settings.data} judges none of these documents; adapt to its corpus.jsonl, or leave --data "
+                    "out"
                 )
         if before != facts:
             remove(self.path / "index")
         write_json(path, facts, indent=1)
 
     def read_documents(self) -> None:
-        """The pairs, and queries of the documents that are held out."""
+        """Write the training pairs, the queries, and the queries of held-out documents."""
         if all((self.path / name).exists() for name in (QUERIES, f"{HELDOUT}/qrels.tsv")):
             return
         documents = [Example(passage.id, None, "", document=passage.document) for passage in self.passages]
@@ -162,12 +166,12 @@ class Adaptation:
             raise BertJaxError(
                 f"the documents give {len(learnt)} pairs to learn from, fewer than {FEWEST}; give more documents"
             )
-        drawn = in_equal_shares(learnt, self.asked.pairs)
+        drawn = in_equal_shares(learnt, self.settings.pairs)
         write_pairs(self.path / PAIRS, drawn)
         queries = [pair for pair in queries_of(self.passages) if pair.document not in names]
         if len(queries) < FEWEST:  # text without spaces between words
             queries = learnt
-        shown = in_equal_shares(queries, self.asked.pairs)
+        shown = in_equal_shares(queries, self.settings.pairs)
         write_pairs(self.path / QUERIES, shown)
         self.write_heldout([passage for passage in self.passages if passage.document in names])
         say(
@@ -176,33 +180,31 @@ class Adaptation:
         )
 
     def write_heldout(self, held: Sequence[Passage]) -> None:
-        """A query is a sentence of a passage, which is taken out of it, a few words of the rest, or the title above."""
+        """Write queries of held-out passages: a sentence, which is removed from its passage, some words, or a title."""
         clozes = {passage.id: cloze for passage in held if (cloze := without_a_sentence(passage))}
         left = [replace(p, text=clozes[p.id][1] if p.id in clozes else p.text) for p in held]
-        asked = [(name, query) for name, (query, _) in clozes.items()]
-        asked += [(pair.passage, pair.anchor) for pair in queries_of(left)]
-        asked = [
-            (example.id, str(example.text))
-            for example in sample([Example(query, None, "", id=name) for name, query in asked], MOST_HELDOUT)
-        ]
+        queries = [(name, query) for name, (query, _) in clozes.items()]
+        queries += [(pair.passage, pair.anchor) for pair in queries_of(left)]
+        examples = [Example(query, None, "", id=name) for name, query in queries]
+        queries = [(example.id, str(example.text)) for example in sample(examples, MOST_HELDOUT)]
         folder = self.path / HELDOUT
         folder.mkdir(exist_ok=True)
         texts = {p.id: clozes[p.id][1] if p.id in clozes else p.text for p in self.passages}
         write_rows(folder / "corpus.jsonl", ({"_id": name, "text": text} for name, text in texts.items()))
         write_rows(
-            folder / "queries.jsonl", ({"_id": f"q{n}", "text": text} for n, (_, text) in enumerate(asked))
+            folder / "queries.jsonl", ({"_id": f"q{n}", "text": text} for n, (_, text) in enumerate(queries))
         )
         with streaming(folder / "qrels.tsv") as file:
             file.write("query-id\tcorpus-id\tscore\n")
-            file.writelines(f"q{n}\t{name}\t1\n" for n, (name, _) in enumerate(asked))
+            file.writelines(f"q{n}\t{name}\t1\n" for n, (name, _) in enumerate(queries))
 
     # Stages
 
     def language(self) -> str:
-        """The encoder after masked language modelling on the documents, or as it is."""
-        steps = self.asked.masked_lm
+        """Train by masked language modelling on the documents if asked to; return the model's directory."""
+        steps = self.settings.masked_lm
         if not steps:
-            return self.asked.model
+            return self.settings.model
         corpus = self.path / "corpus"
         if not corpus.exists():
             text = self.path / "text.txt"
@@ -210,9 +212,9 @@ class Adaptation:
                 for n, passage in enumerate(self.passages):
                     between = "\n" if n and is_first(self.passages, n) else ""
                     file.write(f"{between}{' '.join(passage.text.split())}\n")
-            prepare(TextSource([str(text)]), hub.existing(self.asked.model), corpus, heldout=SHARE / 2)
+            prepare(TextSource([str(text)]), hub.existing(self.settings.model), corpus, heldout=SHARE / 2)
         encoder = self.config
-        self.train("language", {"task": "pretrain", "model": encoder.settings}, self.asked.model, f"steps={steps}",
+        self.train("language", {"task": "pretrain", "model": encoder.settings}, self.settings.model, f"steps={steps}",
                    f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch=32",
                    f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)", "optimizer.rate=5e-5", "first_step=0",
                    f"optimizer.warmup={steps // 10}", f"log.evaluate_every={max(steps // 4, 1)}",
@@ -227,7 +229,7 @@ class Adaptation:
     def reranker(self, embedder: str) -> str:
         self.mine(CANDIDATES, embedder, QUERIES, margin=0.0)
         longest = min(self.longest + QUERY_ROOM, self.config.max_positions)
-        return self.train("reranker", {"task": "rerank"}, self.asked.model, f"data.train={self.path / CANDIDATES}",
+        return self.train("reranker", {"task": "rerank"}, self.settings.model, f"data.train={self.path / CANDIDATES}",
                           f"data.documents={CONTRASTED}", f"data.max_length={longest}", "report=False",
                           *self.learning())  # fmt: skip
 
@@ -239,28 +241,28 @@ class Adaptation:
 
     @cached_property
     def config(self) -> EncoderConfig:
-        return hub.survey(self.asked.model)[0].config
+        return hub.survey(self.settings.model)[0].config
 
     @property
     def longest(self) -> int:
-        return min(self.asked.passage_tokens, self.config.max_positions)
+        return min(self.settings.passage_tokens, self.config.max_positions)
 
     def learning(self, epochs: float = 0.0, rate: float = 0.0) -> list[str]:
-        """As it was asked for, or else by these; 0 is the task's own default."""
+        """Return the settings of epochs and rate: the user's, or else these; 0 is the task's own default."""
         return [
-            f"epochs={self.asked.epochs or epochs}", f"optimizer.rate={self.asked.rate or rate}",
+            f"epochs={self.settings.epochs or epochs}", f"optimizer.rate={self.settings.rate or rate}",
             f"mesh.accumulate={PARTS}",
         ]  # fmt: skip
 
     @property
     def gently(self) -> list[str]:
-        """For an embedder, which is good before: long or fast training on noisy pairs may make it worse."""
+        """Settings for an embedder, which is good already: long or fast training on noisy pairs may make it worse."""
         return self.learning(epochs=1.0, rate=GENTLE_RATE)
 
     @property
     def as_before(self) -> list[str]:
-        """How the embedder pools, in settings."""
-        before = hub.survey(self.asked.model)[0].embedder or Embedder()
+        """Settings that keep the embedder's pooling and normalization."""
+        before = hub.survey(self.settings.model)[0].embedder or Embedder()
         return [f"model.pooling={before.pooling}", f"model.normalize={'yes' if before.normalize else 'no'}"]
 
     def mine(self, name: str, model: str, pairs: str, margin: float, reranker: str = "") -> None:
@@ -276,14 +278,14 @@ class Adaptation:
                 f"{counts.groups:,} pairs have {NEGATIVES} negatives; {counts.too_few:,} are left out because their "
                 "two texts are no more similar than unrelated ones"
             )
-        remove(cache)  # that a killed command left, too
+        remove(cache)  # also one that a killed command left behind
         if not path.stat().st_size:
             raise BertJaxError(
-                f"no pair has {NEGATIVES} passages that are less alike than its own two; give more documents"
+                f"no pair has {NEGATIVES} passages that are less similar than its own two; give more documents"
             )
 
     def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
-        """A run, from where it is; the directory of its model."""
+        """Start or resume a run to its end, and return the directory of its model."""
         workdir = self.path / name
         with part_of_run(name):
             stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
@@ -295,24 +297,25 @@ class Adaptation:
     # The end
 
     def conclude(self, embedder: str, reranker: str) -> None:
-        folder = self.asked.data or str(self.path / HELDOUT)
-        if not self.asked.data:
+        folder = self.settings.data or str(self.path / HELDOUT)
+        if not self.settings.data:
             say(
-                "no --data, so queries are sentences, titles and words of held-out documents, as they were learnt; "
+                "no --data, so queries are sentences, titles and words of held-out documents, like the training pairs; "
                 "real queries may gain less"
             )
-        _, (before, after) = evaluate.measure([self.asked.model, embedder], Trial(folder, self.asked.split))
+        trial = Trial(folder, self.settings.split)
+        _, (before, after) = evaluate.measure([self.settings.model, embedder], trial)
         gap = differences(before.sums, after.sums)[BEST]
-        chosen = embedder if gap.low > 0 else self.asked.model
+        chosen = embedder if gap.low > 0 else self.settings.model
         say(
             f"embedder: {BEST} {before.sums.scores[BEST]:.4f} before, {after.sums.scores[BEST]:.4f} after, by {folder}"
         )
-        say(verdict(f"the adapted embedder, {embedder}", f"keep {self.asked.model}", gap))
+        say(verdict(f"the adapted embedder, {embedder}", f"keep {self.settings.model}", gap))
         index = self.path / "index"
         self.index(index, chosen)
-        trial = legs.Trial(str(index), folder, self.asked.split, reranker=reranker)
+        of_index = legs.Trial(str(index), folder, self.settings.split, reranker=reranker)
         report = str(self.path / "report")
-        compared = legs.measured_and_written(trial, report, self.command)
+        compared = legs.measured_and_written(of_index, report, self.command)
         print("\n".join(legs.in_lines(compared)), flush=True)
         gap = compared.differences[legs.FUSION, legs.RERANKED][BEST]
         say(verdict(f"the reranker, {reranker}", "leave it out", gap))
@@ -320,24 +323,24 @@ class Adaptation:
             self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}
         )
         say(f"the report is {report}/report.md")
-        if self.asked.data:
+        if self.settings.data:
             say(
                 f"{index} is the index of the documents: {shlex.join(['bert-jax', 'search', str(index)])} QUERY"
             )
         else:
-            documents = shlex.join([*self.asked.documents, "--model", chosen])
+            documents = shlex.join([*self.settings.documents, "--model", chosen])
             say(f"to search the documents: bert-jax index {documents} --output INDEX")
 
     def index(self, path: Path, embedder: str) -> None:
-        """What is there from before a kill is used, unless it is of another embedder."""
+        """Build or complete the index; replace an index of another embedder that an earlier attempt left."""
         if (path / INDEX).exists():
             before = manifests.read(path).model
             if before is None or before.fingerprint != fingerprint(embedder):
                 remove(path)
-        plan = Plan(path, IndexAsked(embedder))
+        plan = Plan(path, IndexSettings(embedder))
         with writing(path, plan.manifest) as writer:
-            inputs = self.asked.documents if self.asked.data else [str(self.path / HELDOUT)]
-            documents = Source(inputs, self.asked.columns).documents()
+            inputs = self.settings.documents if self.settings.data else [str(self.path / HELDOUT)]
+            documents = Source(inputs, self.settings.columns).documents()
             writer.add(documents, plan.cutter, plan.encoder.documents if plan.encoder else None)
 
 

@@ -1,4 +1,4 @@
-"""What arrives on standard input, in lists of what is there: a line alone is not kept waiting, many are a batch."""
+"""Read live input in lists of what has arrived, so that a single line is not delayed and many lines form a batch."""
 
 import os
 import stat
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 def live_input() -> BinaryIO | None:
-    """Standard input where somebody may be writing it, as to a pipe or in a terminal; None where it is a file.
+    """Return standard input if it is live, such as a pipe or a terminal; None if it is a file.
 
-    It is opened anew: the interpreter cannot end while a thread waits for `sys.stdin` itself.
+    It is opened again, because the interpreter cannot exit while a thread waits for `sys.stdin` itself.
     """
     try:
         handle = sys.stdin.fileno()
         is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-    except (AttributeError, OSError, ValueError):  # closed, or not of the system
+    except (AttributeError, OSError, ValueError):  # closed, or not a file of the system
         return None
     return None if is_file else open(handle, "rb", closefd=False)
 
 
 def arriving(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """Lists of the items that are there, at least one and at most `most`, while a thread waits for the next.
+    """Yield lists of the items that have arrived, 1 to `most` items each, while a thread waits for the next ones.
 
     >>> [item for items in arriving("abc", most=2) for item in items]
     ['a', 'b', 'c']
@@ -37,7 +37,7 @@ def arriving(items: Iterable[T], most: int) -> Iterator[list[T]]:
             for item in items:
                 queue.put(([item], None))
             queue.put(([], StopIteration()))
-        except BaseException as error:  # raised where the items are used
+        except BaseException as error:  # raised again in the caller's thread
             queue.put(([], error))
 
     Thread(target=wait, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What `bert-jax bench` measures, in the order from text to models."""
+"""The verbs of `bert-jax bench`, from text to models."""
 
 import shlex
 import sys
@@ -22,7 +22,7 @@ from bert_jax.command.flags import (
 A_DAY = 86_400  # seconds
 PROFILE = flag(
     "--profile", type=picture, metavar="FILE.png",
-    help="instead of a comparison: where the time goes, by part, printed and drawn into this file",
+    help="instead of a comparison, print how much time each part takes, and draw it into this file",
 )  # fmt: skip
 COMPUTED = ("float32", "bfloat16")
 DTYPE = flag(
@@ -40,19 +40,19 @@ def chosen_dtype(name: str) -> str:
 
 
 def limits(what: str, least: int, seconds: float):
-    """The flags of bench.turns.Limits: rounds go on from the least until the ratio's interval is narrow."""
+    """Return the flags of bench.turns.Limits: after `least` rounds, go on until the ratio's interval is narrow."""
     return (
         flag(f"--{what}", type=count, default=least,
-             help=f"{what} to take at least (default {least})"),
+             help=f"smallest number of {what} (default {least})"),
         flag("--seconds", type=number(0, A_DAY), default=seconds,
-             help=f"no more {what} begin after so many seconds, even if the interval is not narrow "
+             help=f"start no more {what} after this many seconds, even if the interval is still wide "
              f"(default {seconds})"),
     )  # fmt: skip
 
 
 TEXTS = (
     flag("--input", metavar="FILE", help="file with one text per line (default: random words)"),
-    flag("--texts", type=count, default=500, help="texts to draw from them (default 500)"),
+    flag("--texts", type=count, default=500, help="number of texts to draw from them (default 500)"),
     DTYPE,
     *limits("rounds", 6, 60),
     PROFILE,
@@ -291,13 +291,13 @@ def size(args):
 
 
 @verb(
-    "what is learnt from a few labels, compared with scikit-learn, SetFit and transformers",
+    "scores after training on few labels, compared with scikit-learn, SetFit and transformers",
     "bert-jax bench labels --model DIR --data DIR --output runs/labels",
-    flag("--model", required=True, metavar="DIR", help="sentence-transformers directory; all begin from it"),
+    flag("--model", required=True, metavar="DIR", help="sentence-transformers directory that all learners start from"),
     flag("--data", required=True, metavar="DIR", help="directory with glue-sst2, goemotions, mrpc and conll2003, each "
          "as published"),
-    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed, by an "
-         "installation with other libraries too"),
+    flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed, also by "
+         "an installation with other libraries"),
     flag("--sets", nargs="+", default=[], metavar="NAME",
          help="of sst2, goemotions, mrpc and conll2003 (default all)"),
     flag("--learners", nargs="+", default=[], metavar="NAME",
@@ -333,13 +333,13 @@ def search(args):
     "README's table: all comparisons in turn, as Markdown and as a picture",
     "bert-jax bench all --model DIR --data DIR --output runs/bench",
     flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
-    flag("--model", metavar="DIR", help="sentence-transformers directory: what is embedded with and fine-tuned"),
+    flag("--model", metavar="DIR", help="sentence-transformers directory, for embedding and fine-tuning"),
     flag("--classifier", metavar="DIR", help="model directory of a classifier"),
     flag("--data", metavar="DIR", help="directory with glue-sst2, mrpc, stsbenchmark, conll2003, squad, wikitext-2, "
-         "vocab and xquad, each as published; what is not there is left out"),
+         "vocab and xquad, each as published; what is missing is left out"),
     flag("--corpus", metavar="DIR", help="corpus directory of `bert-jax prepare`"),
     flag("--only", nargs="+", default=[], metavar="NAME", help="measurements to take (default all)"),
-    flag("--quick", action="store_true", help="small counts: shows that it runs, and nothing about speed"),
+    flag("--quick", action="store_true", help="use small counts: a check that everything runs, not a measurement"),
 )  # fmt: skip
 def all_(args):
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""`bert-jax check`: whether the files of a corpus, of a run, of an index or of a model directory are damaged."""
+"""`bert-jax check`: check the files of a corpus, a run, an index or a model directory for damage."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +18,11 @@ from bert_jax.train.checkpoint import Checkpoints
 from bert_jax.train.config import CheckpointConfig
 from bert_jax.train.workdir import Workdir
 
-LISTED = 6  # names of files that a line shows
+LISTED = 6  # file names that a line shows
 
 
 def describe(path: str) -> str:
-    """A line for each thing that was checked; anything damaged is an error that names it."""
+    """Return a line for each part that was checked; raise an error that names a damaged file."""
     directory = Path(path)
     if not directory.exists():
         raise BertJaxError(f"{path} does not exist; name a corpus, a run, an index or a model directory")
@@ -43,13 +43,13 @@ def describe(path: str) -> str:
 
 def corpus_lines(directory: Path) -> Iterator[str]:
     corpus = Corpus(directory, anew=True)
-    assert corpus.tokenizer  # opened, for its ids may be others than those on disk
+    assert corpus.tokenizer  # opening it checks that its ids are those of the corpus
     files = corpus.manifest["files"]
     yield f"{directory}: {len(files)} files of a corpus; their hashes match"
 
 
 def run_lines(directory: Path) -> Iterator[str]:
-    """Of the settings, the tokenizer, each checkpoint, and the models that the run left."""
+    """Check the settings, the tokenizer, the checkpoints and the models of a run, and yield a line for each."""
     workdir = Workdir(directory)
     names, sealed = workdir.layouts(), hashes.SELF in workdir.read()
     open_tokenizer(workdir.tokenizer)
@@ -75,6 +75,7 @@ def index_lines(directory: Path) -> Iterator[str]:
 
 
 def model_lines(directory: Path) -> Iterator[str]:
+    """Check the hashes of a model directory, or its structure if it has none."""
     files = hashes.read(directory)
     if files is None:
         check_structure(directory)
@@ -91,11 +92,11 @@ def model_lines(directory: Path) -> Iterator[str]:
     yield f"{directory}: {len(files)} files of a model; their hashes match"
     if others := sorted(set(hashes.files_in(directory)) - set(files)):
         shown = ", ".join(others[:LISTED]) + (f" and {len(others) - LISTED} more" if others[LISTED:] else "")
-        yield f"{directory}: not among those that were saved: {shown}"
+        yield f"{directory}: files that were not saved with the model: {shown}"
 
 
 def check_structure(directory: Path) -> None:
-    """Refuse a model directory whose parts cannot be read, or do not fit each other."""
+    """Refuse a model directory whose parts cannot be read or do not fit together."""
     layout, tensors = hub.survey(directory)
     hub.check_tensors(layout, tensors, directory)
     unread = hub.left_aside(layout, tensors)

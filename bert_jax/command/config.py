@@ -1,4 +1,4 @@
-"""`bert-jax config`: every key of a config, what it is set to, and what it means."""
+"""`bert-jax config`: the keys of a config, their values and their meanings."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,11 @@ from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 from bert_jax.keys import keys_of, shown, values_of
 
-NAME, VALUE = 18, 13  # columns of a key's name and of its value
+NAME, VALUE = 18, 13  # widths of the columns of names and of values, in characters
 
 
 def collect(spec: str, overrides: Sequence[str]) -> dict:
+    """Return the task of a config, its keys with their values, and why it cannot run, None if it can."""
     values = read_file(spec)
     reader = tasks.module_of(values, overrides).Config
     keys = keys_of(reader)
@@ -36,7 +37,7 @@ def describe(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
     lines = [
         *wrapped(
             f"{spec}, task {facts['task']}: {len(facts['keys'])} keys, {changed} of them set (*). "
-            "--config.KEY=VALUE sets one; of a section it is --config.SECTION.KEY=VALUE.",
+            "--config.KEY=VALUE sets a key, --config.SECTION.KEY=VALUE a key of a section.",
             "",
         )
     ]
@@ -48,7 +49,7 @@ def describe(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
             section = above
         lines += described(key, name)
     if facts["refused"]:
-        lines += ["", *wrapped(f"Not a run yet: {facts['refused']}.", "")]
+        lines += ["", *wrapped(f"This config cannot run yet: {facts['refused']}.", "")]
     return "\n".join(lines)
 
 
@@ -66,7 +67,7 @@ def described(key: dict, name: str) -> Iterator[str]:
     indent = " " * (NAME + VALUE + 5)
     first, *others = wrapped(meaning, indent)
     head = f"  {name:<{NAME}} {sign}"
-    if len(value) > VALUE:  # a path, or a list
+    if len(value) > VALUE:  # such as a path or a list; its meaning starts on the next line
         yield head + tinted(value, colour)
         yield first
     else:
@@ -93,5 +94,5 @@ def describe_recipes(as_json: bool = False) -> str:
         first, *others = wrapped(recipe.purpose, " " * 10)
         lines += [tinted(f"{recipe.name:<10}", terminal.BOLD) + first.strip(), *others]
         if recipe.names:
-            lines += wrapped(f"{recipe.name}:NAME, of {', '.join(recipe.names)}", " " * 10)
-    return "\n".join([*lines, "", "`bert-jax config NAME` shows the keys of one."])
+            lines += wrapped(f"{recipe.name}:NAME, with one of {', '.join(recipe.names)}", " " * 10)
+    return "\n".join([*lines, "", "`bert-jax config NAME` shows the keys of a config."])

@@ -1,4 +1,4 @@
-"""Verbs on text: vocabulary, corpus, and the examples made of it."""
+"""Verbs on text: learn a vocabulary, prepare a corpus, and show its examples."""
 
 from bert_jax.command.flags import COLUMN, CONFIG, INPUT, LAYOUT, TOKENIZER, count, flag, share, verb, whole
 
@@ -14,7 +14,7 @@ OUTPUT = flag("--output", required=True, metavar="DIR", help="output directory")
          help="kind of vocabulary (default wordpiece)"),
     flag("--cased", action="store_true", help="keep capital letters (default: lower case)"),
     flag("--size", type=whole(1, 1 << 24),
-         help="entries (default 30522); with --extend, entries to add (default 1000)"),
+         help="number of entries (default 30522); with --extend, of entries to add (default 1000)"),
     flag("--extend", metavar="DIR", help="model directory whose vocabulary is extended by words of the text"),
 )  # fmt: skip
 def vocab(args):
@@ -53,7 +53,7 @@ def prepare(args):
     "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
     CONFIG,
     flag("--step", type=whole(0), default=0, help="training step (default 0)"),
-    flag("--rows", type=count, default=4, help="rows to show, or groups of texts of an embedder (default 4)"),
+    flag("--rows", type=count, default=4, help="rows to show; for an embedder, groups of texts (default 4)"),
 )
 def inspect(args):
     from bert_jax.command.train import inspect

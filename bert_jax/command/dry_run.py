@@ -1,6 +1,6 @@
 """`bert-jax train --dry-run`: what a run would do, from its config, its data and the shapes of its state.
 
-Data are read and arranged in steps as by the run itself. Nothing is compiled, and the run is not begun.
+The data are read and arranged in steps as in the run itself. Nothing is compiled, and the run is not started.
 """
 
 import sys
@@ -19,7 +19,7 @@ from bert_jax.output import refuse_foreign
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
 from bert_jax.runs.choice import IN_WORDS, methods, needs_one_fold
-from bert_jax.runs.run import as_begun
+from bert_jax.runs.run import as_resumed
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
@@ -36,14 +36,14 @@ from bert_jax.train.state import State, abstract_state
 from bert_jax.train.task import Data, Task
 from bert_jax.train.workdir import Workdir
 
-MOST_LABELS = 8  # that are shown with their counts
-INDENT = 12  # of what is told of
+MOST_LABELS = 8  # labels shown with their counts
+INDENT = 12  # width of the column of names, in characters
 
-Facts = Iterator[tuple[str, str]]  # what is told of, and the words
+Facts = Iterator[tuple[str, str]]  # (name, description)
 
 
 def show(spec: str, overrides: Sequence[str], path: str) -> None:
-    """Print what the run would do; raise what it would refuse."""
+    """Print what the run would do; raise the error that it would raise."""
     values, directory = read_file(spec), Workdir(path)
     module, config = tasks.read(values, overrides)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
@@ -53,24 +53,24 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
         settings = "; ".join(dict.fromkeys(run.setting for run in runs))
         tell([("runs", f"{len(runs):,}, {config.seeds:,} of each setting: {settings}; the first of them:")])
         config, directory = runs[0].config, Workdir(runs[0].path)
-    asked, taught = config, isinstance(config, EmbedConfig) and bool(config.loss.teacher)
-    task, data, config = module.open(config, taught=False) if taught else module.open(config)
+    asked, has_teacher = config, isinstance(config, EmbedConfig) and bool(config.loss.teacher)
+    task, data, config = module.open(config, taught=False) if has_teacher else module.open(config)
     mesh = make_mesh(config.mesh)
     check_batch(data.batch, mesh, config.mesh.accumulate)
     abstract = abstract_state(task, config, mesh)
     needed = footprint(task, data, config, mesh, abstract)
-    tell(of_data(data))
-    tell(of_labels(task))
+    tell(data_facts(data))
+    tell(label_facts(task))
     tell(("", notice) for notice in label_notices(task, config))
-    tell(of_steps(data, config))
-    tell(of_folds(task, config, asked, directory))
-    tell(of_model(abstract, config, mesh))
-    tell(of_memory(needed))
-    tell(of_directory(directory, config))
+    tell(step_facts(data, config))
+    tell(fold_facts(task, config, asked, directory))
+    tell(model_facts(abstract, config, mesh))
+    tell(memory_facts(needed))
+    tell(directory_facts(directory, config))
     needed.require()
-    if not taught:  # whose vectors, which take long, are a part of the data
-        as_begun((task, data, config), values, overrides, directory)
-    tell([("", "nothing was compiled or written; without --dry-run the run begins")])
+    if not has_teacher:  # the teacher's vectors, which take long to compute, are part of the data
+        as_resumed((task, data, config), values, overrides, directory)
+    tell([("", "nothing was compiled or written; leave --dry-run out to start the run")])
 
 
 def tell(facts: Iterable[tuple[str, str]]) -> None:
@@ -78,7 +78,7 @@ def tell(facts: Iterable[tuple[str, str]]) -> None:
         print(in_width(f"{name:<{INDENT}}{words}", sys.stdout, INDENT), flush=True)
 
 
-def of_data(data: Data) -> Facts:
+def data_facts(data: Data) -> Facts:
     if isinstance(data, Corpora):
         for corpus in data.stream.corpora:
             train, heldout = (
@@ -96,19 +96,20 @@ def of_data(data: Data) -> Facts:
         )
 
 
-def of_labels(task: Task) -> Facts:
+def label_facts(task: Task) -> Facts:
     if isinstance(task, Finetuning) and task.results:
         examples = task.results.train
-        yield of_documents(examples)
+        yield document_facts(examples)
         counts = task.kind.counts(examples)
         shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
         if counts:
             yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"
 
 
-def of_documents(examples: Sequence[Example]) -> tuple[str, str]:
-    """
-    >>> of_documents([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
+def document_facts(examples: Sequence[Example]) -> tuple[str, str]:
+    """Return the number of different documents or texts among the examples.
+
+    >>> document_facts([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
     ('texts', '2 different ones among 3 examples')
     """
     documents = len({document_of(example) for example in examples})
@@ -116,8 +117,8 @@ def of_documents(examples: Sequence[Example]) -> tuple[str, str]:
     return name, f"{documents:,} different ones among {counted(len(examples), 'example')}"
 
 
-def of_steps(data: Data, config: RunConfig) -> Facts:
-    """Examples, rows and tokens of a step, and how often the data are seen."""
+def step_facts(data: Data, config: RunConfig) -> Facts:
+    """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
     first = max(config.first_step, 0)
     if config.steps <= first:
         is_probe = isinstance(config, FinetuneConfig) and config.method == "probe"
@@ -144,8 +145,8 @@ def of_steps(data: Data, config: RunConfig) -> Facts:
     yield "steps", f"{config.steps - first:,}{seen}; {every}"
 
 
-def of_folds(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
-    """Those that predict the training examples, or the one that chooses the method."""
+def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
+    """Yield the folds that predict the training examples, or the one fold that chooses the method."""
     if not isinstance(config, FinetuneConfig) or not isinstance(task, Finetuning) or not task.results:
         return
     examples = len(task.results.train)
@@ -156,7 +157,8 @@ def of_folds(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir
 
 
 def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
-    """
+    """Describe which methods `count` folds compare, and how many models that trains.
+
     >>> plan_of_folds(5, ["probe"])
     '5, predicted by a probe of the frozen encoder'
     >>> plan_of_folds(5, ["finetune"])
@@ -176,7 +178,7 @@ def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
     return f"{count}, which {compare}: {compared_ones}{cost}; the {best} method then trains the final model"
 
 
-def of_model(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
+def model_facts(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
     count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
     begins = (
         f"begins from {config.init}" if config.init and not config.scratch else "begins from initial values"
@@ -184,7 +186,7 @@ def of_model(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
     yield "model", f"{count:,} parameters, {begins}, on {devices_of(mesh)}"
 
 
-def of_memory(needed: Footprint) -> Facts:
+def memory_facts(needed: Footprint) -> Facts:
     free = memory.free_bytes(needed.device)
     parts = (needed.bytes, needed.state * needed.devices, needed.activations * needed.devices)
     total, state, activations = map(size, parts)
@@ -199,17 +201,17 @@ def size(count: float) -> str:
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
-def of_directory(directory: Workdir, config: RunConfig) -> Facts:
+def directory_facts(directory: Workdir, config: RunConfig) -> Facts:
     timed = [
         line["time"]["hours_left"] for line in read(directory.metrics) if "hours_left" in line.get("time", {})
     ]
-    time = "not known before the run has taken some steps, which then show it"
+    time = "unknown until the run has taken some steps; its log then shows it"
     if config.steps <= max(config.first_step, 0):
         time = "not estimated, because no step is taken"
     if not directory.run.exists():
         state = "a new run"
     elif not (steps := Checkpoints(directory.checkpoints, config.checkpoints).steps()):
-        state = "a run without a checkpoint yet, which begins anew"
+        state = "a run without a checkpoint, which starts over"
     elif steps[-1] >= config.steps:
         state, time = f"a run that has finished, at step {steps[-1]:,}", "none"
     else:

@@ -1,5 +1,4 @@
-"""Vectors of the texts of a file or of standard input: what the verb `embed` runs. No more than a window of texts is
-held at a time."""
+"""The verb `embed`: vectors of the texts of a file or of standard input. It holds one window of texts at a time."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,7 +27,7 @@ from bert_jax.text import tables
 from bert_jax.text.inputs import ending
 from bert_jax.text.truncation import Truncated, warn
 
-SHOWN = 5  # names of columns
+SHOWN = 5  # column names in a message
 
 Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
 
@@ -36,7 +35,7 @@ Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
 def write(
     directory: str, settings: Settings, source: str, column: str, output: str | None, quantize: str | None
 ) -> None:
-    """On standard output, in a .npy file, or in a directory of shards."""
+    """Write vectors to standard output, to a .npy file, or to a directory of shards."""
     is_file = output is not None and output.endswith(".npy")
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
@@ -50,14 +49,14 @@ def write(
     with tqdm(total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
 
         def compute(some: Iterable[str], truncated: Truncated) -> Iterator[np.ndarray]:
-            """[N, D] of each window, of which none goes from one shard into the next, whatever is written."""
+            """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
             vectors = embedding(model, **settings, truncated=truncated)
             for part in shards.parts_of(some, shards.TEXTS):
                 for window in windows(part):
                     yield vectors(window)
-                    bar.update(given.count - bar.n)  # with those of shards that were there
+                    bar.update(given.count - bar.n)  # includes the texts of shards that exist already
 
         if output is None:
             print_vectors(compute(given, truncated))
@@ -76,7 +75,7 @@ def write(
 
 
 class Counted:
-    """Texts that are counted as they are read."""
+    """An iterable of texts that counts them as they are read."""
 
     def __init__(self, texts: Iterable[str]):
         self.texts, self.count = texts, 0
@@ -92,7 +91,7 @@ def check_output(output: str | None, is_file: bool, quantize: str | None, direct
         raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
     if output is None and sys.stdout.isatty():
         raise BertJaxError(
-            "vectors are not for a terminal; name an --output, or direct them into a pipe or file"
+            "vectors are not printed on a terminal; give --output, or redirect them to a pipe or a file"
         )
     if output is None or is_file:
         return
@@ -103,7 +102,7 @@ def check_output(output: str | None, is_file: bool, quantize: str | None, direct
 
 
 def total_of(source: str) -> int | None:
-    """How many texts a file holds, if somebody watches and it is soon counted."""
+    """Return the number of texts of a file, for a progress bar; None if there is no bar, or if counting is slow."""
     if not sys.stderr.isatty() or not Path(source).is_file():
         return None
     kind = ending(source)
@@ -122,7 +121,7 @@ def print_vectors(parts: Iterator[np.ndarray]) -> None:
 
 
 def write_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:
-    """One .npy file, and beside it the ranges of int8."""
+    """Write the vectors to one .npy file, and the ranges of int8 to a second one beside it."""
     ranges = path.with_suffix(".ranges.npy")
     refuse_input(str(ranges), source)
     with growing_array(path, TYPES[quantizer.kind]) as array:
@@ -148,14 +147,17 @@ def shard_settings(directory: str, model: Model, settings: Settings, quantize: s
 
 
 def column_in_words(source: str, column: str) -> tuple[str, str]:
-    """Which column of a table was read, and which were not though none was named."""
+    """Describe (the column of a table that was read, the text columns that were not, if the user named none)."""
     name, others = columns_of(source, column)
     if not name:
         return "", ""
     unread = "" if column or not others else ", ".join(f'"{other:.40}"' for other in others[:SHOWN])
     more = ", ..." * (len(others) > SHOWN)
     verb = "is" if len(others) == 1 else "are"
-    return f' of column "{name:.40}"', f"; {unread}{more} {verb} not read (--text)" if unread else ""
+    return (
+        f' of column "{name:.40}"',
+        f"; {unread}{more} {verb} not read; choose with --text" if unread else "",
+    )
 
 
 def tell(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the verb `index` runs with --export."""
+"""The verb `index` with --export."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from bert_jax.search.engines import ENGINES
 from bert_jax.search.export import export
 from bert_jax.search.index import Index
 
-OURS = ("output", "export", "run", "debug")  # flags that may stand beside --export
+OURS = ("output", "export", "run", "debug")  # flags that may be combined with --export
 
 
 def write(args) -> None:

@@ -1,4 +1,4 @@
-"""What libraries raise for want of memory or a device, in one line."""
+"""Errors of libraries that need no traceback, such as a lack of memory or of a device, in one line."""
 
 import os
 import sys
@@ -9,8 +9,8 @@ LESS = "take a smaller batch, shorter texts or a smaller model, or a machine wit
 
 
 def explained(error: Exception) -> BertJaxError | None:
-    """None where it is a fault of this program, whose traceback is wanted."""
-    # Whoever opens a file names it; a connection has none.
+    """Return an error with one line for the user; None for a bug in this program, which needs its traceback."""
+    # An error of a file names the file; that of a connection has no name.
     if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
         return of_system(error, error.filename or "standard output")
     text = str(error)
@@ -21,7 +21,7 @@ def explained(error: Exception) -> BertJaxError | None:
         named = f" {asked!r:.40}" if asked else ""
         remedy = "unset JAX_PLATFORMS" if asked else "set JAX_PLATFORMS=cpu"
         return BertJaxError(
-            f"JAX finds no device{named} here; {remedy}, or install the jax that is made for the device"
+            f"JAX finds no device{named} here; {remedy}, or install the build of JAX for your device"
         )
     return None
 
@@ -31,5 +31,5 @@ def has_device() -> bool:
 
     try:
         return bool(jax.devices())
-    except Exception:  # RuntimeError of most platforms, a bare AssertionError of others
+    except Exception:  # most platforms raise a RuntimeError, others a bare AssertionError
         return False

@@ -1,4 +1,4 @@
-"""How a verb is declared: its flags as data, a function to run, and the parser that reads them."""
+"""Declarations of verbs: their flags as data, the function to run, and the parser that reads the flags."""
 
 import argparse
 import math
@@ -21,12 +21,12 @@ def flag(*names: str, **settings) -> Flag:
 
 
 def number(least: float, most: float = LARGEST, above: bool = False, below: bool = False) -> Callable:
-    """The type of a flag that is a number in a range."""
+    """Return the type of a flag that is a number in a range; `above` and `below` exclude the limits."""
     return partial(read_number, float, Range(least, most, above, below))
 
 
 def whole(least: int, most: int = MOST) -> Callable:
-    """The type of a flag that is a whole number in a range."""
+    """Return the type of a flag that is a whole number in a range."""
     return partial(read_number, int, Range(least, most))
 
 
@@ -34,7 +34,7 @@ def read_number(kind: type, allowed: Range, text: str) -> float:
     try:
         value = kind(text)
     except ValueError:
-        value = math.nan  # which is in no range
+        value = math.nan  # is in no range
     if value not in allowed:
         noun = "whole number" if kind is int else "number"
         raise argparse.ArgumentTypeError(f'must be a {noun} {allowed.wanted}, not "{text:.40}"')
@@ -42,18 +42,18 @@ def read_number(kind: type, allowed: Range, text: str) -> float:
 
 
 def picture(text: str) -> str:
-    """The type of a flag that is a file to draw into, which may be after a long time."""
+    """The type of a flag that is a file to draw into: refuse a directory now, because drawing may be hours away."""
     if Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"must be a file, and {text:.200} is a directory")
     return text
 
 
-count = whole(1)  # of something
+count = whole(1)
 share = number(0, 1, below=True)
 
 
 def one_of(*flags: Flag) -> Flag:
-    """Exactly one of the flags must be given."""
+    """Return a flag that requires exactly one of the flags."""
 
     def add(parser):
         group = parser.add_mutually_exclusive_group(required=True)
@@ -65,7 +65,7 @@ def one_of(*flags: Flag) -> Flag:
 
 @dataclass(frozen=True)
 class Verb:
-    """`run` imports what is heavy, so that help stays instant."""
+    """A verb of `bert-jax`. Heavy imports belong into the function `run`, so that help is instant."""
 
     name: str
     summary: str
@@ -75,7 +75,7 @@ class Verb:
 
     @property
     def texts(self) -> dict:
-        """What argparse shows of it."""
+        """The texts that argparse shows in the help."""
         description = self.summary[0].upper() + self.summary[1:] + "."
         return {"description": description, "epilog": f"example: {self.example}", "allow_abbrev": False}
 
@@ -89,7 +89,7 @@ class Verb:
 
 
 def verb(summary: str, example: str, *flags: Flag) -> Callable[[Callable], Verb]:
-    """Makes the verb of a function; `fill_mask` becomes `fill-mask`."""
+    """Return a decorator that makes a function a verb; `fill_mask` becomes `fill-mask`."""
     return lambda run: Verb(run.__name__.strip("_").replace("_", "-"), summary, example, flags, run)
 
 
@@ -98,7 +98,7 @@ def verbs_of(module) -> dict[str, Verb]:
 
 
 def choice_of(verbs: dict[str, Verb]) -> Flag:
-    """The next word is one of the verbs."""
+    """Return an argument that is the name of one of the verbs, followed by the flags of that verb."""
 
     def add(parser):
         choices = parser.add_subparsers(dest="choice", required=True, metavar="WHAT")
@@ -109,13 +109,13 @@ def choice_of(verbs: dict[str, Verb]) -> Flag:
     return add
 
 
-ALIKE = 0.8  # of a misspelt flag and the one that is meant, where it may be a key of the config
+ALIKE = 0.8  # lowest similarity of a misspelt flag and the right one, if it may also be a key of the config
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one line that names the nearest right flag.
+    """An ArgumentParser whose errors are one line that names the most similar flag.
 
-    Where a verb takes --config, `--config.KEY=VALUE` are flags too, gathered in `overrides`.
+    If a verb takes --config, `--config.KEY=VALUE` are flags, too, and are collected in `overrides`.
     """
 
     argv: tuple[str, ...] | list[str] = ()
@@ -127,7 +127,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{bare[0]} needs a value: {bare[0]}=VALUE, without a space")
         args = super().parse_args(self.argv)
         for name, value in vars(args).items():
-            # As of a variable of the shell that is not set; where nothing is the default, it may be said.
+            # Probably an unset shell variable; but if the default is empty, an empty value is allowed.
             if "" in (value, *(value if isinstance(value, list) else ())) and self.get_default(name) != "":
                 self.error(f"{name} is empty; give it a value")
         if hasattr(args, "overrides"):
@@ -153,7 +153,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
-    """With those of the verbs that the next word chooses from."""
+    """Return the long flags of a parser, including those of its subcommands."""
     flags = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
     nested = (a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     return flags.union(*(flags_of(parser) for parsers in nested for parser in parsers))

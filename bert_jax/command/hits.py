@@ -1,4 +1,4 @@
-"""What the verb `search` runs: hits as people and programs read them."""
+"""The verb `search`: print hits as text or as JSON."""
 
 import re
 import sys
@@ -13,8 +13,8 @@ from bert_jax.search.index import Hit, Index
 from bert_jax.search.keywords import query_words
 from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
 
-QUERIES = 64  # that are searched together
-EXCERPT = 240  # characters of a passage, about three lines of a terminal
+QUERIES = 64  # queries searched together
+EXCERPT = 240  # characters of a passage that are shown, about three lines of a terminal
 INDENT = 5
 TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
 
@@ -44,7 +44,7 @@ def show(args) -> None:
 
 
 def given_in(source: str) -> Iterator[str]:
-    """The queries of a file; blank ones are left out, and counted."""
+    """Yield the queries of a file; skip and count blank ones."""
     blank = 0
     for query in read_unlabelled(source):
         if query.strip():
@@ -88,7 +88,7 @@ def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list
 
 
 def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
-    """The part of a text with the most of the wanted words; of equal parts the first.
+    """Return the part of a text with the most different wanted words; among equal parts, the first.
 
     >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", {"cats", "feet"}, 32)
     '… cats land on their feet, and …'
@@ -115,7 +115,7 @@ def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
 
 
 def coloured(text: str, wanted: Set[str]) -> str:
-    """With the wanted words in colour, on a terminal."""
+    """Colour the wanted words, if standard output is a terminal."""
     if not is_coloured():
         return text
     return WORD.sub(

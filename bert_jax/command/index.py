@@ -1,4 +1,4 @@
-"""Verbs of search: documents into an index, and passages that answer a query."""
+"""Verbs of search: index documents, and find the passages that answer a query."""
 
 from bert_jax.command.flags import count, flag, verb, whole
 from bert_jax.errors import BertJaxError
@@ -10,11 +10,11 @@ from bert_jax.errors import BertJaxError
     flag(
         "documents", nargs="*", metavar="DOCS",
         help=".txt .md .html, Wikipedia's dumps (.xml, .xml.bz2) and WikiExtractor's files, tables .jsonl .csv .tsv "
-        ".parquet with a row for each document, folders of these, folders in BEIR's layout; on an index, new and "
-        "changed documents are taken up",
+        ".parquet with a row for each document, folders of these, folders in BEIR's layout; in an existing index, "
+        "new and changed documents are updated",
     ),
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
-    flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index; without one, keywords)"),
+    flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index, or else only keywords)"),
     flag("--remove", nargs="+", default=[], metavar="ID", help="remove documents; @FILE: a file of an id per line"),
     flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
@@ -28,8 +28,8 @@ from bert_jax.errors import BertJaxError
     ),
     flag(
         "--export", nargs=2, metavar=("ENGINE", "DIR"),
-        help="write all passages into a new directory, for qdrant, opensearch, elasticsearch or pgvector to load; "
-        "nothing in the index changes",
+        help="write all passages into a new directory, for qdrant, opensearch, elasticsearch or pgvector to load; the "
+        "index stays unchanged",
     ),
     flag("--passage-tokens", type=count, metavar="N", help="tokens of a passage (default: 256, or the model's)"),
     flag("--overlap", type=whole(0), metavar="N", help="tokens that neighbouring passages share (default: an eighth)"),

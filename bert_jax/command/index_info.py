@@ -1,4 +1,4 @@
-"""`bert-jax info INDEX`: what an index holds, and how it is searched."""
+"""`bert-jax info INDEX`: the contents of an index, and how it is searched."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from bert_jax.search import manifest as manifests
 from bert_jax.search.index import Index
 from bert_jax.terminal import counted, in_width
 
-SHOWN = 5  # ids of documents
+SHOWN = 5  # document ids in the output
 
 
 def describe(directory: str, as_json: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""What the verb `index` runs."""
+"""The verb `index`: add documents to an index, remove some, and merge its segments."""
 
 import sys
 import time
@@ -16,8 +16,8 @@ from bert_jax.terminal import counted, say
 from bert_jax.text.lines import read_lines
 from bert_jax.text.truncation import warn
 
-MANY = 16  # segments
-SHOWN = 5  # names of documents
+MANY = 16  # segments; if there are more, --compact is recommended
+SHOWN = 5  # document names in a message
 
 
 def change(args) -> None:
@@ -28,7 +28,7 @@ def change(args) -> None:
         raise BertJaxError("--remove-missing keeps the documents of DOCS; name them")
     if args.remove and args.documents:
         raise BertJaxError(
-            "--remove beside DOCS would add them again; give one of the two, or --remove-missing"
+            "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
     asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
     source = Source(args.documents, Columns(args.text, args.id, args.title))
@@ -65,7 +65,7 @@ def change(args) -> None:
 
 
 def in_words(missing: list[str], others: list[str]) -> str:
-    """What is said of documents of the index that were not read; `others` are sources that were not, either.
+    """Return a notice about documents of the index that were not read; `others` are its sources that were not read.
 
     >>> in_words(["a.txt"], [])
     '1 document of the index is not among these files: a.txt; --remove-missing removes it'
@@ -83,6 +83,7 @@ def shown(documents: Iterable[Document]) -> Iterable[Document]:
 
 
 def ids_of(names: list[str]) -> list[str]:
+    """Return the ids that --remove gives, without duplicates; @FILE stands for the ids in a file."""
     ids = [
         name
         for given in names

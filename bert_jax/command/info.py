@@ -1,4 +1,4 @@
-"""`bert-jax info`: what a model directory holds, and what is odd about it."""
+"""`bert-jax info`: the contents of a model directory, and what is unusual about it."""
 
 import math
 import shlex
@@ -25,7 +25,7 @@ ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after"
 
 
 def collect(directory) -> dict:
-    """Everything that `info` prints."""
+    """Return everything that `info` prints."""
     directory = hub.existing(directory)
     layout, tensors = hub.survey(directory)
     odd, unread, counts = [], [], {}
@@ -58,8 +58,8 @@ def collect(directory) -> dict:
         if head in layout.family.alone
     ]
 
-    def sound(read, otherwise):
-        """What a file holds; what it lacks to be read is odd."""
+    def read_or(otherwise, read):
+        """Return what `read` returns; if it fails, note the error and return `otherwise`."""
         try:
             return read()
         except BertJaxError as error:
@@ -68,9 +68,9 @@ def collect(directory) -> dict:
 
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
-        calibration = sound(lambda: calibrations.read(directory, layout.labels), calibrations.NONE)
-    origin = sound(lambda: origins.read(directory), origins.UNKNOWN)
-    scope = sound(lambda: scopes.read(directory, layout.config.hidden_size), scopes.NONE)
+        calibration = read_or(calibrations.NONE, lambda: calibrations.read(directory, layout.labels))
+    origin = read_or(origins.UNKNOWN, lambda: origins.read(directory))
+    scope = read_or(scopes.NONE, lambda: scopes.read(directory, layout.config.hidden_size))
     odd += [str(warning.message) for warning in ignored]
     return {
         "directory": str(directory),
@@ -148,7 +148,8 @@ def embedder_facts(layout: Layout) -> dict | None:
 
 
 def embedder_in_words(facts: dict | None) -> str:
-    """
+    """Describe an embedder in a line; "" for a model that is none.
+
     >>> embedder_in_words({"dimensions": 384, "normalize": True, "prompts": {"query": "query: "}})
     'vectors of 384, normalized; prompts: query "query: "'
     """
@@ -160,7 +161,7 @@ def embedder_in_words(facts: dict | None) -> str:
 
 
 def pooling_of(layout: Layout) -> str:
-    """How one state of a text is made of those of its tokens; "" where nothing asks for one."""
+    """Return how token states are pooled to one state of a text; "" if no embedder and no head needs one."""
     if layout.embedder:
         return layout.embedder.pooling
     reads = [HEADS[head].reads for head in layout.heads if not HEADS[head].each_token]
@@ -168,6 +169,6 @@ def pooling_of(layout: Layout) -> str:
 
 
 def trained_on(command: str) -> str:
-    """The training data that a command names."""
+    """Return the training data that a command names, or ""."""
     key = "--config.data.train="
     return next((word.removeprefix(key) for word in shlex.split(command) if word.startswith(key)), "")

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP that are heard wherever they arrive."""
+"""Handle Ctrl-C, SIGTERM and SIGHUP reliably, wherever they arrive."""
 
 import signal
 import sys
@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from multiprocessing import popen_spawn_posix
 from types import FrameType
 
-# Where an exception must not arrive: compiled modules may abort where it stops their beginning, and a process that is
-# started would read half of what it has to know.
+# Code in which no exception may be raised: compiled modules may abort if their import is interrupted, and a process
+# that is being started would get only a part of its start data.
 UNINTERRUPTED = {"<frozen importlib._bootstrap>", popen_spawn_posix.__file__}
 
 
 @contextmanager
 def interruptible():
-    """While open, Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt(signal number), every 2 s until it is heard.
+    """Within the context, Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt(signal number), repeated every 2 s.
 
-    Python drops an exception that arrives in a callback of the garbage collector, where JAX has one, and compiled
-    libraries may drop an exception that arrives in theirs.
+    It is repeated because Python drops an exception raised in a callback of the garbage collector, such as JAX has, and
+    compiled libraries may drop an exception raised in their callbacks. It stops when the context is left.
     """
     first = []
 
@@ -30,7 +30,7 @@ def interruptible():
         raise KeyboardInterrupt(first[0])
 
     def show_others(unraisable):
-        # The second is what a save that failed tells loops that have ended; the failure itself is reported.
+        # After a failed save an event loop may report that it is closed; the failure itself is reported elsewhere.
         if (
             unraisable.exc_type is not KeyboardInterrupt
             and str(unraisable.exc_value) != "Event loop is closed"
@@ -38,14 +38,14 @@ def interruptible():
             sys.__unraisablehook__(unraisable)
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGALRM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` asks
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     sys.unraisablehook = show_others
     try:
         yield
     except Exception as error:
-        if first:  # modules and libraries turn an interrupt into errors of theirs
+        if first:  # modules and libraries turn an interrupt into errors of their own
             raise KeyboardInterrupt(first[0]) from error
         raise
     finally:
@@ -56,7 +56,7 @@ def interruptible():
 
 
 def files_of(frame: FrameType | None) -> Iterator[str]:
-    """Of a frame and its callers."""
+    """Yield the source files of a frame and its callers."""
     while frame is not None:
         yield frame.f_code.co_filename
         frame = frame.f_back

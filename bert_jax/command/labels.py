@@ -1,4 +1,4 @@
-"""Verbs on models that were fine-tuned: evaluation and predictions."""
+"""Verbs on fine-tuned models: evaluation and prediction."""
 
 import shlex
 import sys
@@ -24,7 +24,7 @@ SKIP_BAD = flag(
     "--skip-bad", action="store_true",
     help="skip rows that are not examples, such as those with an empty cell, and count them",
 )  # fmt: skip
-# Flags that mean nothing where an index is measured.
+# Flags that do not apply if an index is measured.
 OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")
 
 
@@ -37,12 +37,12 @@ OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimen
             "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
             help="two model directories to compare; on a folder of documents one of them may be bm25",
         ),
-        flag("--index", metavar="INDEX", help="an index: its keywords, its vectors and both, on a folder of documents"),
+        flag("--index", metavar="INDEX", help="index: measure keywords, vectors, and both, on a folder of documents"),
     ),
     flag(
         "--data", required=True, metavar="FILE",
-        help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT; of an "
-        "embedder a table of pairs, of pairs with scores or of texts with labels, or a folder with "
+        help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT; for "
+        "an embedder a table of pairs, of pairs with scores or of texts with labels, or a folder with "
         "corpus.jsonl, queries.jsonl and qrels.tsv",
     ),
     TEXT,
@@ -54,8 +54,8 @@ OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimen
     JSON,
     flag(
         "--foreign", metavar="FILE",
-        help="texts that the model should refuse, in any file that `predict` reads: measure how well it tells them "
-        "from the test set",
+        help="texts that the model should refuse, in any file that `predict` reads: measure how well it distinguishes "
+        "them from the test set",
     ),
     flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
     flag("--split", default="", metavar="NAME", help="for an embedder: use the judgements of qrels/NAME.tsv"),
@@ -162,16 +162,16 @@ def tell_of_report(args) -> None:
     ),
     flag(
         "--rank-for-labelling", action="store_true",
-        help="write the texts that are most useful to label first, each with its rank: those that stand for most of "
-        "what the model is unsure of",
+        help="write the texts that are most useful to label first, each with its rank: those that are similar to many "
+        "texts that the model is unsure of",
     ),
 )  # fmt: skip
 def predict(args):
-    from bert_jax.command.predict import Asked, predictions, write
+    from bert_jax.command.predict import Options, predictions, write
     from bert_jax.command.rank import ranked
     from bert_jax.data.examples.columns import Columns
 
     columns = Columns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
-    asked = Asked(args.long, args.may_be_missing, args.precision, args.foreign)
+    options = Options(args.long, args.may_be_missing, args.precision, args.foreign)
     rows_of = ranked if args.rank_for_labelling else predictions
-    write(args.model, args.input, args.output, columns, asked, rows_of)
+    write(args.model, args.input, args.output, columns, options, rows_of)

@@ -1,4 +1,4 @@
-"""`bert-jax VERB`: parses flags and calls one function. Verbs stand in the order from text to predictions."""
+"""`bert-jax VERB`: parse the flags and call the verb's function. Verbs are listed from text to predictions."""
 
 import os
 import signal
@@ -43,8 +43,8 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
-def hush() -> None:
-    """A user sees our lines, not those of TensorFlow, nor libtpu's about a TPU that is not there."""
+def quiet_libraries() -> None:
+    """Suppress the log lines of TensorFlow, and those of libtpu if there is no TPU."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     devices = ("/dev/accel*", "/dev/vfio/*", "/dev/nvidia*", "/dev/kfd")
     if sys.platform == "linux" and find_spec("libtpu") and not any(map(glob, devices)):
@@ -60,9 +60,9 @@ def show_verbs() -> None:
 
 
 def command() -> int:
-    """The entry of `bert-jax`."""
+    """The entry point of `bert-jax`."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        # Ctrl-C before and after the work has nothing to clean up, and needs no traceback.
+        # Before and after the work, Ctrl-C has nothing to clean up and should show no traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] in (["train"], ["bench"]):
         use_large_pages()
@@ -85,12 +85,12 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     name = f"bert-jax {argv[0]}"
     args = parser_of(argv[0]).parse_args(argv[1:])
-    hush()
-    if argv[0] in ("bench", "preflight"):  # these measure compiling, or compile for another machine
+    quiet_libraries()
+    if argv[0] in ("bench", "preflight"):  # they measure compilation, or compile for another machine
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
     else:
         keep_programs()
-    if sys.stdout is None:  # the first file to be opened would take its place, and be printed into
+    if sys.stdout is None:  # the first file opened would get its file descriptor, and what is printed
         print(f"{name}: standard output is closed; redirect it to a file or to /dev/null", file=sys.stderr)
         return 1
     try:
@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         say(f"{name}: {error}", sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has gone (`| head`)
+    except BrokenPipeError:  # the reader of our output has exited (`| head`)
         end_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def end_output() -> None:
-    """Flush standard output; where that fails say nothing more on it, not even at interpreter exit."""
+    """Flush standard output; if that fails, write nothing more to it, not even at interpreter exit."""
     try:
         sys.stdout.flush()
     except OSError:

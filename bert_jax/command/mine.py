@@ -1,4 +1,4 @@
-"""The verb that finds hard negatives."""
+"""The verb `mine`, which finds hard negatives."""
 
 import sys
 from pathlib import Path
@@ -16,30 +16,30 @@ any_number = number(-LARGEST)
 @verb(
     "find hard negatives for pairs of texts",
     "bert-jax mine --model DIR --data pairs.jsonl --output mined.jsonl",
-    flag("--model", required=True, metavar="DIR", help="embedder by which texts are near"),
+    flag("--model", required=True, metavar="DIR", help="embedder that finds the nearest texts"),
     flag("--data", required=True, metavar="FILE", help="table whose columns are anchor and positive, in this order"),
     flag("--text", default="", metavar="COLUMN", help="column of anchors (default: the first that holds text)"),
     flag("--pair", default="", metavar="COLUMN", help="column of positives (default: the next that holds text)"),
     SKIP_BAD,
     flag(
         "--corpus", metavar="FILE",
-        help="table of further texts that may be negatives, in the column that is called as that of the positives, or "
-        "else in the first that holds text (default: all positives)",
+        help="table of further texts that may be negatives, in the column with the same name as that of the positives, "
+        "or else in the first that holds text (default: only the positives)",
     ),
     flag("--rescore", metavar="DIR", help="cross-encoder whose scores the limits apply to, instead of cosines"),
     flag("--scores", action="store_true", help="write the scores of the positive and of the negatives into each row"),
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
-    flag("--cache", metavar="DIR", help="keeps vectors and scores for the next time (default: OUTPUT.cache)"),
+    flag("--cache", metavar="DIR", help="directory of vectors and scores for later runs (default: OUTPUT.cache)"),
     flag("--negatives", type=count, default=3, metavar="N", help="negatives of an anchor (default 3)"),
     flag("--first", type=whole(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
     flag("--last", type=count, default=100, metavar="N", help="look at the N nearest texts (default 100)"),
     flag(
         "--margin", type=number(0), metavar="M",
-        help="a negative's cosine is lower than the positive's by more than this share of it (default 0.05); with "
-        "--rescore its score is lower by more than this (default 0)",
+        help="keep a negative if its cosine is lower than the positive's by more than this share of it (default 0.05), "
+        "or with --rescore if its score is lower by more than this number (default 0)",
     ),
-    flag("--least", type=any_number, metavar="SCORE", help="lowest score of a negative: a cosine, or of --rescore"),
-    flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative: a cosine, or of --rescore"),
+    flag("--least", type=any_number, metavar="SCORE", help="lowest score of a negative (a cosine, or by --rescore)"),
+    flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative (a cosine, or by --rescore)"),
 )  # fmt: skip
 def mine(args):
     from bert_jax.data.examples.groups import GroupColumns, mapping, positive_column, read_groups, read_texts
@@ -72,7 +72,7 @@ def mine(args):
 
 
 def write(output: Path, groups, corpus, vectors, limits, scores=None, with_scores: bool = False):
-    """The mined rows, and counts of them."""
+    """Write the mined rows, and return counts of them."""
     from bert_jax.output import streaming
     from bert_jax.search.mining import Mined
     from bert_jax.search.mining import mine as mined
@@ -88,7 +88,7 @@ def write(output: Path, groups, corpus, vectors, limits, scores=None, with_score
 
 
 def bounds(args) -> dict[str, float]:
-    """The limits of scores that were given, and the margin."""
+    """Return the margin, and the limits of scores that the user gave."""
     ranges = {"margin": (0, 1), "least": (-1, 1), "most": (-1, 1)}
     given = {name: value for name in ranges if (value := getattr(args, name)) is not None}
     for name, value in given.items():
@@ -99,11 +99,11 @@ def bounds(args) -> dict[str, float]:
 
 
 def check(data: str, groups) -> None:
-    """Refuse what holds no positives."""
+    """Refuse data without positives."""
     if all(group.texts[0] == group.texts[1] for group in groups):
-        raise BertJaxError(f"{data} holds one text in a row; anchors and positives are needed")
+        raise BertJaxError(f"{data} has one text per row; give anchors and positives")
     if len(groups[0].texts) == 2 and groups[0].scores:
         raise BertJaxError(
-            f"{data} holds a score for each pair, and pairs of low scores have no positive; leave those out, and the "
-            "column of the scores"
+            f"{data} holds a score for each pair, and pairs with low scores have no positive; leave out these pairs "
+            "and the column of scores"
         )

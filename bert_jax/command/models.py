@@ -1,4 +1,4 @@
-"""Verbs on model directories of any kind: what they hold, another layout, words for [MASK], vectors."""
+"""Verbs on model directories of any kind: info, check, import, fill-mask, score and embed."""
 
 from itertools import tee
 from pathlib import Path
@@ -97,7 +97,7 @@ def fill_mask(args):
 
 
 def flat(fillings) -> list:
-    """Of one mask or several, in one list."""
+    """Return the fillings of one mask or of several masks in one list."""
     return (
         [filling for part in fillings for filling in flat(part)] if isinstance(fillings, list) else [fillings]
     )

@@ -1,7 +1,7 @@
-"""A model's answers to the rows of a file or of standard input: what the verb `predict` runs.
+"""The verb `predict`: a model's predictions for the rows of a file or of standard input.
 
-They come in the order of the rows, and no more of either is held than some batches need. What arrives on a pipe is
-answered at once.
+Predictions come in the order of the rows, and only some batches are held in memory. Rows that arrive on a pipe are
+predicted at once.
 """
 
 import sys
@@ -28,20 +28,19 @@ from bert_jax.text import tables
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.truncation import Truncated, warn
 
-PREFIX = "predicted_"  # of a table's columns that are ours
+PREFIX = "predicted_"  # of the columns that we add to a table
 OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """How texts are read, and what is asked of each answer."""
+class Options:
+    """How texts are read, and what is predicted."""
 
     long: str = "cut"
     may_be_missing: bool | None = None
-    precision: float | None = None  # to tell what to abstain from, so that this share of the others is right
-    foreign: float | None = (
-        None  # to call texts so that are less like the training texts than all but this share
-    )
+    precision: float | None = None  # abstain from predictions so that this share of the others is correct
+    # Mark texts as foreign if they are less similar to the training texts than all but this share of known texts.
+    foreign: float | None = None
 
 
 def write(
@@ -49,11 +48,13 @@ def write(
     source: str = "-",
     output: str | None = None,
     columns: Columns = EVIDENT,
-    asked: Asked = Asked(),
+    options: Options = Options(),
     rows_of: Callable[..., Iterator[dict]] | None = None,  # by default `predictions`
 ) -> None:
-    """A JSON object for each row, on standard output or in a file, which then is whole or not there; in a .csv file
-    the input's columns, and those of the predictions."""
+    """Write the predictions to standard output or to a file, which is complete or absent at the end.
+
+    Write a JSON object for each row; in a .csv file, the input's columns and those of the predictions.
+    """
     refuse_input(output, source)
     if output is not None and Path(output).suffix.lower() in OTHER_TABLES:
         raise BertJaxError(f"{output}: predictions are written as .jsonl or .csv; name one of these")
@@ -61,7 +62,7 @@ def write(
 
     def lines() -> Iterator[str]:
         in_table = output is not None and Path(output).suffix.lower() == ".csv"
-        given = noted((rows_of or predictions)(load(directory), source, columns, asked, in_table))
+        given = noted((rows_of or predictions)(load(directory), source, columns, options, in_table))
         return csv_lines(given) if in_table else map(to_json, given)
 
     def noted(rows: Iterator[dict]) -> Iterator[dict]:
@@ -78,12 +79,12 @@ def write(
     with streaming(Path(output)) as file:
         for count, line in enumerate(lines(), 1):  # noqa: B007
             print(line, file=file, flush=True)
-    abstains = "" if asked.precision is None else f"; the model abstains from {abstained:,}"
+    abstains = "" if options.precision is None else f"; the model abstains from {abstained:,}"
     print(f"{counted(count, 'prediction')} in {output}{abstains}", file=sys.stderr)
 
 
 def abstentions(row: dict[str, Any]) -> int:
-    """How many predictions of a row the model abstains from: its own, or those of its spans.
+    """Count the predictions of a row that the model abstains from: that of the row, or those of its spans.
 
     >>> abstentions({"predicted_abstained": True}), abstentions({"spans": [{"abstained": True}, {"abstained": False}]})
     (1, 1)
@@ -100,28 +101,28 @@ def predictions(
     model: Model,
     source: str,
     columns: Columns = EVIDENT,
-    asked: Asked = Asked(),
+    options: Options = Options(),
     in_table: bool = False,
 ) -> Iterator[dict]:
-    """An object for each row; `in_table` the row itself, or of what is no table the text, with further columns."""
-    kind = model.kind.with_options(may_be_missing=asked.may_be_missing)
-    read, scoped = reader_of(model, kind, asked, in_table), asked.foreign is not None
-    for example, row, prediction in answered(model, kind, source, columns, asked.long, read, scoped):
+    """Yield an object for each row; `in_table`, with the columns of the row too, or with the text if it has none."""
+    kind = model.kind.with_options(may_be_missing=options.may_be_missing)
+    read, scoped = reader_of(model, kind, options, in_table), options.foreign is not None
+    for example, row, prediction in answered(model, kind, source, columns, options.long, read, scoped):
         if in_table:
             yield beside(row or with_text(kind, example), prediction, example.where)
         else:
             yield id_of(example) | prediction
 
 
-def reader_of(model: Model, kind: Kind, asked: Asked, in_table: bool) -> Callable[..., dict[str, Any]]:
-    """What makes a prediction of an outcome, and of its text's similarity to the training texts where that is asked."""
-    enough = None if asked.precision is None else kind.floor(model.calibration, asked.precision)
+def reader_of(model: Model, kind: Kind, options: Options, in_table: bool) -> Callable[..., dict[str, Any]]:
+    """Return a function that makes a prediction from an outcome and, if options.foreign is set, a text's similarity."""
+    enough = None if options.precision is None else kind.floor(model.calibration, options.precision)
     form = kind.as_cells if in_table else kind.as_json
-    if asked.foreign is not None:
-        model.scope.check(asked.foreign)
+    if options.foreign is not None:
+        model.scope.check(options.foreign)
 
     def read(raw, similarity: float | None = None) -> dict[str, Any]:
-        return form(raw, model.calibration, enough) | of_scope(model.scope, similarity, asked.foreign)
+        return form(raw, model.calibration, enough) | of_scope(model.scope, similarity, options.foreign)
 
     return read
 
@@ -131,7 +132,7 @@ def with_text(kind: Kind, example: Example) -> tables.Row:
 
 
 def beside(row: tables.Row, prediction: dict[str, Any], where: str) -> dict[str, Any]:
-    """The row with the prediction in further columns."""
+    """Return the row with the prediction in additional columns."""
     ours = {PREFIX + name: value for name, value in prediction.items()}
     if taken := row.keys() & ours.keys():
         raise BertJaxError(f'{where} has a column "{min(taken)}" already; rename it, or leave it out')
@@ -139,7 +140,7 @@ def beside(row: tables.Row, prediction: dict[str, Any], where: str) -> dict[str,
 
 
 def of_scope(scope: Scope, similarity: float | None, foreign: float | None) -> dict[str, Any]:
-    """Whether a text is foreign, where that is asked."""
+    """Return the fields that say whether a text is foreign, if that is asked for."""
     if similarity is None or foreign is None:
         return {}
     share = float(scope.share(similarity))
@@ -153,7 +154,7 @@ def id_of(example: Example) -> dict[str, str]:
 def answered(
     model: Model, kind: Kind, source: str, columns: Columns, long: str, read: Callable, scoped: bool = False
 ) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
-    """Each example with its row of the input and with what `read` makes of the outcome, `scoped` as in `outcomes`."""
+    """Yield each example with its input row and the result of `read`; `scoped` is as in `Runner.outcomes`."""
     given, truncated = (
         Input(source, live_input() if source == "-" else None),
         Truncated(model.config.max_positions),
@@ -169,7 +170,7 @@ def answered(
         pairs = zip(examples, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
     told = False
     for example, prediction in pairs:
-        if given.live and truncated.truncated and not told:  # the end may be hours away
+        if given.live and truncated.truncated and not told:  # tell now, because the end may be hours away
             tell_of_truncated(truncated)
             told = True
         yield example, given.row_of(example), prediction
@@ -196,6 +197,7 @@ def answered_at_once(
     truncated: Truncated,
     scoped: bool = False,
 ) -> Iterator[tuple[Example, dict[str, Any]]]:
+    """Yield each example with its prediction as soon as it arrives."""
     for arrived in arriving(examples, most=tokens_in_batch() // 2):
         texts = [example.text for example in arrived]
         yield from zip(arrived, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)

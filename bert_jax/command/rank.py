@@ -1,6 +1,6 @@
-"""`predict --rank-for-labelling`: the texts of a file that nobody labelled, those first that are most useful to label.
+"""`predict --rank-for-labelling`: rank the unlabelled texts of a file, the most useful to label first.
 
-All of them are read before the first is written, and held in memory with a vector each.
+All texts are read before the first is written, and are held in memory with a vector each.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from bert_jax.command.arrivals import live_input
-from bert_jax.command.predict import Asked, beside, empty, reader_of, tell_of_truncated, with_text
+from bert_jax.command.predict import Options, beside, empty, reader_of, tell_of_truncated, with_text
 from bert_jax.data.examples.columns import Columns
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.batching import tokens_in_batch
@@ -19,14 +19,14 @@ from bert_jax.predictions.labelling import by_usefulness
 from bert_jax.predictions.unlabelled import Input
 from bert_jax.text.truncation import Truncated
 
-MOST = 100_000  # texts: with their vectors some hundred MB
+MOST = 100_000  # texts, which with their vectors take some hundred MB
 RANK = "rank"
 
 
-def ranked(model: Model, source: str, columns: Columns, asked: Asked, in_table: bool) -> Iterator[dict]:
-    """As `predictions`, but in another order, and each with its text and its rank."""
-    kind = model.kind.with_options(may_be_missing=asked.may_be_missing)
-    read = reader_of(model, kind, asked, in_table)
+def ranked(model: Model, source: str, columns: Columns, options: Options, in_table: bool) -> Iterator[dict]:
+    """Yield predictions as `predictions` does, but in order of usefulness, and each with its text and rank."""
+    kind = model.kind.with_options(may_be_missing=options.may_be_missing)
+    read = reader_of(model, kind, options, in_table)
 
     def judged(raw, *similarity) -> tuple[dict, float]:
         return read(raw, *similarity), kind.doubt(raw, model.calibration)
@@ -37,12 +37,12 @@ def ranked(model: Model, source: str, columns: Columns, asked: Asked, in_table: 
         raise empty(source)
     if len(examples) > MOST:
         raise BertJaxError(
-            f"{source} has more than {MOST:,} texts, which is all that are ranked at once; draw some of them at random"
+            f"{source} has more than {MOST:,} texts, the most that can be ranked; draw a random sample of them"
         )
     rows = [given.row_of(example) for example in examples]
     texts = [example.text for example in examples]
     truncated = Truncated(model.config.max_positions)
-    outcomes = model.outcomes(kind, texts, judged, asked.long, truncated, asked.foreign is not None)
+    outcomes = model.outcomes(kind, texts, judged, options.long, truncated, options.foreign is not None)
     tell_of_truncated(truncated)
     predictions, doubts = zip(*outcomes, strict=True)
     size = tokens_in_batch()

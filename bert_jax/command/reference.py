@@ -1,4 +1,4 @@
-"""configs/README.md: every recipe and every key of every task, from the config files and the dataclasses."""
+"""Generate configs/README.md: all recipes and all keys of all tasks, from the config files and the dataclasses."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -11,8 +11,8 @@ HEAD = """\
 # Configs
 
 A config is a Python file that defines `get_config()`. It sets what differs from the defaults; `--config.KEY=VALUE`
-changes a key on the command line. The files of this folder are installed with the package, and are found by their bare
-names from any directory:
+changes a key on the command line. The files of this folder are installed with the package; from any directory, give
+their names without folder and suffix:
 
 ```sh
 bert-jax config                                        # the installed configs
@@ -22,22 +22,22 @@ bert-jax train --config classify --workdir runs/tickets --config.init=path/to/be
 ```
 
 `--dry-run` reads the data, says what the run would do, and stops. `--config classify` and
-`--config configs/classify.py` name the same file; a file of your own is named by its path. A key that nothing reads is
-an error that names the key that is meant, also by the names of other libraries (`lr`, `num_epochs`, `max_seq_length`).
+`--config configs/classify.py` name the same file; name a file of your own by its path. An unknown key is an error that
+suggests the right key, also for the names of other libraries (`lr`, `num_epochs`, `max_seq_length`).
 
 `bert-jax config --reference` writes this page, from the config files and the classes that read them. The guides in
-`configs/guides/` say how the tasks are done.
+`configs/guides/` explain the tasks.
 """
 KEYS = """\
 ## Keys
 
-Where tasks differ, a key has a row for each meaning or default. Lists are written with commas, as in
-`--config.data.lengths=128,512`; `""` is no text, `()` an empty list. `steps=0` means the same in every task: the run
-takes no step, measures the model that it begins with, and saves it.
+A key has several rows if its meaning or default differs between tasks. Lists are written with commas, as in
+`--config.data.lengths=128,512`; `""` is an empty text, `()` an empty list. With `steps=0` a run of any task takes no
+step: it measures the model that it starts from, and saves it.
 """
 
 
-SHOWN = 5  # keys that a recipe sets
+SHOWN = 5  # keys listed for a recipe; if it sets more, only their number is given
 
 
 def written() -> str:
@@ -52,7 +52,7 @@ def of_recipes() -> Iterator[str]:
     yield "## Recipes\n"
     known = recipes()
     rows = [(f"`{recipe.name}`", recipe.purpose, set_by(recipe.name)) for recipe in known]
-    yield from table(("config", "what it does", "what it sets beside `task`"), rows)
+    yield from table(("config", "what it does", "keys that it sets besides `task`"), rows)
     for recipe in known:
         if recipe.names:
             yield f"### Names of `{recipe.name}`\n"
@@ -61,7 +61,7 @@ def of_recipes() -> Iterator[str]:
 
 
 def set_by(config: str) -> str:
-    """The keys that a config sets without a name behind it."""
+    """Describe the keys that a config sets if it is used without a variant's name."""
     keys = [key for key in collect(config, [])["keys"] if differs(key) and key["name"] != "task"]
     if len(keys) > SHOWN:
         return f"{len(keys)} keys, a size and what goes with it: `bert-jax config {config}` shows them"
@@ -69,7 +69,7 @@ def set_by(config: str) -> str:
 
 
 def of_keys(readers: dict[str, list[Key]]) -> Iterator[str]:
-    """A table for each section."""
+    """Yield a Markdown table of the keys of each section."""
     tasks_of: dict[Key, list[str]] = {}
     for task, keys in readers.items():
         for key in keys:

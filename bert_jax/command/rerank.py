@@ -1,4 +1,4 @@
-"""The verb that ranks candidates."""
+"""The verb `rerank`, which ranks candidate documents."""
 
 import sys
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""Verbs on runs: what a config says, what a run would cost, training, and the model of a checkpoint."""
+"""Verbs on runs: show a config, estimate the cost of a run, train, and export the model of a checkpoint."""
 
 from bert_jax.command.flags import CONFIG, JSON, OVERRIDES, count, flag, number, verb, whole
 

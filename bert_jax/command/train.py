@@ -1,4 +1,4 @@
-"""From a config file to a run, and from a run's directory to its models."""
+"""Start runs from config files, show their examples, and export the models of their checkpoints."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from bert_jax.train.workdir import Workdir, save_models
 
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
-    """`bert-jax train`: whether the run, or every run of a sweep, came to its end."""
+    """`bert-jax train`: return whether the run, or every run of a sweep, finished."""
     command = command_line(spec, overrides, workdir)
     return run(configs.read_file(spec), overrides, workdir, command) is not None
 
@@ -26,25 +26,25 @@ def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:
 
 
 def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
-    """`bert-jax inspect`: the examples of a step as text."""
+    """`bert-jax inspect`: return the examples of a step as text."""
     module, config = tasks.load(spec, overrides)
     return module.inspect(config, step, rows)
 
 
 def export(path: str, directory: str, step: int | None = None) -> int:
-    """`bert-jax export`: write the models of a checkpoint, by default the newest, and return its step."""
+    """`bert-jax export`: write the models of a checkpoint, by default of the newest, and return its step."""
     workdir = Workdir(path)
     if workdir.read()["config"].get("method") == "contrast":
         raise BertJaxError(
-            f"{path} fits its head when it has ended (method=contrast), so its checkpoints have none; the model of the "
-            f"ended run is {workdir.model}"
+            f"{path} fits its head after the last step (method=contrast), so its checkpoints have none; the model of "
+            f"the finished run is {workdir.model}"
         )
     task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     if step is None:
         steps = checkpoints.steps()
         if not steps:
-            raise BertJaxError(f"{path} has no checkpoint yet; let the run go on until one is written")
+            raise BertJaxError(f"{path} has no checkpoint yet; continue the run until it writes one")
         step = steps[-1]
     checkpoints.check(step)
     with hub.saving(directory) as new:

@@ -1,2 +1,1 @@
-"""Data: a tokenized corpus on disk, examples planned over it, and masked batches that can be produced
-again."""
+"""Data: tokenized corpora on disk, plans of examples over them, reproducible masked batches, and labelled examples."""

@@ -1,4 +1,4 @@
-"""NumPy files written piece by piece, for arrays longer than memory."""
+"""NumPy files that are written piece by piece, for arrays larger than memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ import numpy as np
 
 from bert_jax.output import replacing
 
-HEADER = 256  # bytes; does not depend on the number of rows, so it can be written last
+HEADER = 256  # bytes; the size does not depend on the number of rows, so the header can be written again at the end
 
 
 @contextmanager
 def growing_array(path: Path, dtype, shared: bool = False) -> "Iterator[GrowingArray]":
-    """A .npy file that grows; it has its name once it is whole. `shared` as of `replacing`.
+    """Open a .npy file that grows. It appears under its name when it is complete. For `shared` see `replacing`.
 
     with growing_array(path, np.uint16) as tokens:
         tokens.append(ids)
@@ -28,7 +28,7 @@ def growing_array(path: Path, dtype, shared: bool = False) -> "Iterator[GrowingA
 
 
 class GrowingArray:
-    """An array [N] of pieces [n], or [N, D] of pieces [n, D]."""
+    """An array [N] written in pieces [n], or an array [N, D] written in pieces [n, D]."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype):
         self.file, self.dtype, self.rows = file, dtype, 0

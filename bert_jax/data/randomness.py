@@ -1,6 +1,6 @@
 """Random numbers as a pure function of a key and a counter: no generator, so no state to save or to advance.
 
-NumPy does not promise that its generators draw the same numbers in its next version; this arithmetic does.
+The numbers never change. NumPy's generators may draw other numbers in its next version.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # the finaliser of S
 
 
 def key_of(*parts) -> np.uint64:
-    """A key from names and numbers.
+    """Make a key from names and numbers.
 
     >>> bool(key_of("order", 0) == key_of("order", 0)), bool(key_of("order", 0) == key_of("order", 1))
     (True, False)
@@ -22,7 +22,7 @@ def key_of(*parts) -> np.uint64:
 
 
 def bits(key, counter) -> np.ndarray:
-    """64 random bits for each counter; key and counter broadcast."""
+    """Draw 64 random bits for each counter. Key and counter broadcast."""
     with np.errstate(over="ignore"):
         x = np.asarray(key, np.uint64) + (np.asarray(counter).astype(np.uint64) + np.uint64(1)) * GOLDEN
         for shift, factor in MIX:
@@ -31,18 +31,18 @@ def bits(key, counter) -> np.ndarray:
 
 
 def unit(words: np.ndarray) -> np.ndarray:
-    """Numbers in [0, 1) from 64-bit words."""
+    """Convert 64-bit words to numbers in [0, 1)."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def below(words: np.ndarray, n) -> np.ndarray:
-    """Uniform whole numbers in [0, n)."""
+    """Convert 64-bit words to uniform whole numbers in [0, n)."""
     n = np.asarray(n, np.int64)
     return np.minimum((unit(words) * n).astype(np.int64), n - 1)
 
 
 def sampled(name: str, count: int, most: int) -> np.ndarray:
-    """Indices of at most `most` of so many things, in order: always the same ones for a name.
+    """Draw at most `most` of `count` indices, sorted. The same name always gives the same indices.
 
     >>> sampled("texts", 2, 5).tolist(), len(sampled("texts", 9, 5))
     ([0, 1], 5)
@@ -51,7 +51,7 @@ def sampled(name: str, count: int, most: int) -> np.ndarray:
 
 
 def heads(key, counts: np.ndarray) -> np.ndarray:
-    """How many of `counts` fair coins show heads; one key for each count.
+    """Toss `counts` fair coins and return the numbers of heads. Each count has its own key.
 
     >>> heads(key_of("coins"), np.array([0, 1000])).tolist()
     [0, 498]
@@ -67,10 +67,10 @@ def heads(key, counts: np.ndarray) -> np.ndarray:
 
 
 def permuted(indices, n: int, key) -> np.ndarray:
-    """Where a keyed permutation of range(n) sends `indices`: a shuffle of any size without a buffer.
+    """Apply a keyed permutation of range(n) to `indices`: a shuffle of any size without a buffer.
 
-    A Feistel network permutes the next power of four; a value that falls outside range(n) is sent on until it
-    falls inside, which keeps it a permutation.
+    A Feistel network permutes range(the next power of four). A value that falls outside range(n) is permuted again
+    until it falls inside, so the result is a permutation of range(n).
 
     >>> sorted(permuted(np.arange(5), 5, key_of("order")).tolist())
     [0, 1, 2, 3, 4]

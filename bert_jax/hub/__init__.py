@@ -1,1 +1,1 @@
-"""Hub: a model directory in and out, in the layouts other tools read and write."""
+"""Read and write model directories in the layouts that other tools read and write."""

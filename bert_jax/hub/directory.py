@@ -1,7 +1,7 @@
 """A Hugging Face model directory, opened and saved.
 
-`survey` reads what a directory says of itself without reading its weights; `read_params` reads them; `save` writes
-a directory that `transformers` opens with the same outputs.
+`survey` reads the configuration and the shapes of the tensors, but no weights; `read_params` reads the weights; `save`
+writes a directory from which `transformers` computes the same outputs.
 """
 
 import json
@@ -33,8 +33,8 @@ from bert_jax.output import building, replacing
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 MOST_LABELS = 1 << 20
-CONFIGS = ("config.json", "bert_config.json")  # the second is the name the first published models used
-# All that is ever written into a model directory, by name.
+CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
+# The names of all files that are ever written into a model directory.
 FILES = {
     "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
@@ -45,7 +45,7 @@ OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm
 
 
 class Published(TypedDict, total=False):
-    """Keys of a config.json that every family has; those of its sizes are checked where they are read."""
+    """Keys of config.json that all families share; keys that hold sizes are checked when they are read."""
 
     model_type: str | None
     architectures: list[str] | None
@@ -58,14 +58,14 @@ class Published(TypedDict, total=False):
 
 
 def survey(directory, **computed) -> tuple[Layout, Tensors]:
-    """The layout a directory describes, and its tensors under today's names, not read yet."""
+    """Return the layout that a directory describes, and its tensors under today's names, not read yet."""
     directory = existing(directory)
     published, where = read_published(directory)
     family = family_of(published, where)
     published = family.todays_keys(published, where)
     config = family.read_config(published, where, **computed)
     tensors = family.todays_tensors(Tensors.in_directory(directory).renamed(todays_name))
-    config = family.seen(config, tensors)
+    config = family.completed(config, tensors)
     heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
     labels = labels_in(published, where) if any(HEADS[head].labels for head in heads) else ()
     pooler = any(HEADS[head].pooler for head in heads)
@@ -80,9 +80,9 @@ def survey(directory, **computed) -> tuple[Layout, Tensors]:
 
 
 def existing(directory) -> Path:
-    """The directory itself, or the local copy of a model on the Hugging Face hub."""
+    """Return the directory itself, or the local copy of a model on the Hugging Face hub."""
     path = as_path(directory)
-    if os.path.isdir(path):  # which knows no name too long to ask about
+    if os.path.isdir(path):  # unlike Path.is_dir, which may raise if a name is too long
         return path
     if os.path.exists(path) or re.match(r"^[./~]|.*/.*/", str(directory)):
         raise BertJaxError(
@@ -98,7 +98,7 @@ def existing(directory) -> Path:
         ) from None
     try:
         return download(huggingface_hub.snapshot_download, str(directory))
-    except Exception as error:  # offline, unknown, forbidden: a dozen types of three libraries
+    except Exception as error:  # offline, unknown, forbidden: a dozen types from three libraries
         raise BertJaxError(
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
             f"{first_line(error)}); run {by_hand} where there is a network"
@@ -109,8 +109,8 @@ def download(snapshot: Callable, name: str) -> Path:
     """Fetch the files of a model: safetensors, or pickled weights if it has none, and no folders of other formats."""
 
     def fetched(weights: str) -> Path:
-        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit. A Dense there may be
-        # pickled beside an encoder that is not.
+        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit. A Dense in one of them
+        # may be pickled even if the encoder is not.
         wanted = ["*.json", "*.txt", "*.model", weights, "[0-9]*/*.bin"]
         return Path(snapshot(name, allow_patterns=wanted, ignore_patterns=["[!0-9]*/*"]))
 
@@ -120,7 +120,7 @@ def download(snapshot: Callable, name: str) -> Path:
 
 def as_path(directory) -> Path:
     if not isinstance(directory, str | os.PathLike) or not str(directory):
-        raise BertJaxError(f"a path is needed, of a directory that holds a model, not {directory!r:.60}")
+        raise BertJaxError(f"expected the path of a model directory, not {directory!r:.60}")
     return Path(directory)
 
 
@@ -128,10 +128,10 @@ def read_published(directory: Path) -> tuple[dict, Path]:
     for path in map(directory.joinpath, CONFIGS):
         if path.is_file():
             return read_json(path, Published), path
-    of_run = directory / "model"
+    run_model = directory / "model"
     where = "it is not a model directory"
-    if (of_run / CONFIGS[0]).is_file():
-        where = f"the model of that run is {of_run}"
+    if (run_model / CONFIGS[0]).is_file():
+        where = f"the model of that run is {run_model}"
     raise BertJaxError(f"{directory} has no config.json; {where}")
 
 
@@ -146,11 +146,11 @@ def is_prefixed(tensors: Mapping, family: Family) -> bool:
 
 
 def read_architecture(published: dict, family: Family, where) -> str:
-    """What follows the family's name in the class that saved the model: "ForMaskedLM", "Model" or ""."""
+    """Return the class that saved the model, without the family's name: "ForMaskedLM", "Model" or ""."""
     named = published.get("architectures") or [""]
     suffix = str(named[0]).removeprefix(family.class_name)
-    of_heads = (HEADS[head].architecture for head in HEADS if head in family.heads)
-    known = {"", "Model", *family.architectures, *of_heads}
+    architectures = (HEADS[head].architecture for head in HEADS if head in family.heads)
+    known = {"", "Model", *family.architectures, *architectures}
     if suffix not in known:
         raise BertJaxError(
             f"{where}: the architecture {named[0]} has a head that is not supported; "
@@ -160,7 +160,7 @@ def read_architecture(published: dict, family: Family, where) -> str:
 
 
 def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, ...]:
-    """The heads a directory holds: the one its architecture names, and all others whose tensors are there in full."""
+    """List the heads of a directory: those its architecture names, and all others whose tensors are complete."""
     family = layout.family
     names = {
         head: {name for part in family.head_parts(head, layout.config) for name in part.theirs}
@@ -170,10 +170,10 @@ def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, 
     present = set(family.architectures.get(architecture, ()))
     present |= {head for head in names if HEADS[head].architecture == architecture}
     if not is_prefixed(tensors, family):
-        # An embedder keeps the architecture of the model that it was made from.
+        # An embedder keeps the architecture name of its base model, but maybe not that model's heads.
         present = {head for head in present if not names[head].isdisjoint(tensors)}
     for head in names:
-        # Classifiers of sequences and of tokens share their names; without an architecture the pooler tells them apart.
+        # Sequence and token classifiers use the same tensor names; without an architecture, the pooler decides.
         pooler = set[str]()
         if HEADS[head].pooler and not family.has_own_pooler(head):
             pooler = family.pooler_names(is_prefixed(tensors, family))
@@ -189,7 +189,7 @@ def labels_in(published: dict, where) -> tuple[str, ...]:
         count = size_of(published, "num_labels", 2, where)
         if count > MOST_LABELS:
             raise BertJaxError(
-                f"{where}: num_labels = {count} is more than the {MOST_LABELS:,} that are read"
+                f"{where}: num_labels = {count} is too many: at most {MOST_LABELS:,} are supported"
             )
         return tuple(f"LABEL_{i}" for i in range(count))
     try:
@@ -202,12 +202,12 @@ def labels_in(published: dict, where) -> tuple[str, ...]:
 
 
 def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> set[str]:
-    """Raise unless the tensors are what the layout asks for, name by name and shape by shape.
+    """Raise unless the tensors have exactly the names and shapes of the layout.
 
-    Return the parameters that are not read: those of the new head, and of a pooler that it is the first to need.
+    Return the parameters that are not read: those of the new head, and of a pooler that the directory lacks.
     """
     family, config = layout.family, layout.config
-    # Before any list as long as the config's claim is made.
+    # Check this before making lists as long as the config claims.
     if (layers := family.layers_in(tensors, config)) != config.groups:
         raise BertJaxError(f"{where}: the config says {config.groups} layers, the weights hold {layers}")
     prefixed = is_prefixed(tensors, family)
@@ -220,10 +220,10 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
         if new_head and (module == new_head or (module in BESIDE and not set(names) <= set(tensors))):
             fresh.add(part.ours)
         else:
-            of_layer = part.shapes(shapes[part.ours])
-            expected |= {name: of_layer[i % len(of_layer)] for i, name in enumerate(names)}
+            layer_shapes = part.shapes(shapes[part.ours])
+            expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
     known = set(expected) | family.pooler_names(prefixed)
-    known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # with a head nothing reads it
+    known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # unused if there is a head
     if new_head:
         known |= {name for parts in family.heads.values() for part in parts for name in part.theirs}
     problems = {
@@ -242,7 +242,7 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
 
 
 def left_aside(layout: Layout, tensors: Tensors) -> list[str]:
-    """The tensors of a directory that no parameter is read from: copies, buffers, heads that are not known."""
+    """List the tensors that no parameter is read from: copies, buffers, unknown heads."""
     prefixed, groups = is_prefixed(tensors, layout.family), layout.config.groups
     read = {name for part in layout.parts(prefixed) for name in part.published(groups)}
     return sorted(name for name in tensors if name not in read)
@@ -254,7 +254,7 @@ def shortened(names: list[str], most: int = 4) -> str:
 
 
 def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> dict:
-    """The parameters, as nested dicts of float32 arrays, without those of a new head."""
+    """Read the parameters as nested dicts of float32 arrays, without those of a new head."""
     fresh = check_tensors(layout, tensors, where, new_head)
     size = 4 * sum(map(math.prod, tensors.shapes.values()))
     memory.require(size, f"the model in {where}", "open it on a larger machine")
@@ -267,32 +267,32 @@ def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = 
 
 
 def read_beside(layout: Layout, tensors: Tensors, where) -> dict:
-    """Of what stands between the encoder and a head, the parameters that a directory has, perhaps for another head."""
+    """Read the parameters between the encoder and a head, if the directory has them, maybe for another head."""
     parts = layout.parts(is_prefixed(tensors, layout.family))
     shapes, flat = layout.shapes(), {}
     for module in BESIDE:
-        of_module = [part for part in parts if part.ours.startswith(f"{module}/")]
-        if all(fits(part, shapes, tensors) for part in of_module):
-            for part in of_module:
+        module_parts = [part for part in parts if part.ours.startswith(f"{module}/")]
+        if all(fits(part, shapes, tensors) for part in module_parts):
+            for part in module_parts:
                 flat[part.ours] = part.read([read_weight(tensors, name, where) for name in part.theirs])
     return unflatten_dict(flat, sep="/")
 
 
 def fits(part: Part, shapes: Mapping, tensors: Tensors) -> bool:
-    of_ours = part.shapes(shapes[part.ours])
-    return [tensors.shapes.get(name) for name in part.theirs] == of_ours
+    expected = part.shapes(shapes[part.ours])
+    return [tensors.shapes.get(name) for name in part.theirs] == expected
 
 
 @contextmanager
 def saving(directory) -> Iterator[Path]:
-    """A new directory for models and what belongs to them, which takes the place of an earlier one when it is whole.
+    """Yield a new directory for models and their files; once complete, it replaces an earlier directory.
 
-    Each model in it gets the hashes of its files.
+    Each model in it gets a file with the hashes of its files.
     """
     with building(Path(directory), FILES) as new:
         yield new
         models = [path.parent for path in new.rglob("model.safetensors")]
-        # A projection is listed with the embedder that it belongs to.
+        # The files of a projection are hashed with those of its embedder.
         for model in sorted(
             path for path in models if sentence_transformers.projection_folder(path.parent) != path
         )[::-1]:
@@ -303,12 +303,12 @@ def save_tensors(directory: Path, tensors: dict) -> None:
     with replacing(directory / "model.safetensors") as path:
         try:
             save_file(tensors, path, metadata={"format": "pt"})
-        except SafetensorError as error:  # a full disk, in the words of its library
+        except SafetensorError as error:  # such as a full disk, in the library's words
             raise of_rust(error) from error
 
 
 def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
-    """Write the files of a model into a directory, those of sentence-transformers too if it is an embedder."""
+    """Write the files of a model into a directory; for an embedder, those of sentence-transformers, too."""
     directory = Path(directory)
     if layout.embedder:  # first, because it may refuse
         sentence_transformers.write(directory, layout.embedder, layout.config.hidden_size)
@@ -328,6 +328,6 @@ def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
     if tokenizer is not None:
         tokenizer.save(directory)
         if not layout.config.segment_types:
-            # Most classes of transformers refuse what the tokenizer would give them by default.
+            # Without segments, most classes of transformers refuse the token_type_ids of a default tokenizer.
             file = directory / "tokenizer_config.json"
             write_json(file, read_json(file) | {"model_input_names": ["input_ids", "attention_mask"]})

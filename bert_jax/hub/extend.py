@@ -1,7 +1,7 @@
-"""A model directory with words added to its vocabulary, ready for continued pre-training.
+"""Add words to the vocabulary of a model directory, for continued pre-training.
 
-A new word's embedding is the mean of the embeddings of the pieces it had before, so the model reads it much
-as it did; its bias in the masked-word head likewise.
+The embedding of a new word is the mean of the embeddings of its former pieces, so the model reads the word much as
+before. The word's bias in the masked-LM head is the mean of their biases.
 """
 
 from collections import Counter
@@ -19,11 +19,11 @@ from bert_jax.text.readers import Source
 from bert_jax.text.vocabulary import Lines, measure
 from bert_jax.text.wordpiece import CASING, WordPiece
 
-LEAST = 5  # times a word must occur to be worth an entry
+LEAST = 5  # least number of occurrences for a word to be added
 
 
 def extend(model, source: Source, output, size: int) -> str:
-    """Add the `size` words of the text that save the most tokens; return a summary for people."""
+    """Add the `size` words of the text that save the most tokens; return a summary to print."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
@@ -59,7 +59,7 @@ def write_extended(model, source: Source, output: Path, size: int) -> str:
 
 
 def worth_adding(tokenizer: WordPiece, lines: Lines, size: int) -> list[str]:
-    """Words by the tokens they would save: occurrences times the pieces beyond the first."""
+    """Sort words by the tokens that they would save: occurrences times the number of pieces beyond the first."""
     counts: Counter = Counter()
     normalizer, splitter = tokenizer.rust.normalizer, tokenizer.rust.pre_tokenizer
     for line in lines:
@@ -75,13 +75,13 @@ def worth_adding(tokenizer: WordPiece, lines: Lines, size: int) -> list[str]:
 
 
 def with_entries(layout: Layout, params: dict, first: int, pieces: list[list[int]]) -> tuple[Layout, dict]:
-    """The model with a row for each new word from row `first` on, wherever a parameter has one for each entry."""
+    """Add a row for each new word, from row `first` on, to every parameter with a row per vocabulary entry."""
     flat = flatten_dict(params, sep="/")
     for part in layout.parts(prefixed=True):
         if part.per_entry:
             rows = flat[part.ours]
             new = np.stack([rows[ids].mean(axis=0) for ids in pieces])
-            # An embedding padded to a round number of rows has room for some of them.
+            # An embedding that is padded to a round number of rows has room for some of the new rows.
             flat[part.ours] = np.concatenate([rows[:first], new, rows[first + len(pieces) :]])
     config = layout.config.replace(vocab_size=len(flat["encoder/embeddings/words"]))
     return replace(layout, config=config), unflatten_dict(flat, sep="/")

@@ -1,4 +1,4 @@
-"""A family of published models: all that its directories are known by."""
+"""A family of published models: how its directories are read and written."""
 
 import dataclasses
 import re
@@ -20,7 +20,7 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
-# Heads that every family has here, and none in transformers.
+# Heads that every family has here, but none has in transformers.
 OWN_HEADS = {
     "classify_mean": linear("classify_mean/dense", "mean_direction_classifier"),
     "classify_cls": linear("classify_cls/dense", "first_token_direction_classifier"),
@@ -30,7 +30,7 @@ OWN_HEADS = {
 
 
 def size_of(published: dict, key: str, default: int, where="config.json") -> int:
-    """A size in a published configuration; `default` where it is absent. It may be 0 only where that is the default."""
+    """Return a size in a published config, or `default` if it is absent. It may be 0 only if the default is 0."""
     value = default if published.get(key) is None else published[key]
     if type(value) is not int or not min(default, 1) <= value <= MOST:
         raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
@@ -45,51 +45,49 @@ def fit_value(value, kind: type, key: str, where) -> Any:
 
 
 def value_of(config: EncoderConfig, name: str) -> Any:
-    """A field as it is published."""
+    """Return a field's value as it is published."""
     return getattr(config, "groups" if name == "layer_groups" else name)
 
 
 @dataclass(frozen=True)
 class Family:
     model_type: str
-    class_name: str  # "Bert" of BertForMaskedLM
-    prefix: str  # before the names of encoder and pooler wherever a head stands beside them
-    # Published key -> (our field, what an absent key means; of head_dropout None: the hidden states' dropout).
+    class_name: str  # "Bert" in BertForMaskedLM
+    prefix: str  # of the tensor names of encoder and pooler in models with a head
+    # Published key -> (our field, what an absent key means); None for head_dropout means the value of `dropout`.
     fields: Mapping[str, tuple[str, Any]]
-    # Our field -> its value in every model of the family, where it is not our default.
+    # Our field -> its value in every model of the family, if it is not our default.
     constants: Mapping[str, Any]
-    supported: Mapping[str, tuple]  # published key -> its values that are computed here; others are refused
+    supported: Mapping[str, tuple]  # published key -> supported values; others are refused
     encoder: Callable[[EncoderConfig], list[Part]]
     pooler: list[Part]
-    # Head -> its parts. A head that brings its own pooler lists that, too.
+    # Head -> its parts, including its pooler if it has its own.
     heads: dict[str, list[Part]]
-    # Our field -> its value, of the published keys, where it takes more than one key, or is nested; and back, all keys
-    # of such fields. `size_of` and `supported` check what is read.
+    # Fields that depend on several published keys or on nested ones. `derived`: our field -> function from published
+    # keys to its value. `derived_keys`: back, all keys of such fields. `size_of` and `supported` check what is read.
     derived: Mapping[str, Callable[[dict], Any]] = field(default_factory=dict)
     derived_keys: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
-    # What the names of the tensors say that no key does.
-    seen: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
-    # A file of an older layout, or one that another program wrote, as this family publishes it today.
+    # Complete the config from the names of the tensors, for what no key says.
+    completed: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
+    # Convert files of older layouts or of other programs to the family's current layout.
     todays_keys: Callable[[dict, Any], dict] = lambda published, where: published
     todays_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
-    unsaid: Mapping[str, Any] = field(default_factory=dict)  # keys whose absence would say something else
-    # Published sizes by their whole names ("electra-small"): our fields, beside what absent keys mean.
+    explicit: Mapping[str, Any] = field(default_factory=dict)  # keys whose absence would mean something else
+    # Published sizes: full name ("electra-small") -> our fields that differ from what absent keys mean.
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # What a class name ends in -> heads, where it is more than a head's own architecture.
+    # Ending of a class name -> its heads, if that is not just the architecture of one head.
     architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     alone: tuple[str, ...] = ()  # heads for which transformers has no class
-    extra: tuple[str, ...] = ()  # patterns of tensors that files carry beside the parameters: buffers, copies
-    position_offset: int = 0  # rows of the position table before the first position: padding's id + 1
-    new_models: bool = (
-        False  # a model of these constants that was not opened from a directory is published as this
-    )
+    extra: tuple[str, ...] = ()  # patterns of tensors in files that are no parameters: buffers, copies
+    position_offset: int = 0  # rows of the position table before position 0: padding's id + 1
+    new_models: bool = False  # whether new models with these constants are published as this family
 
     def __post_init__(self):
         object.__setattr__(self, "heads", self.heads | OWN_HEADS)
         object.__setattr__(self, "alone", (*self.alone, *OWN_HEADS))
 
     def differing(self, config: EncoderConfig) -> list[str]:
-        """What no config of the family can say, as "block = pre_norm"."""
+        """List the settings that no config of the family can express, such as "block = pre_norm"."""
         told = {name for name, _ in self.fields.values()} | set(self.derived) | {*COMPUTED, *RATES}
         default = EncoderConfig()
         untold = [known.name for known in dataclasses.fields(EncoderConfig) if known.name not in told]
@@ -106,21 +104,21 @@ class Family:
         ]
 
     def fixed(self, config: EncoderConfig) -> EncoderConfig:
-        """The config with the constants of the family in place of our defaults."""
+        """Return the config with the family's constants in place of our defaults."""
         default = EncoderConfig()
-        unsaid = [name for name in self.constants if getattr(config, name) == getattr(default, name)]
-        return config.replace(**{name: self.constants[name] for name in unsaid})
+        names = [name for name in self.constants if getattr(config, name) == getattr(default, name)]
+        return config.replace(**{name: self.constants[name] for name in names})
 
     def sized(self, size: str) -> EncoderConfig:
-        """One of `sizes`, with our vocabulary size, which says that the tokenizer decides."""
+        """Return one of `sizes`, with our default vocabulary size, which means that the tokenizer decides."""
         config = self.read_config({}, size)
         return config.replace(**self.sizes[size], vocab_size=EncoderConfig.vocab_size)
 
     def parts(
         self, config: EncoderConfig, heads: tuple[str, ...], pooler: bool, prefixed: bool
     ) -> list[Part]:
-        """Every parameter of a model with these heads."""
-        of_heads = [part for head in heads for part in self.head_parts(head, config)]
+        """List every parameter of a model with these heads."""
+        head_parts = [part for head in heads for part in self.head_parts(head, config)]
         own_pooler = any(self.has_own_pooler(head) for head in heads)
         result = self.encoder(config) + (self.pooler if pooler and not own_pooler else [])
         base = f"{self.prefix}." * prefixed
@@ -132,7 +130,7 @@ class Family:
                 before=self.position_offset if part.per_position else 0,
                 after=padding if part.per_entry else 0,
             )
-            for part in result + of_heads
+            for part in result + head_parts
         ]
 
     def head_parts(self, head: str, config: EncoderConfig) -> list[Part]:
@@ -145,7 +143,7 @@ class Family:
         return {f"{self.prefix}." * prefixed + name for part in self.pooler for name in part.theirs}
 
     def layers_in(self, names: Mapping, config: EncoderConfig) -> int:
-        """How many layers, or groups of them, the published names number."""
+        """Count the layers, or groups of layers, in the published names."""
         numbered = next(part.theirs[0] for part in self.encoder(config) if part.layered)
         pattern = re.compile(re.escape(numbered.split("{i}")[0]) + r"(\d{1,6})\.")
         return len({match[1] for name in names if (match := pattern.search(name))})
@@ -154,7 +152,7 @@ class Family:
         return any(re.search(pattern, name) for pattern in self.extra)
 
     def read_config(self, published: dict, where, **computed) -> EncoderConfig:
-        """A published configuration as ours; `computed` are the fields that say how it is computed."""
+        """Convert a published config to ours; `computed` are the fields that say how it is computed."""
         for key, choices in self.supported.items():
             if published.get(key) is not None and published[key] not in choices:
                 only = f", only {choices[0]!r}" if choices else ""
@@ -182,8 +180,8 @@ class Family:
             raise BertJaxError(f"{where}: {error}") from None
 
     def write_config(self, config: EncoderConfig, base: dict) -> dict:
-        """Our configuration as published; keys of `base` that we do not write stay as they are."""
-        published = dict(self.unsaid) | base
+        """Convert our config to the published keys; keys of `base` that we do not write stay as they are."""
+        published = dict(self.explicit) | base
         for key, (name, default) in self.fields.items():
             value = value_of(config, name)
             if name == "activation":

@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError, first_line
 
-# What training leaves beside the parameters.
+# Variables of training that are no parameters.
 TRAINING = re.compile(
     r"(^|/)(adam_[mv]|adamweightdecay.*|beta[12]_power|global_step|.*ema.*)(:\d+)?$|^loss_scale", re.I
 )
-# Their names, part by part, under those that Hugging Face publishes.
+# Parts of their names -> parts of the names that Hugging Face publishes.
 RENAMED = (
     (r"^bert/", "bert."),
     (r"layer_(\d+)", r"layer.\1"),
@@ -31,16 +31,16 @@ RENAMED = (
 
 
 def checkpoint_in(directory: Path) -> Path | None:
-    """The prefix of the newest checkpoint; None where there is none."""
+    """Return the path prefix of the newest checkpoint, or None if there is none."""
     checkpoints = sorted(path.with_suffix("") for path in Path(directory).glob("*.ckpt*.index"))
     return max(checkpoints, key=lambda path: int((re.findall(r"-(\d+)$", path.name) or [0])[0]), default=None)
 
 
 def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
-    """Shapes of the checkpoint's parameters under today's published names, and a function that reads each."""
+    """Return the parameters' shapes, by today's published names, and a function that reads each parameter."""
     from bert_jax.text.host_tensorflow import tf
 
-    # TensorFlow turns its own errors into Python's here and there.
+    # TensorFlow turns some of its own errors into Python's.
     unreadable = (tf.errors.OpError, ValueError, RuntimeError, IndexError)
     try:
         reader = tf.train.load_checkpoint(str(checkpoint))
@@ -68,7 +68,8 @@ def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, C
 
 
 def published(name: str) -> str:
-    """
+    """Convert the name of a variable to the published name.
+
     >>> published("bert/encoder/layer_3/attention/output/LayerNorm/gamma")
     'bert.encoder.layer.3.attention.output.LayerNorm.weight'
     >>> published("cls/seq_relationship/output_weights")

@@ -1,4 +1,4 @@
-"""Layout: what a model is made of, and how its family publishes it."""
+"""The layout of a model: its parts, and how its family publishes them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,16 +19,16 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert, has_transform
 
-PROBLEM = "problem_type"  # Hugging Face's, of a classifier
-PREDICTION_KIND = "prediction_kind"  # of predictions that Hugging Face's keys do not tell
-MAY_BE_MISSING = "may_be_missing"  # whether the model learnt from questions without an answer
-# Keys of config.json that a new head makes untrue.
+PROBLEM = "problem_type"  # Hugging Face's key of a classifier
+PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
+MAY_BE_MISSING = "may_be_missing"  # whether the model was trained on questions without an answer
+# Keys of config.json that become wrong with a new head.
 OF_HEAD = ("id2label", "label2id", PROBLEM, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
 
 
 @partial(jax.jit, static_argnums=0)
 def initial(module: nn.Module, key) -> dict:
-    """The parameters that a module begins with; a program traced once, for a run asks for their shapes many times."""
+    """Return a module's initial parameters. Jitted to be traced only once: a run asks for their shapes many times."""
     return module.init(key, dummy_batch())["params"]
 
 
@@ -44,7 +44,7 @@ class Layout:
 
     def __post_init__(self):
         family = self.family
-        if differing := family.differing(self.config):  # whoever opened it would compute something else
+        if differing := family.differing(self.config):  # other programs would compute something else
             raise BertJaxError(
                 f'models of the family "{family.model_type}" cannot have {", ".join(differing)}'
             )
@@ -66,17 +66,17 @@ class Layout:
 
     @property
     def vector_size(self) -> int:
-        """Of what it embeds."""
+        """The size of its embeddings."""
         return self.projection.width if self.projection else self.config.hidden_size
 
     @property
     def is_cross_encoder(self) -> bool:
-        """Whether it gives the relevance of a document for a query, as one logit of the pair."""
+        """Whether it scores the relevance of a document for a query, as one logit for the pair."""
         known = any(key in self.published for key in CROSS_ENCODER_KEYS)
         return known and len(self.labels) == 1 and "classify" in self.heads
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
-        """Initial values of the whole model, or of the named modules alone."""
+        """Return initial values of the whole model, or of the named modules only."""
         params = initial(self.module, key)
         if projection := self.projection:
             dense = nn.Dense(projection.width, use_bias=projection.bias)
@@ -85,7 +85,7 @@ class Layout:
         return {name: params[name] for name in (self.module_names if modules is None else modules)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Every parameter's path and shape."""
+        """Return the shape of every parameter, by its path."""
         params = jax.eval_shape(self.init, jax.random.key(0))
         return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
 
@@ -96,7 +96,7 @@ class Layout:
         return parts
 
     def with_head(self, head: str, labels: Iterable[str] = ()) -> "Layout":
-        """The same encoder under a new head alone."""
+        """Return the layout of the same encoder with only a new head."""
         listed = isinstance(labels, Iterable) and not isinstance(labels, str)
         if not (listed and all(isinstance(label, str) for label in labels)):
             raise BertJaxError(
@@ -104,7 +104,7 @@ class Layout:
             )
         labels = tuple(labels)
         if len(set(labels)) < len(labels):
-            raise BertJaxError(f"labels must differ, and {labels!r:.60} names one twice")
+            raise BertJaxError(f"labels must differ, but {labels!r:.60} has one of them twice")
         check_name(head, HEADS, "head")
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
@@ -113,7 +113,7 @@ class Layout:
         return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published, embedder=None)
 
     def published_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
-        """The parameters under their published names and shapes."""
+        """Convert the parameters to their published names and shapes."""
         flat = flatten_dict(params, sep="/")
         tensors: dict[str, np.ndarray] = {}
         for part in self.parts(prefixed=bool(self.heads)):
@@ -123,7 +123,7 @@ class Layout:
         return tensors
 
     def published_config(self, pad: int | None = None) -> dict:
-        """The content of config.json; `pad` is the id of the tokenizer's padding token."""
+        """Return the content of config.json; `pad` is the id of the tokenizer's padding token."""
         published = self.family.write_config(self.config, self.published)
         published["architectures"] = [self.family.class_name + self.architecture]
         if self.labels:
@@ -135,7 +135,7 @@ class Layout:
 
     @property
     def architecture(self) -> str:
-        """What the class's name ends in: "ForMaskedLM", or "Model" without heads."""
+        """The ending of the class name: "ForMaskedLM", or "Model" without heads."""
         for architecture, heads in self.family.architectures.items():
             if set(heads) <= set(self.heads):
                 return architecture

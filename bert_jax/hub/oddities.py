@@ -1,4 +1,4 @@
-"""What is odd about a model directory, known before anything runs."""
+"""Find what is wrong or odd about a model directory before anything runs."""
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
@@ -7,7 +7,7 @@ from bert_jax.text.wordpiece import share_with_capitals
 
 
 def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
-    """Raise where tokenizer and weights cannot belong together; return a line for each thing that is merely odd."""
+    """Raise if tokenizer and weights cannot belong together; return a line for each thing that is merely odd."""
     size, vocab_size = tokenizer.size, layout.config.vocab_size
     if size > vocab_size:
         raise BertJaxError(
@@ -17,7 +17,7 @@ def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
     notes = []
     if size < vocab_size:
         notes.append(f"{where}: {vocab_size - size} of {vocab_size} embedding rows have no token")
-    # A few capitals do not make a vocabulary cased; in a cased one a third of the entries have some.
+    # A few capitals do not make a vocabulary cased; in a cased one, a third of the entries have capitals.
     if lower_cases(tokenizer) and share_with_capitals(tokenizer.tokens(range(size))) > 0.01:
         notes.append(
             f"{where}: the vocabulary is cased, yet its tokenizer lower-cases texts: capitals are lost; "

@@ -1,4 +1,4 @@
-"""Parameters of ours and their published tensors: a `Part` names both sides and converts both ways.
+"""Our parameters and their published tensors: a `Part` names both sides and converts both ways.
 
 A family lists its parts with the functions below, one for each kind of layer.
 """
@@ -17,8 +17,8 @@ Arrays = list[np.ndarray]
 class Part:
     """One parameter of ours, at `ours` ("encoder/embeddings/words"), and its published tensors.
 
-    A published name with {i} stands for one tensor a group of layers, which we keep stacked. A table may be published
-    with `before` rows that we leave out, or kept by us with `after` rows of padding.
+    A published name with {i} stands for one tensor per group of layers; we keep these tensors stacked. A published
+    table may begin with `before` rows that we leave out; ours may end with `after` rows of padding.
     """
 
     ours: str
@@ -29,7 +29,7 @@ class Part:
     per_position: bool = False
     before: int = 0
     after: int = 0
-    # The layer from which on it is published; in those below nothing reads it, and ours are ones.
+    # The first layer in which it is published. Nothing reads it in the layers below, where ours is ones.
     first: int = 0
 
     @property
@@ -41,7 +41,7 @@ class Part:
         return [name.format(i=i) for i in numbers for name in self.theirs]
 
     def shapes(self, ours: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Published shapes of one layer's tensors, from the shape of ours; nothing is allocated."""
+        """Return the published shapes of one layer's tensors, given the shape of ours; nothing is allocated."""
         rows, *rest = ours[1:] if self.layered else ours
         array = np.broadcast_to(np.float32(0), (rows + self.before - self.after, *rest))
         return [part.shape for part in self.split(array)]
@@ -78,7 +78,7 @@ def layer_norm(ours: str, theirs: str, bias: bool = True) -> list[Part]:
 
 
 def masked_lm(transform: str, norm: str, decoder: str, bias: str, biased: bool = True) -> list[Part]:
-    """The head of a masked LM; `biased` says it of the two layers before the decoder."""
+    """The head of a masked LM; `biased` says whether the two layers before the decoder have biases."""
     return [
         *linear("mlm/transform", transform, biased),
         *layer_norm("mlm/norm", norm, biased),
@@ -88,7 +88,7 @@ def masked_lm(transform: str, norm: str, decoder: str, bias: str, biased: bool =
 
 
 def gated(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
-    """What a feed-forward activates and its gate, published apart or, under one name, one above the other."""
+    """The activated part and the gate of a feed-forward, published separately or stacked in one tensor."""
     D, F = config.hidden_size, config.feed_forward
     weight = Part(
         f"{ours}/kernel",
@@ -106,7 +106,7 @@ def gated(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
 
 
 def fused_qkv(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
-    """Query, key and value, published apart or, under one name, one above the other."""
+    """Query, key and value, published separately or stacked in one tensor."""
     D, H, K = config.hidden_size, config.heads, config.head_size
     parts = [
         Part(
@@ -126,7 +126,7 @@ def fused_qkv(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]
 
 
 def heads_out(config: EncoderConfig, ours: str, theirs: str) -> list[Part]:
-    """The linear layer behind attention, whose inputs we tell apart by head."""
+    """The linear layer after attention; our kernel has separate axes for heads and head size."""
     D, H, K = config.hidden_size, config.heads, config.head_size
     weight = Part(
         f"{ours}/kernel",

@@ -1,10 +1,10 @@
-"""How published configs say that queries and keys turn with their place."""
+"""Rotary position embeddings (RoPE) in published configs."""
 
 from bert_jax.errors import BertJaxError
 
 
 def theta_of(table, default: float, where: str) -> float:
-    """The base of the angles in a table of transformers' `rope_parameters`."""
+    """Return the base of the angles from a table of transformers' `rope_parameters`."""
     if table is None:
         return default
     if not isinstance(table, dict):

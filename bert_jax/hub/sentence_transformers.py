@@ -1,7 +1,7 @@
-"""The files by which `sentence-transformers` knows an embedder, or a cross-encoder, in its old layout and its new one.
+"""The files of `sentence-transformers` for an embedder or a cross-encoder, in its old layout and in its new one.
 
-Both name modules in modules.json; the new one changed the modules' paths and the keys of the pooling. The old one
-is written, because every version opens it.
+Both layouts list modules in modules.json; the new one has other paths of modules and other keys of the pooling. We
+write the old layout, because every version opens it.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 from bert_jax.hashes import is_within
 
-# Ours -> sentence-transformers' name in the new layout; the old one writes it as pooling_mode_{name}: true.
+# Our name -> sentence-transformers' name in the new layout. The old layout has pooling_mode_{name}: true.
 MODES = {
     "mean": "mean",
     "cls": "cls",
@@ -29,17 +29,17 @@ OLD_KEYS = {
 }
 
 
-# The modules that are read, in the order in which they work.
+# The supported modules, in the order in which they run.
 KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 CLASSIFIES = "sequence-classification"
-PROJECTION = "projection"  # begins the names of the tensors of a Dense
-ACTIVATION = "torch.nn.modules."  # begins the names of activations
+PROJECTION = "projection"  # prefix of the tensor names of a Dense
+ACTIVATION = "torch.nn.modules."  # prefix of the names of activations
 TORCH_ACTIVATIONS = {"linear.Identity": "none", "activation.Tanh": "tanh"}
 
 
-# Keys of config.json that a cross-encoder has, since version 4 and before.
+# The keys that mark a cross-encoder in config.json: since version 4, and before it.
 CROSS_ENCODER_KEYS = ("sentence_transformers", "sbert_ce_default_activation_function")
-# What says to version 5.3 and later that its score is the sigmoid of its logit.
+# Tells version 5.3 and later that the score of a cross-encoder is the sigmoid of its logit.
 CROSS_ENCODER = {
     CROSS_ENCODER_KEYS[0]: {"activation_fn": f"{ACTIVATION}activation.Sigmoid", "version": "5.3.0"}
 }
@@ -53,7 +53,7 @@ class Module(TypedDict):
 class Texts(TypedDict, total=False):
     max_seq_length: int | float | None
     do_lower_case: bool | None
-    transformer_task: str  # CLASSIFIES of a cross-encoder
+    transformer_task: str  # CLASSIFIES for a cross-encoder
 
 
 class WholeModel(TypedDict, total=False):
@@ -80,7 +80,7 @@ class DenseConfig(TypedDict, total=False):
     module_output_name: str | None
 
 
-# Each file beside modules.json and what it holds.
+# The files beside modules.json and their content.
 BESIDE: dict[str, Any] = {
     "sentence_bert_config.json": Texts,
     "config_sentence_transformers.json": WholeModel,
@@ -90,7 +90,7 @@ BESIDE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Projection:
-    """A layer between the pooling and the vector."""
+    """A linear layer with an activation, between the pooling and the embedding."""
 
     width: int
     bias: bool = True
@@ -103,14 +103,14 @@ class Embedder:
 
     pooling: str = "mean"
     normalize: bool = True
-    max_length: int | None = None  # None: what the encoder can hold
-    lower_case: bool = False  # of the texts, before the tokenizer sees them
+    max_length: int | None = None  # None: the encoder's limit
+    lower_case: bool = False  # whether to lower-case texts before the tokenizer
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     pools_prompt: bool = True
     projection: Projection | None = None
-    similarity: str = "cosine"  # of two vectors in sentence-transformers; bert_jax takes the cosine
-    unknown: str = ""  # modules that are not supported here
+    similarity: str = "cosine"  # how sentence-transformers compares two embeddings; bert_jax uses the cosine
+    unknown: str = ""  # the modules that are not supported here
 
     @classmethod
     def of(cls, values: dict) -> "Embedder":
@@ -120,7 +120,7 @@ class Embedder:
 
 
 def read(directory) -> Embedder | None:
-    """How a directory of sentence-transformers embeds; None where it has no modules.json, or is a cross-encoder's."""
+    """Read how a directory embeds; return None if it has no modules.json or is a cross-encoder's."""
     directory = Path(directory)
     if not (directory / "modules.json").is_file():
         return None
@@ -138,7 +138,7 @@ def read(directory) -> Embedder | None:
         unknown = [f"modules in the order {', '.join(kind_of(module) for module in modules)}"]
     if "Pooling" not in kinds or not is_within(f"./{kinds['Pooling']}"):
         raise BertJaxError(
-            f"{path} names no module of pooling in a folder beside it; copy it again from its source"
+            f"{path} lists no Pooling module with a folder beside it; copy it again from its source"
         )
     file = directory / kinds["Pooling"] / "config.json"
     pooling = read_json(file, PoolingConfig) if file.is_file() else {}
@@ -163,13 +163,13 @@ def read(directory) -> Embedder | None:
 
 
 def is_cross_encoder(directory) -> bool:
-    """Whether its files beside config.json say so, as version 5.4 and later write them."""
+    """Whether the files beside config.json say that it is a cross-encoder, as version 5.4 and later write them."""
     path = Path(directory) / "sentence_bert_config.json"
     return path.is_file() and read_json(path, Texts).get("transformer_task") == CLASSIFIES
 
 
 def kinds_of(modules: list[Module]) -> dict[str, str]:
-    """The kind of each module -> its folder."""
+    """Map the kind of each module to its folder."""
     return {kind_of(module): module["path"] for module in modules}
 
 
@@ -178,7 +178,7 @@ def kind_of(module: Module) -> str:
 
 
 def projection_folder(directory) -> Path | None:
-    """Where the layer between pooling and vector lies, if there is one."""
+    """Return the folder of the Dense between pooling and embedding, if there is one."""
     path = Path(directory) / "modules.json"
     folder = kinds_of(read_json(path, list[Module])).get("Dense") if path.is_file() else None
     if folder is not None and not (is_within(folder) and (path.parent / folder / "config.json").is_file()):
@@ -200,7 +200,7 @@ def projection_of(config: dict, folder: Path) -> Projection:
 
 
 def unusual(config: dict) -> list[str]:
-    """What a Dense has that is not computed here."""
+    """List the properties of a Dense that are not supported."""
     usual = ("sentence_embedding", None)
     named = [config.get(name) for name in ("module_input_name", "module_output_name")]
     odd = ["Dense of other inputs or outputs"] * any(name not in usual for name in named)
@@ -210,7 +210,7 @@ def unusual(config: dict) -> list[str]:
 
 
 def pooling_mode(config: dict) -> str:
-    """Our name for the mode of a pooling's config, or its own name where we have none."""
+    """Return our name for the mode in a pooling's config, or its own name if we have none."""
     new = config.get("pooling_mode")
     named = [new] if isinstance(new, str) else new or []
     named += [
@@ -224,7 +224,7 @@ def pooling_mode(config: dict) -> str:
 
 
 def write(directory, embedder: Embedder, width: int) -> None:
-    """Write the files beside a saved model, whose states have this width; the tensors of a Dense are not among them."""
+    """Write the files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
         raise BertJaxError(
             f"an embedder with {embedder.unknown} cannot be saved here; copy its directory instead"

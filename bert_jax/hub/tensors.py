@@ -1,4 +1,4 @@
-"""The named tensors of a model directory, whichever file holds them; shapes are known before anything is read."""
+"""The named tensors of a model directory, in whichever file format; shapes are known before tensors are read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -25,7 +25,7 @@ class Index(TypedDict):
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """Name -> array, each read when asked for."""
+    """Map names to arrays; each array is read on access."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]], read: dict[str, Callable[[], np.ndarray]]):
         self.shapes, self._read = shapes, read
@@ -52,7 +52,7 @@ class Tensors(Mapping[str, np.ndarray]):
         return whole
 
     def renamed(self, rename: Callable[[str], tuple[str, ...]]) -> "Tensors":
-        """Under other names; one of several names is cut into as many along its rows."""
+        """Rename the tensors; if a tensor gets several names, split it into as many parts along its rows."""
         whole = Tensors({}, {})
         for name, shape in self.shapes.items():
             names = rename(name)
@@ -69,11 +69,11 @@ class Tensors(Mapping[str, np.ndarray]):
         return whole
 
     def beside(self, others: "Tensors") -> "Tensors":
-        """Both together."""
+        """Return these tensors and the others together."""
         return Tensors(self.shapes | others.shapes, self._read | others._read)
 
     def with_zeros(self, shapes: dict[str, tuple[int, ...]]) -> "Tensors":
-        """With these beside them, where they are not there already."""
+        """Add zeros of these shapes under names that do not exist yet."""
         shapes = {name: shape for name, shape in shapes.items() if name not in self}
         zeros = {name: partial(np.zeros, shape, np.float32) for name, shape in shapes.items()}
         return Tensors(self.shapes | shapes, self._read | zeros)
@@ -82,7 +82,7 @@ class Tensors(Mapping[str, np.ndarray]):
         return self._read[name]()
 
     def __contains__(self, name) -> bool:
-        return name in self.shapes  # without reading it, as Mapping's own would
+        return name in self.shapes  # Mapping's own would read the tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)

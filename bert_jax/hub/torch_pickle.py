@@ -1,9 +1,9 @@
-"""Reads the tensors of a `pytorch_model.bin` without torch and without trusting it.
+"""Read the tensors of a `pytorch_model.bin` without torch and without trusting the file.
 
-A torch checkpoint is a pickle, and an open pickle may run anything and change anything it can name. This reader
-interprets the few opcodes that a plain state dict needs by itself: it calls nothing, hands out no object of the
-process, and refuses the rest. Tensors become views of the file, so a lie about sizes allocates nothing. Both layouts
-are read: the zip of torch 1.6 and later, and the older stream of pickles with the raw storages behind.
+A torch checkpoint is a pickle, and loading a pickle may run any code and change anything that it can name. This reader
+interprets the few opcodes that a plain state dict needs itself: it calls nothing, gives the pickle no object of the
+process, and refuses all other opcodes. Tensors become views of the file, so a false size allocates nothing. Both
+layouts are read: the zip of torch 1.6 and later, and the older stream of pickles, followed by the raw storages.
 """
 
 import math
@@ -23,8 +23,8 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError, first_line, of_system
 
-# What the readers raise on bytes that are not what they expect; zipfile raises NotImplementedError where the header
-# asks for a later version of the format.
+# What the readers raise on unexpected bytes; zipfile raises NotImplementedError if the header asks for a later version
+# of the format.
 DAMAGE = (
     zipfile.BadZipFile, struct.error, EOFError, ValueError, TypeError, KeyError, IndexError, OverflowError,
     NotImplementedError,
@@ -57,7 +57,7 @@ LITERALS = {
 
 @dataclass(frozen=True)
 class Name:
-    """One of the names that a state dict needs."""
+    """A global name that a state dict may use."""
 
     text: str
 
@@ -81,7 +81,7 @@ class Strided:
 
 @dataclass
 class Record:
-    """Bytes of the file, compared with their checksum, if they have one, when they are first read."""
+    """Bytes of the file. If they have a checksum, it is checked when they are first read."""
 
     name: str
     mapped: np.ndarray
@@ -95,12 +95,12 @@ class Record:
 
 
 def tensors(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
-    """Shapes by name, and a function that reads each as a read-only array."""
+    """Return the shapes of the tensors and, for each, a function that reads it as a read-only array."""
     return guarded(path, partial(described_tensors, path))
 
 
 def guarded(path: Path, read: Callable):
-    """What `read` returns, or one line on what is wrong with the file."""
+    """Return what `read` returns; turn its errors into one line on what is wrong with the file."""
     try:
         return read()
     except BertJaxError as error:
@@ -137,7 +137,7 @@ def printable(name) -> str:
 
 
 def shown(value) -> str:
-    """Of a value of the pickle, which may be of any size."""
+    """Describe a value of the pickle briefly; the value may be of any size."""
     return ascii(value[:60]) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
@@ -169,12 +169,12 @@ def read_zip(path: Path):
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED:
             raise BertJaxError(f"{name} is compressed, which torch never does")
-        # A local header is 30 bytes and two fields whose lengths stand at its end; the bytes follow it.
+        # A local header is 30 bytes, then two fields whose lengths are its last 4 bytes; then the content.
         header = whole[entry.header_offset : entry.header_offset + 30].tobytes()
         start = entry.header_offset + 30 + sum(struct.unpack("<HH", header[26:30]))
         records[name] = Record(name, whole[start : start + entry.file_size], entry.CRC)
     if "byteorder" in records and records["byteorder"].content.tobytes() != b"little":
-        raise BertJaxError("its numbers are not little-endian, which alone is read here")
+        raise BertJaxError("its numbers are not little-endian; other files are not supported")
     storages = {name.removeprefix("data/"): record for name, record in records.items() if "data/" in name}
     with archive.open(entries["data.pkl"]) as file:
         return unpickled(file), storages
@@ -182,7 +182,7 @@ def read_zip(path: Path):
 
 def read_stream(path: Path):
     with open(path, "rb") as opened:
-        # A map reads no more than there is, whatever length the pickle claims.
+        # A memory map reads no more than the file has, whatever length the pickle claims.
         file: Any = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     if unpickled(file) != STREAM_MAGIC:
         raise BertJaxError("not a torch checkpoint")
@@ -192,7 +192,7 @@ def read_stream(path: Path):
     unpickler = Unpickler(file)
     described, keys, position = unpickler.load(), unpickled(file), file.tell()
     if not isinstance(keys, list) or not all(map(is_key, keys)):
-        raise BertJaxError("its storages are not named by texts and numbers")
+        raise BertJaxError("its storages are not named by strings and integers")
     whole = np.frombuffer(file, np.uint8)
     records = {}
     for key in keys:
@@ -216,7 +216,7 @@ def unpickled(file: IO[bytes]) -> Any:
 
 
 class Unpickler:
-    """A stack machine over the opcodes of one pickle. All that it makes is its own: numbers, texts, lists, dicts."""
+    """A stack machine over the opcodes of one pickle. It makes only plain values: numbers, strings, lists, dicts."""
 
     def __init__(self, file: IO[bytes]):
         self.file = file
@@ -317,20 +317,20 @@ def named(module, name) -> Name:
 
 
 def paired(values: list) -> dict:
-    """Keys and values in turn."""
+    """Make a dict of alternating keys and values."""
     pairs = dict(zip(values[::2], values[1::2], strict=True)) if all(map(is_key, values[::2])) else None
     if pairs is None:
-        raise BertJaxError("a dict has keys other than texts and numbers")
+        raise BertJaxError("a dict has keys other than strings and integers")
     return pairs
 
 
 def is_key(value) -> bool:
-    """Whether it may be hashed: a nest of tuples takes for ever, and a deep one ends the process."""
+    """Whether it is safe to hash: nested tuples may take for ever, and deep ones crash the process."""
     return type(value) in (str, int)
 
 
 def called(function, arguments) -> Any:
-    """What one of the names gives for its arguments."""
+    """Return the value of a call, for the few functions that a state dict uses."""
     if not isinstance(function, Name) or type(arguments) is not tuple:
         raise BertJaxError("it calls something that has no name")
     if function.text in DICTS:
@@ -341,11 +341,11 @@ def called(function, arguments) -> Any:
         storage, offset, shape, strides, *_ = arguments
         if isinstance(storage, Storage) and type(shape) is type(strides) is tuple:
             return Strided(storage, offset, shape, strides)
-    raise BertJaxError(f"it calls {function.text} with what makes no tensor")
+    raise BertJaxError(f"it calls {function.text} with arguments that make no tensor")
 
 
 def storage_of(reference) -> Storage:
-    """What a persistent id stands for: ("storage", its type, its key, the device it was on, its size)."""
+    """Return the storage of a persistent id: ("storage", its type, its key, the device it was on, its size)."""
     kind, name, key, device, count, *view = reference
     known = isinstance(name, Name) and name.text in STORAGES
     typed = type(key) is str and type(device) is str and type(count) is int

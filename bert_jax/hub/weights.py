@@ -1,4 +1,4 @@
-"""The numbers of a model: floats that are all finite, wherever they are read, computed or saved."""
+"""Check that the weights of a model are floats and finite, when they are read, computed or saved."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,12 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether every number is; its extremes tell, without another array of the same size."""
+    """Whether every number is finite. Minimum and maximum show it without another array of the same size."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def read_weight(tensors: Mapping[str, np.ndarray], name: str, where) -> np.ndarray:
-    """A published tensor in float32."""
+    """Read a published tensor as float32; refuse it if it is not of finite floats."""
     array = tensors[name]
     if array.dtype.name not in FLOATS:
         raise BertJaxError(

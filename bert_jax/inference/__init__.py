@@ -1,1 +1,1 @@
-"""Inference: `Model`, which bert_jax.load opens, and what it answers, one file each."""
+"""Inference: `Model`, which `bert_jax.load` returns, and one file for each of its kinds of answer."""

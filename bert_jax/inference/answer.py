@@ -13,11 +13,11 @@ __all__ = ["Answer", "answer"]
 
 
 def answer(model: Runner, question, text, *, may_be_missing: bool | None = None, longest: int = LONGEST):
-    """The best `Answer` to a question in a text of any length, read in windows.
+    """Return the best `Answer` to a question in a text of any length, which is read in windows.
 
-    Lists of questions and of texts go side by side; one question goes with every text, and one text with every
-    question. With `may_be_missing` (by default as config.json says, else not), None where [CLS], by which SQuAD 2
-    marks a text without an answer, is likelier in every window.
+    Lists of questions and texts are paired by position; a single question is paired with every text, and a single text
+    with every question. With `may_be_missing` (default: the setting in config.json, or False without one), return None
+    if [CLS], which marks a text without an answer in SQuAD 2, is more probable than any span in every window.
 
     >>> model.answer("the cat", "the cat sat on the mat").text
     'sat on the'
@@ -30,6 +30,7 @@ def answer(model: Runner, question, text, *, may_be_missing: bool | None = None,
 
 
 def side_by_side(question, text):
+    """Return the pair, a list of pairs, or an iterator of pairs if a side is a stream."""
     if isinstance(question, str) and isinstance(text, str):
         return question, text
     question, text = (side if isinstance(side, str) else series(side) for side in (question, text))

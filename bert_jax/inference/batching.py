@@ -1,7 +1,8 @@
-"""Texts of any lengths as few, full batches of few shapes.
+"""Arrange texts of any lengths in few, full batches of few shapes.
 
-Rows are sorted by length, so that a batch pads to its own longest row and not to the longest of all. Lengths and
-numbers of rows come from short ladders: whatever the texts, the number of programs to compile is bounded.
+Rows are sorted by length, so that a batch is padded to its own longest row, not to the longest of all. Row lengths and
+row counts are taken from short lists of allowed sizes (rungs), so the number of programs to compile is bounded for any
+texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from bert_jax.text.tokenizer import Encoding
 # A CPU pays for every token of padding; an accelerator compiles each program for seconds.
 LENGTHS = {"cpu": (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))}
 ACCELERATOR_LENGTHS = (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
-# In one batch, about. A CPU wants what its caches hold, an accelerator what fills it.
+# Approximate tokens of a batch: as many as a CPU's caches hold, or as many as keep an accelerator busy.
 TOKENS = {"cpu": 1024}
 ACCELERATOR_TOKENS = 16384
 
@@ -29,7 +30,7 @@ def tokens_in_batch() -> int:
 
 
 def padded_length(length: int, longest: int) -> int:
-    """The rung that `length` is padded to.
+    """Return the length that a row of `length` tokens is padded to, at most `longest`.
 
     >>> lengths = (20, 512), (130, 512), (500, 500), (700, 2048)
     >>> [padded_length(length, longest) for length, longest in lengths]  # on a CPU
@@ -40,7 +41,7 @@ def padded_length(length: int, longest: int) -> int:
 
 
 def row_rungs(length: int, tokens: int) -> list[int]:
-    """How many rows a batch of this length may have: powers of two, and as many as `tokens` allow.
+    """Return the allowed numbers of rows of this length: powers of two, and the most that `tokens` allow.
 
     >>> row_rungs(80, 1024)
     [1, 2, 4, 8, 12]
@@ -52,16 +53,16 @@ def row_rungs(length: int, tokens: int) -> list[int]:
 def batches(
     encodings: Sequence[Encoding], longest: int, pad: int, beside: dict[str, np.ndarray] | None = None
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-    """(which encodings stand in the rows, batch); rows beyond those are padding.
+    """Yield (indices of the encodings in the rows, batch); the rows after those are padding.
 
-    `beside` are further arrays of the batch, with a row for each encoding.
+    `beside` holds further arrays of the batch, with a row for each encoding.
     """
     order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].ids))
     tokens = tokens_in_batch()
     while order:
         length = padded_length(len(encodings[order[-1]].ids), longest)
         rungs = row_rungs(length, tokens)
-        # The longest first: memory peaks at the first batch, not the last.
+        # The longest rows come first, so that memory use peaks in the first batch, not in the last.
         rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])
         taken, order = order[-rows:], order[:-rows]
         batch = as_batch([encodings[i] for i in taken], rows, length, pad)

@@ -9,12 +9,13 @@ __all__ = ["Label", "classify"]
 def classify(
     model: Runner, texts, *, scores: bool = False, long: str = "cut", precision: float | None = None
 ):
-    """The best `Label` of a text or pair, or with `scores` the probability of every label.
+    """Return the best `Label` of a text or a pair, or with `scores` the probability of every label.
 
-    A model of several labels at once gives the list of those above their thresholds (one half, if it was not
-    calibrated); a model of one number gives it. Longer texts are truncated, with a warning, or with long="windows" read
-    in windows whose logits are averaged. With `precision=0.95` the result is None where a calibrated model is not
-    confident enough for so many to be right. An empty text has a label too; only in files is an empty cell refused.
+    A multi-label model returns the list of labels above their thresholds (0.5 if the model was not calibrated); a
+    regression model returns a number. Texts that are too long are truncated, with a warning; with long="windows" they
+    are read in windows, and the logits are averaged. With `precision=0.95` the result is None if a calibrated model is
+    not confident enough for 95% of the others to be correct. An empty text gets a label, too; only in files are empty
+    cells refused.
 
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']

@@ -1,4 +1,4 @@
-"""Embeddings: one vector for a text."""
+"""Embeddings: one vector for each text."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from bert_jax.inference.streaming import results, series, stacked
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.text.truncation import Reading, Truncated
 
-# Usual names of the prompts of queries and of what they are to find.
+# The usual names of the prompts for queries and for documents.
 QUERIES, DOCUMENTS = ("query",), ("document", "passage", "corpus")
 
 
@@ -21,12 +21,13 @@ def embed(
     model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
     long: str = "cut", dimensions: int | None = None,
 ):  # fmt: skip
-    """A vector [D] for a text, an array [N, D] for a list, an iterator of vectors for any other iterable.
+    """Return a vector [D] for a text, an array [N, D] for a list, or an iterator of vectors for any other iterable.
 
-    Pooling, normalisation, greatest length and prompts are the directory's own where it is a sentence-transformers
-    one, else the mean of the hidden states at length 1. `prompt` names one of its prompts. Longer texts are truncated,
-    with a warning, or with long="windows" read in windows whose vectors are averaged by their number of tokens.
-    `dimensions` keeps the first ones alone, for models that were trained for it.
+    A sentence-transformers directory defines the pooling, normalization, maximum length and prompts; for other models
+    the vector is the mean of the hidden states, normalized to length 1. `prompt` is the name of one of the model's
+    prompts. Texts that are too long are truncated, with a warning; with long="windows" they are read in windows, and
+    the vectors are averaged, weighted by the tokens of each window. `dimensions` keeps only the first dimensions, for
+    models that were trained for this.
 
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
@@ -41,8 +42,10 @@ def embedding(
     model: Runner, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
     long: str = "cut", dimensions: int | None = None, truncated: Truncated | None = None,
 ) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
-    """The function that `embed` calls with each list of texts, whose vectors [N, D] it returns.
-    `truncated` counts the truncated texts instead of the warning."""
+    """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `embed`.
+
+    With `truncated`, truncated texts are counted there, and no warning is given.
+    """
     embedder = model.embedder
     if embedder.unknown:
         raise BertJaxError(
@@ -78,13 +81,15 @@ def embedding(
 
 
 def reading_of(model: Runner, long: str = "cut") -> Reading:
-    """How texts are read that are embedded."""
+    """Return how the model reads texts to embed them."""
     longest = model.config.max_positions
     return Reading(min(model.embedder.max_length or longest, longest), long)
 
 
 def similarity(model: Runner, a, b, **settings) -> np.ndarray:
-    """The cosine of every text or vector of `a` with every one of `b`; `settings` are those of `embed`.
+    """Return the cosine of each text or vector in `a` with each one in `b`, [A, B].
+
+    `settings` are the keyword arguments of `embed`.
 
     >>> model.similarity(["the cat", "the mat"], ["the cat"]).round(3).tolist()[0]
     [1.0]
@@ -94,6 +99,7 @@ def similarity(model: Runner, a, b, **settings) -> np.ndarray:
 
 
 def vectors_of(model: Runner, side, settings: dict) -> np.ndarray:
+    """Return the vectors [N, D] of texts, normalized to length 1; vectors that are given are only normalized."""
     if not (isinstance(side, np.ndarray) and np.issubdtype(side.dtype, np.number)):
         side = embed(model, [side] if isinstance(side, str) else list(series(side)), **settings)
     vectors = np.atleast_2d(np.asarray(side, np.float32))
@@ -101,16 +107,17 @@ def vectors_of(model: Runner, side, settings: dict) -> np.ndarray:
 
 
 def usual_prompt(embedder: Embedder, names: Sequence[str]) -> str | None:
-    """The first of the names that an embedder has a prompt of; None for its default prompt, if any."""
+    """Return the first of these names that the embedder has a prompt for, or None: the default prompt, if any."""
     return next((name for name in names if name in embedder.prompts), None)
 
 
 def prompt_text(embedder: Embedder, prompt: str | None) -> str:
+    """Return the text of a prompt, by default of the embedder's default prompt, or "" if it has none."""
     if prompt is None and embedder.default_prompt is None:
         return ""
     name = embedder.default_prompt if prompt is None else prompt
     if not embedder.prompts:
-        raise BertJaxError(f'this embedder has no prompts, and so none called "{name!s:.60}"; leave it out')
+        raise BertJaxError(f'this embedder has no prompts, so none called "{name!s:.60}"; leave it out')
     check_name(name, embedder.prompts, "prompt of this embedder")
     before = embedder.prompts[str(name)]
     if before and not embedder.pools_prompt:
@@ -119,7 +126,7 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
 
 
 def as_read(embedder: Embedder, texts: Sequence, before: str) -> Sequence:
-    """The texts behind their prompt, as its tokenizer should see them."""
+    """Put the prompt `before` each text, and lower-case the texts if the embedder does."""
     texts = [before + text if isinstance(text, str) else text for text in texts] if before else texts
     return [lower(text) for text in texts] if embedder.lower_case else texts
 
@@ -131,7 +138,7 @@ def lower(text):
 
 
 def averaged(vectors: np.ndarray, windows) -> np.ndarray:
-    """The windows' vectors [W, D] -> one for each text, weighted by how many tokens a window has."""
+    """Average the vectors [W, D] of windows to one vector for each text, weighted by the tokens of each window."""
     ends = np.cumsum([len(parts) for parts in windows])[:-1]
     means = [
         np.average(of_text, axis=0, weights=np.array([len(window.ids) for window in parts], np.float32))

@@ -1,4 +1,4 @@
-"""What the masked language model puts in the place of [MASK]."""
+"""Predictions of a masked language model for [MASK]."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import results
 from bert_jax.text.tokenizer import Encoding
 
-MASKS = 8  # read off one row; a text with more stands in several
+MASKS = 8  # per row; a text with more masks takes several rows
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Filled:
 
 
 def fill_mask(model: Runner, texts, *, top: int = 5, steps: int = 0):
-    """For a text with one [MASK] its `top` fillings, best first; for one with several, a list of those for each.
+    """Return the `top` fillings of a text with one [MASK], best first; for several masks, a list of fillings for each.
 
-    With `steps` the masks of a text are filled together, in so many passes: each keeps the fillings that the model is
-    most confident of, and the next reads them. The result is one filling, of all masks: its tokens, the product of
-    their probabilities, and the whole text.
+    With `steps`, all masks of a text are filled together in this number of passes: each pass keeps the fillings that
+    the model is most confident of, and the next pass reads them. The result is then a single `Filled` for all masks:
+    their tokens, the product of their probabilities, and the whole text.
 
-    A mask in a text longer than the model is read in the window where it stands most central.
+    If a text is too long for the model, each mask is predicted in the window in which it is most central.
 
     >>> best, second = model.fill_mask("the [MASK] sat", top=2)
     >>> best.score > second.score
@@ -52,7 +52,7 @@ def fill_mask(model: Runner, texts, *, top: int = 5, steps: int = 0):
 
 
 def fill_each(model: Runner, texts: list[str], top: int) -> list:
-    """The fillings of each mask, as if the others stayed."""
+    """Return the fillings of each mask; the other masks of the text stay unfilled."""
     masks = []
     for i, windows in enumerate(in_windows(model, texts)):
         masks += [(i, windows[n], position) for _, n, position in find(model, texts[i], windows)]

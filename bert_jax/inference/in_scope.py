@@ -1,4 +1,4 @@
-"""How like its training texts a model finds a text, so that it can refuse what belongs to none of its classes."""
+"""The similarity of a text to a model's training texts, to refuse texts that belong to none of its classes."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from bert_jax.text.truncation import Truncated
 
 
 def in_scope(model: Runner, texts):
-    """The share of known texts that are as unlike the training texts as this one, or more: 0.01 where about one known
-    text in a hundred is.
+    """Return the share of known texts that are at most as similar to the training texts as this text.
 
-    A number for one text, an array for a list, an iterator for any other iterable. The known texts are those of the
-    training data that the model did not learn from. Of a long text the beginning counts.
+    A share of 0.01 means that about one known text in a hundred is as dissimilar as this text, or more so. Return a
+    number for one text, an array for a list, or an iterator for any other iterable. The known texts are those texts of
+    the training data that the model did not learn from. Only the beginning of a long text is used.
 
     >>> (model.in_scope(["the cat", "the mat"]) < 0.01).tolist()
     [False, False]
@@ -29,7 +29,7 @@ def in_scope(model: Runner, texts):
 
 
 def vectors_of(model: Runner, texts: Sequence, long: str = "cut") -> np.ndarray:
-    """[N, D], the vectors by which the model of a scope compares texts."""
+    """Return the vectors [N, D] by which `in_scope` compares texts: the mean states of the first window, normalized."""
     windows = model.kind.windows(model.tokenizer, texts, model.reading(model.kind, long))
     first = [text.encodings[0] for text in windows]
     return np.stack(model.run(first, pooled_states(model.config, "mean", True)))

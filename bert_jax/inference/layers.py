@@ -1,4 +1,4 @@
-"""What an encoder's layers compute of texts: their states, and the weights of their attention."""
+"""The hidden states and attention weights that an encoder's layers compute for texts."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from bert_jax.inference import programs
 from bert_jax.inference.runner import Runner
 
 ALL = "all"
-AT_ONCE = 16  # texts, whose layers take much memory
+AT_ONCE = 16  # texts of a batch: the outputs of several layers take much memory
 
 
 def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None = None):
-    """The hidden states [length, D] of each text or pair, special tokens included: those of the last layer, or of
-    another one. For several `layers`, or "all" of them, [layers, length, D].
+    """Return the hidden states [length, D] of each text or pair, special tokens included.
 
-    Layer 0 is the embeddings, -1 the last one, as in `transformers`.
+    They are of the last layer, or of the one that `layers` names. For several `layers`, or "all", the shape is
+    [layers, length, D]. Layer 0 is the embeddings and -1 the last layer, as in `transformers`.
 
     >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
     [(4, 8), (7, 8)]
@@ -37,10 +37,10 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
 
 
 def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
-    """The weights of attention [layers, heads, length, length] of each text or pair: how much each token, a row, reads
-    of each token, a column. For one layer, a number, [heads, length, length].
+    """Return the attention weights [layers, heads, length, length] of each text or pair.
 
-    Layer 0 is the first, -1 the last, as in `transformers`.
+    Rows are the tokens that attend, columns the tokens attended to. If `layers` is one number, the shape is
+    [heads, length, length]. Layer 0 is the first layer and -1 the last, as in `transformers`.
 
     >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
     [1.0, 1.0, 1.0, 1.0]
@@ -57,10 +57,10 @@ def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
 
 
 def chosen_of(layers, count: int) -> tuple[tuple[int, ...], int | slice]:
-    """The layers, counted from 0, and the place of those that are wanted among them."""
+    """Return the layers, as numbers from 0, and the index into them: 0 for a single layer, a full slice for several."""
     if isinstance(layers, str):
         if layers != ALL:
-            raise BertJaxError(f'layers are numbers, or "{ALL}", not {layers!r:.40}')
+            raise BertJaxError(f'layers must be numbers or "{ALL}", not {layers!r:.40}')
         return tuple(range(count)), slice(None)
     several = isinstance(layers, Sequence | np.ndarray | range)
     numbers = list(layers) if several else [layers]

@@ -1,4 +1,4 @@
-"""Filling the masks of a text together, in a few passes, the most confident first (mask-predict)."""
+"""Fill the masks of a text together in a few passes, the most confident predictions first (mask-predict)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Completion:
     words: list[str] = field(default_factory=list)
 
     def choose(self, mask: Masked, token: int, score: float) -> None:
-        """Every window that shows the mask shows the token from now on."""
+        """Fill a mask: replace it by the token in every window that contains it."""
         place, self.score = mask[0], self.score * score
         self.chosen[place] = token
         self.open.remove(mask)
@@ -34,7 +34,7 @@ class Completion:
                 self.windows[n] = replace(window, ids=ids)
 
     def written(self, model: Runner) -> "Completion":
-        """With the words in the text, the last first, so that the places of the others stay."""
+        """Write the words into the text, from the last to the first, so that the other offsets stay valid."""
         words = []
         for (start, end), token in sorted(self.chosen.items(), reverse=True):
             word, self.text = replaced(model, self.text, start, end, token)
@@ -62,7 +62,7 @@ def complete(model: Runner, texts: list[str], steps: int) -> Iterator[Completion
 def best_of(
     model: Runner, masks: Sequence[tuple[Completion, Masked]]
 ) -> dict[tuple[int, Masked], tuple[float, int]]:
-    """(probability, token) of the best filling of each mask, by the identity of its text and the mask."""
+    """Return (probability, token) of the best filling of each mask, by the id() of its completion and the mask."""
     columns: dict[tuple[int, int], list[int]] = {}  # text, window -> positions of masks
     rows: dict[tuple[int, int], Encoding] = {}
     for completion, (_, n, position) in masks:

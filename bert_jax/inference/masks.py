@@ -1,4 +1,4 @@
-"""The masks of texts: where they stand in windows, and texts with words in their place."""
+"""Find the masks of texts in windows, and replace them by words."""
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
@@ -17,7 +17,7 @@ def as_text(text, what: str = "fill_mask") -> str:
 
 
 def with_own_masks(model: Runner, text) -> str:
-    """The text with the model's own name of a mask wherever [MASK] stands."""
+    """Replace each [MASK] by the model's own mask token."""
     return as_text(text).replace("[MASK]", mask_name(model))
 
 
@@ -31,7 +31,7 @@ def in_windows(model: Runner, texts) -> list[list[Encoding]]:
 
 
 def find(model: Runner, text: str, windows: list[Encoding]) -> list[Masked]:
-    """Each mask, in the window that shows most on both sides of it."""
+    """Find each mask in the window in which it is most central."""
     mask = model.tokenizer.special.mask
     places = (
         [(window.offsets[i], i) for i, token in enumerate(window.ids) if token == mask] for window in windows
@@ -42,9 +42,9 @@ def find(model: Runner, text: str, windows: list[Encoding]) -> list[Masked]:
 
 
 def replaced(model: Runner, text: str, start: int, end: int, token: int) -> tuple[str, str]:
-    """(the token as a word, the text with it in place of the mask at those characters)"""
+    """Return (the token as a word, the text with the word in place of the mask at characters `start` to `end`)."""
     word = model.tokenizer.decode([token]).strip() or model.tokenizer.tokens([token])[0]
-    # A mask may take the space before it.
+    # The characters of a mask may include the space before it.
     before = text[:end].removesuffix(text[start:end].lstrip())
     if word.startswith("##") and len(word) > 2:
         before, shown = before.rstrip(), word[2:]

@@ -1,4 +1,4 @@
-"""The entry for notebooks and scripts: `model = bert_jax.load(path)`."""
+"""The entry point for notebooks and scripts: `model = bert_jax.load(path)`."""
 
 import warnings
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
 from bert_jax.text.directory import open_tokenizer
 
-KEYWORDS = ("head", "labels", "seed", "tokenizer")  # of `load`, beside those of the computation
+KEYWORDS = ("head", "labels", "seed", "tokenizer")  # of `load`, besides the fields of `computed`
 
 
 def load(
@@ -42,13 +42,14 @@ def load(
     tokenizer: bool = True,
     **computed,
 ) -> "Model":
-    """Open a Hugging Face model directory of any of the families in hub/families.
+    """Open a Hugging Face model directory of any family in hub/families.
 
-    `head` asks for a new head on its encoder ("classify", "tag", "answer", ...), with `labels` where it has them, its
-    values made from `seed`. `computed` are EncoderConfig's fields on how to compute:
-    dtype, attention, remat, vocab_multiple. With `tokenizer=False` the directory needs none.
+    `head` puts a new head on the encoder ("classify", "tag", "answer", ...), with `labels` if it takes any, and with
+    random initial values from `seed`. `computed` takes the fields of EncoderConfig that say how to compute: dtype,
+    attention, remat, vocab_multiple. With `tokenizer=False` the directory needs no tokenizer.
 
-    Compiled programs are kept for later processes in the cache directory, unless JAX is told of another one.
+    Compiled programs are cached on disk for later processes, in the user's cache directory unless JAX is configured
+    with another one.
     """
     if unknown := [name for name in computed if name not in COMPUTED]:
         raise BertJaxError(f'load takes no "{unknown[0]}"; {nearest(unknown[0], (*KEYWORDS, *COMPUTED))}')
@@ -73,16 +74,16 @@ def load(
 
 
 def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
-    """Initial values for the named parts of a model."""
+    """Return random initial values for the named parts of a model."""
     return jax.jit(lambda key: layout.init(key, names))(jax.random.key(seed)) if names else {}
 
 
 class Model(Runner):
     """An encoder with its heads, parameters and tokenizer.
 
-    For those who write JAX: `model.module.apply({"params": model.params}, batch)`. For those who do not:
-    `hidden_states`, `pooled`, `save`, and the answers below. An answer takes one text, a list, or any iterable, of
-    which it reads no more than it needs; it gives one result, a list, or an iterator.
+    From JAX code, call `model.module.apply({"params": model.params}, batch)`. Otherwise use `hidden_states`, `pooled`,
+    `save` and the prediction methods below. These take one text, a list or any other iterable, and return one result, a
+    list or an iterator. They read an iterable only as far as they need.
     """
 
     embed = embed
@@ -106,7 +107,7 @@ class Model(Runner):
     warm_up = warm_up
 
     def pooled(self, texts, pooling: str = "mean", normalize: bool = True):
-        """One vector a text: the mean of its hidden states, the [CLS] state, or BERT's own pooler.
+        """Return one vector for each text: the mean of its hidden states, the [CLS] state, or BERT's pooler output.
 
         >>> model.pooled(["the cat", "the mat"], pooling="cls").shape
         (2, 8)
@@ -119,7 +120,7 @@ class Model(Runner):
         return self.encoded(texts, lambda encodings: self.run(encodings, program), gather)
 
     def with_params(self, params: dict) -> "Model":
-        """The model with other parameters, such as a loop of your own gives; nothing is known of their calibration.
+        """Return the model with other parameters, such as from your own training loop, and without calibration.
 
         >>> model.with_params(model.params)
         <bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
@@ -127,9 +128,9 @@ class Model(Runner):
         return Model(self.layout, params, self._tokenizer)
 
     def save(self, path) -> None:
-        """Write a Hugging Face directory that `transformers` and `load` open.
+        """Write a Hugging Face directory that `transformers` and `load` can open.
 
-        An embedder also gets the files by which `sentence-transformers` opens it.
+        The directory of an embedder can also be opened by `sentence-transformers`.
         """
         with hub.saving(hub.as_path(path)) as new:
             hub.save(new, self.layout, self.params, self._tokenizer)
@@ -138,8 +139,7 @@ class Model(Runner):
             scopes.save(new, self.scope)
 
     def encode(self, texts):
-        """The `Encoding` of each text or pair, at most `config.max_positions` tokens; longer ones are truncated, with a
-        warning.
+        """Return the `Encoding` of each text or pair, truncated to `config.max_positions` tokens, with a warning.
 
         >>> model.tokenizer.tokens(model.encode("the cats").ids)
         ['[CLS]', 'the', 'cat', '##s', '[SEP]']

@@ -1,4 +1,4 @@
-"""A model's outcomes for the labelled examples of a file."""
+"""Run a model on the labelled examples of a file."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from bert_jax.text.truncation import Truncated
 
 
 def read(model: Model, data: str, columns: Columns = EVIDENT) -> tuple[list[Example], Sequence[str]]:
-    """The examples of a file for this model, and the order of labels that the file knows of."""
+    """Return the examples of a file for this model, and the labels in the order that the file defines, if it does."""
     columns = model.origin.remembered(columns)
     return model.kind.read(data, columns), known_labels(data, columns)
 
@@ -24,7 +24,7 @@ def outcomes(
     long: str = "cut",
     scoped: bool = False,
 ) -> Outcomes:
-    """With their similarities to the training texts, if `scoped`."""
+    """Return the model's outcomes for the examples; if `scoped`, with their similarities to the training texts."""
     kind, notes = model.kind.matched(examples, known)
     truncated = Truncated(model.config.max_positions)
     texts = [example.text for example in examples]

@@ -1,4 +1,4 @@
-"""The parameters of a model as inference reads them, and as they are saved."""
+"""Convert the parameters of a model between the form that inference uses and the form that is saved."""
 
 import jax
 
@@ -7,25 +7,27 @@ from bert_jax.models.mesh import platform
 
 
 def unrolled() -> bool:
-    """Whether layers have parameters of their own: a CPU copies those of a scan, which for a short text takes longer
-    than its products."""
+    """Return whether each layer has its own arrays of parameters, instead of one stacked array for a scan.
+
+    In a scan a CPU copies the parameters, which for a short text takes longer than the matrix products.
+    """
     return platform() == "cpu"
 
 
 def place(params: dict) -> dict:
-    """Put parameters on the device, unrolled where that is faster."""
+    """Put parameters on the device, unrolled if that is faster."""
     if unrolled():
         params = params | {"encoder": unroll(params["encoder"])}
     return jax.device_put(params)
 
 
 def as_saved(placed: dict) -> dict:
-    """The opposite of `place`."""
+    """Undo `place`."""
     return placed | {"encoder": stack(placed["encoder"])} if unrolled() else placed
 
 
 def round_kernels(params: dict, dtype: str) -> dict:
-    """Round kernels as products do, once instead of in each call."""
+    """Cast kernels to the dtype of the matrix products, once instead of in each call."""
 
     def rounded(path, leaf):
         return leaf.astype(dtype) if path[-1].key == "kernel" else leaf

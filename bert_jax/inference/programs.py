@@ -1,4 +1,4 @@
-"""Compiled programs: functions of (params, batch), one for each model and purpose."""
+"""Compiled programs: functions of (params, batch), one for each config and purpose."""
 
 import functools
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.intermediates import STATES, WEIGHTS
 from bert_jax.models.pooling import pool, project
 
-POOLER = "pooler"  # BERT's own, beside the poolings that need no parameters
+POOLER = "pooler"  # BERT's own pooling; the others have no parameters
 
 
 def program(make: Callable) -> Callable:
-    """`make(config, ...)` returns the function to compile, once for each of its arguments."""
+    """Compile the function that `make(config, ...)` returns, once for each set of arguments."""
 
     @functools.lru_cache(maxsize=16)
     def compiled(*arguments):
@@ -40,7 +40,7 @@ def head_logits(config: EncoderConfig, head: str, labels: int):
 
 @program
 def head_logits_and_vectors(config: EncoderConfig, head: str, labels: int):
-    """Beside the logits the mean of the hidden states, of length 1."""
+    """The program returns (logits, mean of the hidden states, normalized to length 1)."""
     module = Bert(config, (head,), labels, HEADS[head].pooler, unrolled())
 
     def run(params, batch):
@@ -62,7 +62,10 @@ def hidden_states(config: EncoderConfig):
 
 @program
 def states_of_layers(config: EncoderConfig, layers: tuple[int, ...]):
-    """[B, layers, L, D]; layer 0 is the embeddings, and the last one is normalised where the encoder's states are."""
+    """The program returns states [B, layers, L, D]; layer 0 is the embeddings.
+
+    The last layer has the encoder's final normalization, if the encoder has one.
+    """
 
     def run(params, batch):
         last, states = with_intermediates(config, STATES, params, batch)
@@ -74,11 +77,11 @@ def states_of_layers(config: EncoderConfig, layers: tuple[int, ...]):
 
 @program
 def attention_weights(config: EncoderConfig, layers: tuple[int, ...]):
-    """[B, layers, H, L, L]; layer 0 is the first that attends."""
+    """The program returns attention weights [B, layers, H, L, L]; layer 0 is the first layer after the embeddings."""
 
     def run(params, batch):
         _, kept = with_intermediates(config, WEIGHTS, params, batch)
-        # Layers of a group share their parameters, and are called one after the other.
+        # The layers of a group share parameters and are called in sequence.
         of_groups = [jax.tree.leaves(kept[f"layers_{group}"]) for group in range(config.groups) if kept]
         weights = [leaf for leaves in of_groups for leaf in leaves]
         if len(weights) != config.layers:
@@ -89,7 +92,7 @@ def attention_weights(config: EncoderConfig, layers: tuple[int, ...]):
 
 
 def with_intermediates(config: EncoderConfig, collection: str, params: dict, batch: dict):
-    """(hidden states, what layers kept of the collection)"""
+    """Return (hidden states, the values of the collection that the layers kept)."""
     of_encoder = params["encoder"] if unrolled() else unroll(params["encoder"])
     hidden, kept = Encoder(config, unrolled=True).apply({"params": of_encoder}, batch, mutable=collection)
     return hidden, kept.get(collection, {})
@@ -112,7 +115,7 @@ def pooled_states(config: EncoderConfig, pooling: str, normalize: bool, projecti
 
 @program
 def mask_fillings(config: EncoderConfig, top: int):
-    """(probabilities, ids) of the `top` tokens at each target position."""
+    """The program returns (probabilities, ids) of the `top` tokens at each target position."""
     module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooler, unrolled())
 
     def run(params, batch):
@@ -124,7 +127,7 @@ def mask_fillings(config: EncoderConfig, top: int):
 
 @program
 def log_likelihoods(config: EncoderConfig):
-    """The logarithm of the probability of each of the `targets` at its position, [B, K]."""
+    """The program returns the log probability of each of the `targets` at its position, [B, K]."""
     module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooler, unrolled())
 
     def run(params, batch):

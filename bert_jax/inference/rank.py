@@ -1,4 +1,4 @@
-"""Documents in the order of their relevance for a query."""
+"""Rank documents by their relevance to a query."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from bert_jax.text.truncation import Truncated
 
 @dataclass(frozen=True)
 class Ranked:
-    index: int  # of the document in the list that was given
-    score: float  # how probable it is that the document is relevant; of a model of numbers, its number
+    index: int  # of the document in the input list
+    score: float  # the probability that the document is relevant; for a regression model, its number
     document: str
 
 
@@ -30,19 +30,21 @@ def rank(
     long: str = "cut",
     truncated: Truncated | None = None,
 ) -> list[Ranked]:
-    """The documents as a cross-encoder of one logit ranks them, the best first; the `top` ones, if given.
+    """Rank documents by a cross-encoder with one logit, best first; return the `top` ones, or all by default.
 
-    With a `precision`, only those so probable that this share of them is relevant, of a calibrated model. The document
-    of a pair that is too long is truncated, with a warning or counted in `truncated`, or with long="windows" read in
-    windows, of which the most relevant counts.
+    With `precision`, which needs a calibrated model, return only documents so probable that this share of them is
+    relevant. If a pair is too long, its document is truncated, with a warning or counted in `truncated`. With
+    long="windows" the document is read in windows instead, and the most relevant window counts.
 
     >>> [document.index for document in model.rank("the cat", ["the mat", "cats"], top=1)]
     [0]
     """
     if not isinstance(query, str):
-        raise BertJaxError(f"the query is a text, not a {type(query).__name__}; rank one query at a time")
+        raise BertJaxError(
+            f"the query must be a text, not a {type(query).__name__}; rank one query at a time"
+        )
     if isinstance(documents, str):
-        raise BertJaxError("documents are a list of texts, not one text")
+        raise BertJaxError("documents must be a list of texts, not one text")
     documents = list(series(documents))
     if top is not None:
         check_number(top, "top", is_whole=True, allowed=Range(1))
@@ -55,14 +57,14 @@ def rank(
         return float(result), float(np.ravel(raw)[0])
 
     outcomes = model.outcomes(kind, [(query, document) for document in documents], read, long, truncated)
-    # By what the probabilities are made of, for near 1 they are equal.
+    # Sort by logits, because probabilities near 1 are equal in floating point.
     order = sorted(range(len(outcomes)), key=lambda i: (-outcomes[i][1], i))
     ranked = [Ranked(i, outcomes[i][0], documents[i]) for i in order]
     return [document for document in ranked if least is None or document.score >= least][:top]
 
 
 def check_cross_encoder(model: Runner, name: object) -> None:
-    """Refuse a model without a head that scores pairs, such as an embedder, and one with several scores."""
+    """Refuse a model without a head that scores pairs, such as an embedder, and a model with several scores."""
     remedy = "`bert-jax train --config rerank` makes one"
     if not set(model.layout.heads) & set(WholeTexts.heads):
         raise BertJaxError(f"{name} is not a cross-encoder; {remedy}")

@@ -1,4 +1,4 @@
-"""A model with its parameters and its tokenizer, and how it runs over texts of any lengths."""
+"""A model with its parameters and tokenizer, and the code that runs it on texts of any lengths."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from bert_jax.predictions.scope import Scope
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
 
-TRAINED_BY = {"mlm": "pretrain"}  # configs, of heads that are not called as their config
+TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their names differ
 
 
 class Runner:
@@ -46,7 +46,7 @@ class Runner:
 
     @property
     def params(self) -> dict:
-        """The parameters of `module`. Assign them to a variable: on a CPU each access stacks the layers again."""
+        """The parameters of `module`. Keep them in a variable: on a CPU each access stacks the layers again."""
         return as_saved(self.placed)
 
     @property
@@ -69,11 +69,11 @@ class Runner:
 
     @property
     def kind(self) -> Kind:
-        """The kind of its predictions."""
+        """The kind of the model's predictions."""
         return kind_of(self.layout)
 
     def need(self, heads: Sequence[str], what: str) -> str:
-        """The model's head that is one of these; the first of them is the one that an error names."""
+        """Return the head of the model that is among `heads`; refuse a model without one, naming the first of them."""
         if head := next((head for head in reversed(self.layout.heads) if head in heads), None):
             return head
         has, wanted = ", ".join(self.layout.heads), heads[0]
@@ -85,20 +85,23 @@ class Runner:
         )
 
     def kind_for(self, heads: Sequence[str], what: str) -> Kind:
-        """The kind of the predictions that one of these heads gives."""
+        """Return the kind of prediction of the model's head that is among `heads`."""
         return kind_of(self.layout, self.need(heads, what))
 
     def reading(self, kind: Kind, long: str = "cut") -> Reading:
-        """How it reads texts to predict this kind."""
+        """Return how the model reads texts for this kind of prediction."""
         apart = HEADS[self.need(kind.heads, kind.name)].compares
         return Reading(self.config.max_positions, long, apart=apart)
 
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
     ) -> list:
-        """The outputs of program(params, batch) for each encoding, in order; `beside` are more arrays of the batch."""
+        """Return the outputs of program(params, batch) for each encoding, in order.
+
+        `beside` holds further arrays of the batch, with a row for each encoding.
+        """
         outputs: list = [None] * len(encodings)
-        ahead: list = []  # one batch is computed while the host reads the one before it
+        ahead: list = []  # the device computes a batch while the host reads the outputs of the one before
 
         def read():
             rows, values = ahead.pop(0)
@@ -130,8 +133,11 @@ class Runner:
         scoped: bool = False,
         gather: Callable[[list], Any] = list,
     ) -> Any:
-        """`read` of the kind's raw outcome of each text, and where it is `scoped` of its similarity to the training
-        texts, which the text's first window tells. What is truncated is warned of, or counted in `truncated`."""
+        """Return read(outcome) for the kind's raw outcome of each text.
+
+        If `scoped`, call read(outcome, similarity): the similarity to the training texts is that of the text's first
+        window. Truncated texts are counted in `truncated`; without it there is a warning.
+        """
         reading = self.reading(kind, long)
         program_of = head_logits_and_vectors if scoped else head_logits
         program = program_of(self.config, self.need(kind.heads, kind.name), len(self.labels))
@@ -165,7 +171,7 @@ class Runner:
         gather: Callable[[list], Any] = list,
         at_once: int = 0,
     ):
-        """`read` of the encodings of each list of texts; longer texts are truncated, with a warning."""
+        """Return the results of `read` for each list of encodings; long texts are truncated, with a warning."""
         truncated = Truncated(self.config.max_positions)
 
         def of_chunk(chunk):

@@ -1,7 +1,7 @@
-"""How probable a masked language model finds a text: its pseudo-log-likelihood, by which sentences are ranked.
+"""The pseudo-log-likelihood of a text under a masked language model, for ranking sentences.
 
-Each token is masked in turn, and predicted from all others; the score is the sum of the logarithms of what the tokens
-themselves get (Salazar et al., "Masked Language Model Scoring").
+Each token is masked in turn and predicted from all other tokens; the score is the sum of the log probabilities of the
+true tokens (Salazar et al., "Masked Language Model Scoring").
 """
 
 import math
@@ -19,24 +19,24 @@ from bert_jax.inference.streaming import results
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.words import most_central
 
-AT_ONCE = 1 << 18  # tokens of masked copies that are held
+AT_ONCE = 1 << 18  # tokens of masked copies held in memory at a time
 
 
 @dataclass(frozen=True)
 class Scored:
-    score: float  # the sum of the tokens' logarithms
-    tokens: tuple[float, ...]  # the logarithm of each token's probability, in their order
+    score: float  # the sum of `tokens`
+    tokens: tuple[float, ...]  # the log probability of each token, in order
 
     @property
     def perplexity(self) -> float:
-        """Of a token: what a text of another length compares by."""
+        """The perplexity per token, to compare texts of different lengths."""
         return math.exp(-self.score / len(self.tokens))
 
 
 def score(model: Runner, texts):
-    """The pseudo-log-likelihood of each text: the higher, the more probable the model finds it.
+    """Return the pseudo-log-likelihood of each text: the higher, the more probable the text.
 
-    A token in a text longer than the model is read in the window where it stands most central.
+    If a text is too long for the model, each token is predicted in the window in which it is most central.
 
     >>> likely = model.score("the cat sat")
     >>> likely.score == sum(likely.tokens), len(likely.tokens)
@@ -60,13 +60,12 @@ def score(model: Runner, texts):
     return results(texts, of_chunk)
 
 
-Copy = tuple[
-    int, Encoding, int, int
-]  # which text, a window of it with one mask, where that is, the token there
+# The index of a text, a window of it with one token masked, the position of the mask, and the id of the true token.
+Copy = tuple[int, Encoding, int, int]
 
 
 def masked_copies(model: Runner, texts: list[str]) -> Iterator[Copy]:
-    """Of each token of each text, in their order."""
+    """Yield a copy for each token of each text, in order."""
     mask = model.tokenizer.special.mask
     for i, windows in enumerate(in_windows(model, texts)):
         tokens = most_central(windows, map(tokens_of, windows), itself=True)
@@ -79,7 +78,10 @@ def masked_copies(model: Runner, texts: list[str]) -> Iterator[Copy]:
 
 
 def tokens_of(window: Encoding) -> list[tuple[tuple, int]]:
-    """(place in the text, position) of each token that is not special. Tokens may be parts of one character."""
+    """Return (place in the text, position in the window) of each token that is not special.
+
+    Several tokens may be parts of one character, so a place is (characters, number of the token at these characters).
+    """
     counts: Counter[tuple[int, int]] = Counter()
     places = []
     for position, characters in enumerate(window.offsets):
@@ -90,6 +92,7 @@ def tokens_of(window: Encoding) -> list[tuple[tuple, int]]:
 
 
 def in_parts(copies: Iterator[Copy]) -> Iterator[list[Copy]]:
+    """Split the copies into lists of about AT_ONCE tokens."""
     part, size = [], 0
     for copy in copies:
         part.append(copy)

@@ -1,5 +1,7 @@
-"""Texts in, results out, in the order of the texts: one, a list, or a stream in flat memory. All methods of a model
-read their texts here."""
+"""Map texts to results in order: one text, a list, or a stream in constant memory.
+
+All methods of a model read their texts here.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
@@ -12,17 +14,18 @@ from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.terminal import hides_bars
 from bert_jax.text.series import as_list, plain
 
-CHARACTERS = 256  # of a window, for each token of a batch: some 64 batches of English
-LEAST = 16  # characters that any text counts as, so that empty ones end a window too
+CHARACTERS = 256  # of a window, per token of a batch: some 64 batches of English
+LEAST = 16  # characters that any text counts as at least, so that empty texts fill a window, too
 
 
 def results(
     texts, of_chunk: Callable[[list], Iterable], gather: Callable[[list], Any] = list, at_once: int = 0
 ):
-    """The results that `of_chunk` gives for lists of texts: one for one text; for a list, an array or a column of a
-    data frame what `gather` makes of them; for any other iterable an iterator.
+    """Return the results of `of_chunk`, which is called with lists of texts.
 
-    `at_once` is how many texts `of_chunk` gets at most; 0: as many as batches of even length take.
+    Return one result for one text; `gather` of all results for a list, an array or a column of a data frame; and an
+    iterator of results for any other iterable. `of_chunk` gets at most `at_once` texts at a time; 0 chooses a number
+    that gives batches of even lengths.
 
     >>> results("a", lambda texts: [t.upper() for t in texts])
     'A'
@@ -40,8 +43,10 @@ def results(
 
 
 def series(texts):
-    """A list where all texts are there, else an iterable; what is neither, or has no order in which results could come,
-    is refused."""
+    """Return texts as a list if all of them are in memory, else as an iterable.
+
+    Refuse anything else, and collections without an order, because results come in the order of the texts.
+    """
     unordered = isinstance(texts, bytes | bytearray | Mapping | Set)
     if unordered or not isinstance(texts, Iterable):
         raise BertJaxError(f"expected a text, a list of texts or an iterator, got a {type(texts).__name__}")
@@ -50,7 +55,7 @@ def series(texts):
 
 
 def stacked(width: int) -> Callable[[list], np.ndarray]:
-    """Gathers vectors of this size in one array [N, D]."""
+    """Return a function that stacks vectors of this size into one array [N, D]."""
     return lambda vectors: np.stack(vectors) if vectors else np.zeros((0, width), np.float32)
 
 
@@ -58,9 +63,9 @@ def stream(texts: Iterable, of_chunk, total: int | None, at_once: int = 0) -> It
     from tqdm import tqdm
 
     texts = iter(texts)
-    # Enough at a time for batches of even length; no more than that is held of a stream.
+    # Enough at a time for batches of even lengths; no more of a stream is held in memory.
     size = at_once or tokens_in_batch() // 2
-    # Only where it takes long enough to wonder, and in more than one part, for a bar moves between them.
+    # A bar moves only between chunks, so it is hidden if there is only one.
     hidden = True if total is not None and total <= size else hides_bars()
     with tqdm(total=total, unit=" texts", disable=hidden, delay=2) as bar:
         while chunk := list(islice(texts, size)):
@@ -69,8 +74,9 @@ def stream(texts: Iterable, of_chunk, total: int | None, at_once: int = 0) -> It
 
 
 def windows(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts that are sorted by length together: more pad less, and long ones fill a window sooner, so that the memory
-    is that of so many characters.
+    """Split texts into windows, in each of which the texts are sorted by length before they are batched.
+
+    Larger windows need less padding. A window is limited by its characters, so that memory use is bounded.
 
     >>> [len(window) for window in windows(["a", "b" * 10**7, "c"])]
     [2, 1]

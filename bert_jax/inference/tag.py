@@ -1,4 +1,4 @@
-"""Labelled spans in texts: names of people and places, parts of speech. Or a tag for each of given words."""
+"""Labelled spans in texts, such as names or parts of speech, and tags for lists of words."""
 
 from bert_jax.errors import BertJaxError
 from bert_jax.inference.runner import Runner
@@ -9,10 +9,11 @@ __all__ = ["Span", "tag", "tag_words"]
 
 
 def tag(model: Runner, texts):
-    """The labelled `Span`s of a text, in order.
+    """Return the labelled `Span`s of a text, in order.
 
-    A word has the label of its first token, as in training. Labels such as B-PER and I-PER join to spans; so do equal
-    neighbours without that mark. Long texts are read in windows, each word in the one where it stands most central.
+    A word gets the label of its first token, as in training. Labels such as B-PER and I-PER are joined to spans;
+    without B- and I-, equal labels of neighbouring words are joined. Long texts are read in windows, and each word is
+    predicted in the window in which it is most central.
 
     >>> [(span.label, span.text) for span in model.tag("the cat")]
     [('CAT', 'the'), ('CAT', 'cat')]
@@ -30,9 +31,9 @@ def tag(model: Runner, texts):
 
 
 def tag_words(model: Runner, word_lists):
-    """One label a word, for a list of words, for a list of such, or for a stream of them; a tuple is a list of words.
+    """Return one label for each word of a list of words, or of each list in a list or a stream of such lists.
 
-    A list of any length is read in windows, as `tag` reads long texts.
+    A tuple is also taken as a list of words. Long lists are read in windows, as `tag` reads long texts.
     """
     kind = model.kind_for(Tags.heads, "tag_words")
     word_lists = word_lists if isinstance(word_lists, tuple) else series(word_lists)

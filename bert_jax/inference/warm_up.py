@@ -1,4 +1,4 @@
-"""Compiling before the first text comes."""
+"""Compile programs before the first text arrives."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,11 +15,11 @@ from bert_jax.text.tokenizer import Encoding
 
 
 def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int = 1) -> None:
-    """Compile what the model's predictions need for texts of these `lengths` in tokens, by default all that it reads,
-    so that no text waits for it; of a model without such a head what `embed` and `fill_mask` (one mask, default `top`)
-    need. `in_scope` compiles at its first text.
+    """Compile the programs that predictions need for texts of these `lengths` in tokens, so that no text waits.
 
-    `texts` is how many come at a time at most.
+    By default, compile for all lengths that the model reads. For a model without a prediction head, compile the
+    programs of `embed` and `fill_mask` (one mask, default `top`). `in_scope` is not included: it compiles at its first
+    text. `texts` is the largest number of texts in one call.
 
     >>> model.warm_up([4, 7])
     """
@@ -41,7 +41,7 @@ def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int =
 
 
 def row_counts(length: int, texts: int) -> list[int]:
-    """How many rows the batches of so many texts have.
+    """Return the possible numbers of rows in the batches of up to `texts` texts.
 
     >>> row_counts(80, 1), row_counts(80, 5), row_counts(80, 1000)  # on a CPU
     ([1], [1, 2, 4, 8], [1, 2, 4, 8, 12])
@@ -51,7 +51,7 @@ def row_counts(length: int, texts: int) -> list[int]:
 
 
 def runs(model: Runner) -> list[Callable]:
-    """What runs the model's programs over encodings."""
+    """Return functions that run each of the model's programs on encodings."""
     config, heads = model.config, model.layout.heads
     if kind := known_kind(model.layout):
         head = model.need(kind.heads, kind.name)
@@ -70,5 +70,5 @@ def runs(model: Runner) -> list[Callable]:
 
 
 def begins(model: Runner, length: int) -> tuple[int, ...]:
-    """Where the texts of an encoding begin: two, where a head compares them."""
+    """Return the positions at which the texts of an encoding begin: two texts if a head compares texts, else one."""
     return (0, length // 2) if any(HEADS[head].compares for head in model.layout.heads) else (0,)

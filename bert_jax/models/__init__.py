@@ -1,1 +1,1 @@
-"""Models: the encoder's configuration, its layers, attention and heads, as pure functions of (params, batch, rng)."""
+"""Models: the configuration, layers, attention and heads of an encoder, as pure functions of (params, batch, rng)."""

@@ -1,9 +1,9 @@
-"""Attention: one entry, several kernels, and a table of what each can do.
+"""Attention: one entry point, several kernels, and a table of what each kernel can do.
 
-Shapes: B rows, L tokens, H heads, K numbers a head. Queries, keys and values are one array `qkv [B, L, 3, H x K]`, as
-one product makes them. A query attends to the real tokens of its own pack (context.mask, context.packs), and, with a
-`window`, only to those at most that many places away. A query that may attend to nothing gets exact zeros. Kernels
-agree where the mask is 1; what they give on padding may differ.
+Shapes: B rows, L tokens, H heads, K numbers per head. Queries, keys and values are one array `qkv [B, L, 3, H x K]`, as
+one product computes them. A query attends to the real tokens of its own pack (context.mask, context.packs) and, with a
+`window`, only to tokens at most that many positions away. A query that may attend to nothing gets exact zeros. Kernels
+agree where the mask is 1; on padding they may differ.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,21 @@ from bert_jax.models.elementwise import KEPT, softmax
 from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
 from bert_jax.models.product import product
 
-LANES = 128  # of a TPU's vector registers, the unit of splash's blocks
-FUSED = 2048  # tokens of a row up to which splash's backward pass is one kernel
+LANES = 128  # lanes of a TPU's vector registers; splash's blocks are multiples of it
+FUSED = 2048  # the longest row for which splash's backward pass is one kernel
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a call asks of a kernel, known while it is traced."""
+    """What a call needs of a kernel, known at trace time."""
 
     platform: str
     length: int
-    heads: int  # on a device
+    heads: int  # per device
     head_size: int
     dtype: str
     packed: bool
-    window: Any  # None: all places; of one program for several sorts of layers, a traced number
+    window: Any  # None: all tokens; a traced number if one program serves layers with and without a window
     dropout: float
     relative: bool = False
 
@@ -45,12 +45,12 @@ class Request:
 class Kernel:
     """`run(qkv, context, request, draw)` -> [B, L, H x K].
 
-    `draw` is dropout's key where the compiler splits the kernel over a mesh; a kernel that it cannot split runs on
-    each device's rows and heads and gets their seeds [B, H].
+    If the compiler can split the kernel over a mesh (`splits`), `draw` is the key of dropout. Otherwise each device
+    runs the kernel on its own rows and heads, and `draw` is their seeds [B, H].
     """
 
     run: Callable
-    refusal: Callable[[Request], str | None]  # why it cannot serve a request; None where it can
+    refusal: Callable[[Request], str | None]  # why it cannot serve a request; None if it can
     splits: bool = True
 
 
@@ -58,22 +58,23 @@ def attend(
     qkv, context: Context, *, heads: int, window: Any = None, dropout: float = 0.0, dropout_key=None,
     kernel: str = "auto",
 ):  # fmt: skip
-    """qkv [B, L, 3, H x K] -> [B, L, H x K], by the kernel of that name or the first that serves the request.
+    """Compute attention: qkv [B, L, 3, H x K] -> [B, L, H x K].
 
-    The program is for the mesh in context, or for this process's devices.
+    `kernel` is the name of a kernel, or "auto" for the first one that can serve the call on the mesh in context or on
+    this process's devices.
     """
     request = request_of(qkv, context, heads, window, dropout)
     chosen = KERNELS[choose(kernel, request)]
     if chosen.splits:
         return chosen.run(qkv, context, request, dropout_key)
     seeds = row_seeds(dropout_key if dropout else None, len(qkv), heads, context.rows)
-    context, mesh = context.of_attention, jax.sharding.get_abstract_mesh()
+    context, mesh = context.for_kernel, jax.sharding.get_abstract_mesh()
 
     def run(qkv, context, seeds):
         return chosen.run(qkv, context, request, seeds)
 
     if not mesh.empty:
-        # Pallas kernels do not say over which axes their outputs vary.
+        # check_vma=False: Pallas kernels do not say over which axes their outputs vary.
         of_terms = None if context.relative is None else relative.SPECS
         in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, of_terms), SEEDS)
         run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
@@ -83,9 +84,9 @@ def attend(
 def attend_near_or_far(
     qkv, context: Context, near, window: int, *, heads: int, kernel: str = "auto", **dropout
 ):
-    """`attend` of a layer that sees all places or, where it is `near`, those in the window.
+    """Compute attention in a layer that sees all tokens or, if it is `near`, the tokens in the window.
 
-    `near` is known while tracing, or a traced truth where one program serves all layers.
+    `near` is a bool, or a traced boolean if one program serves all layers.
     """
     if isinstance(near, bool):
         return attend(qkv, context, heads=heads, window=window if near else None, kernel=kernel, **dropout)
@@ -93,13 +94,13 @@ def attend_near_or_far(
     far_kernel, near_kernel = (
         choose(kernel, request_of(qkv, context, heads, reach, rate)) for reach in (None, window)
     )
-    if far_kernel == near_kernel == "xla":  # they differ in a mask alone
+    if far_kernel == near_kernel == "xla":  # they differ only in a mask
         reach = jnp.where(near, window, qkv.shape[1])
         return attend(qkv, context, heads=heads, window=reach, kernel="xla", **dropout)
 
     def branch(kernel: str, reach: int | None):
         run = partial(attend, heads=heads, window=reach, kernel=kernel, **dropout)
-        # What one branch keeps for the backward pass the other would keep room for, and scores are large.
+        # Recompute large scores: for what one branch keeps for the backward pass, the other would allocate memory too.
         return jax.checkpoint(run) if KERNELS[kernel].splits else run
 
     return jax.lax.cond(near, branch(near_kernel, window), branch(far_kernel, None), qkv, context)
@@ -121,7 +122,7 @@ def request_of(qkv, context: Context, heads: int, window: int | None, dropout: f
 
 
 def row_seeds(key, count: int, heads: int, rows):
-    """A number for each row and head [B, H], which follows the row; zeros without a key."""
+    """Return a seed for each row and head [B, H], which depends on `rows` if given; zeros without a key."""
     if key is None:
         return jnp.zeros((count, heads), jnp.uint32)
     if rows is None:
@@ -130,14 +131,14 @@ def row_seeds(key, count: int, heads: int, rows):
 
 
 def split_parts(qkv, head_size: int):
-    """[B, L, 3, H x K] -> queries, keys and values [B, L, H, K]."""
+    """Split qkv [B, L, 3, H x K] into queries, keys and values [B, L, H, K]."""
     B, L, _, width = qkv.shape
     return (part.reshape(B, L, width // head_size, head_size) for part in unstack(qkv))
 
 
 @jax.custom_vjp
 def unstack(qkv):
-    """The parts of the third axis; JAX's own backward rule would add up as many arrays of the size of all."""
+    """Split the third axis. JAX's own backward rule would add up as many arrays of the full size as there are parts."""
     return tuple(qkv[:, :, part] for part in range(qkv.shape[2]))
 
 
@@ -145,13 +146,13 @@ unstack.defvjp(lambda qkv: (unstack(qkv), None), lambda _, parts: (jnp.stack(par
 
 
 def segments_of(context: Context):
-    """Padding and packs as one array: tokens attend within their own segment, and padding is segment 0."""
+    """Return padding and packs as one array of segments: tokens attend within their own segment; 0 is padding."""
     mask, packs = context.mask, context.packs
     return (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
 
 
 def choose(kernel: str, request: Request) -> str:
-    """The kernel's name for a request: the one asked for, or for "auto" the first that can serve it."""
+    """Return the name of the kernel for a request: `kernel` itself or, for "auto", the first that can serve it."""
     if kernel == "auto":
         return next(name for name, candidate in KERNELS.items() if candidate.refusal(request) is None)
     if kernel not in KERNELS:
@@ -162,7 +163,7 @@ def choose(kernel: str, request: Request) -> str:
 
 
 def allowed(mask, packs, window):
-    """Which query may see which key, [B, 1, L or 1, L] of bool.
+    """Return which query may see which key, [B, 1, L or 1, L] of bool.
 
     >>> allowed(jnp.ones((1, 4)), jnp.array([[1, 1, 2, 0]]), None)[0, 0].astype(int).tolist()
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
@@ -171,8 +172,8 @@ def allowed(mask, packs, window):
     if packs is not None:
         allow = allow & (packs[:, None, :, None] == packs[:, None, None, :]) & (packs[:, None, :, None] > 0)
     if window is not None:
-        place = jnp.arange(mask.shape[1])
-        allow = allow & (jnp.abs(place[:, None] - place[None, :]) <= window)
+        position = jnp.arange(mask.shape[1])
+        allow = allow & (jnp.abs(position[:, None] - position[None, :]) <= window)
     return allow
 
 
@@ -188,7 +189,7 @@ def xla(qkv, context: Context, request: Request, key):
 
 
 def scores_of(q, k, context: Context, dtype: str):
-    """float32 [B, H, L, L], of queries and keys [B, L, H, K]."""
+    """Return the float32 scores [B, H, L, L] of queries and keys [B, L, H, K]."""
     scale = scale_of(q.shape[-1], context.relative)
     scores = product("blhk,bmhk->bhlm", q * scale, k, dtype, "float32")
     if context.relative is None:
@@ -209,16 +210,16 @@ def banded(qkv, context: Context, request: Request, key):
 
 def banded_refusal(request: Request) -> str | None:
     if request.window is None:
-        return "sees near tokens alone, and this layer sees all"
+        return "needs a window, and this layer sees all tokens"
     if request.relative:
         return "has no relative terms"
-    if not banded_attention.is_worth(request.length, request.window):
-        return f"takes rows many times as long as its window of {request.window}, not {request.length}"
+    if not banded_attention.is_worthwhile(request.length, request.window):
+        return f"needs rows many times as long as the window of {request.window}, not {request.length} tokens"
     return None
 
 
 def zero_dead(out, allow):
-    """Zeros for queries that see nothing: there softmax has nothing to choose from and its answer is noise."""
+    """Set the output of queries that see no key to zero: the softmax over no key is noise."""
     alive = allow.any(-1)[:, 0, :, None, None]  # [B, L or 1, 1, 1]
     return jnp.where(alive, out, 0)
 
@@ -241,7 +242,7 @@ def cudnn_refusal(request: Request) -> str | None:
     if request.window is not None:
         return "has no two-sided window"
     if request.head_size % 8 or request.head_size > 128:
-        return f"takes heads of a multiple of 8 up to 128, not {request.head_size}"
+        return f"needs a head size that is a multiple of 8 up to 128, not {request.head_size}"
     if request.relative:
         return "has no relative terms"
     return None
@@ -262,7 +263,7 @@ def splash(qkv, context: Context, request: Request, seeds, interpret: bool = Fal
         else splash_attention_mask.LocalMask((L, L), (window, window), 0)
     )
     block = next(size for size in (512, 384, 256, LANES) if L % size == 0)
-    # The fused backward kernel leaves a gradient of all queries for each block of keys.
+    # The fused backward kernel stores a gradient of all queries for each block of keys.
     fused = window is None and L <= FUSED
     kernel = splash_attention_kernel.make_splash_mha(
         splash_attention_mask.MultiHeadMask([one_head] * H),
@@ -293,7 +294,7 @@ def splash_refusal(request: Request) -> str | None:
     if request.platform != "tpu":
         return f"needs a TPU, and this program is for {request.platform}"
     if request.length % LANES:
-        return f"takes lengths that are multiples of {LANES}, not {request.length}"
+        return f"needs a length that is a multiple of {LANES}, not {request.length}"
     if request.dropout:
         return "has no dropout inside: set attention_dropout=0"
     if request.relative:
@@ -315,15 +316,13 @@ def short_refusal(request: Request) -> str | None:
     if request.platform != "tpu":
         return f"needs a TPU, and this program is for {request.platform}"
     if request.length % LANES or request.length > short_attention.LONGEST:
-        return f"takes lengths that are multiples of {LANES} up to {short_attention.LONGEST}, not {request.length}"
+        return f"needs a length that is a multiple of {LANES} up to {short_attention.LONGEST}, not {request.length}"
     if not short_attention.heads_per_program(request.heads, request.head_size):
-        return (
-            f"takes heads that fill {LANES} lanes together, not {request.heads} of {request.head_size} a chip"
-        )
+        return f"needs heads that fill {LANES} lanes together, not {request.heads} heads of {request.head_size} a chip"
     return None
 
 
-# In the order in which "auto" asks; XLA serves every request.
+# "auto" takes the first kernel that can serve a request; XLA can serve every request.
 KERNELS = {
     "short": Kernel(short, short_refusal, splits=False),
     "splash": Kernel(splash, splash_refusal, splits=False),

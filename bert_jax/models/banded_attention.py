@@ -1,6 +1,6 @@
-"""Attention of near tokens alone, in blocks along the diagonal: memory grows with the length and not with its square.
+"""Local attention in blocks along the diagonal, with memory linear in the length.
 
-A block of queries meets its own keys and those that its window reaches on both sides.
+A block of queries meets the keys of its own block and those within the window on both sides.
 """
 
 import jax.numpy as jnp
@@ -10,20 +10,20 @@ from bert_jax.models.dropout import drop
 from bert_jax.models.elementwise import softmax
 from bert_jax.models.product import product
 
-LEAST = 128  # queries of a block
-WORTH = 4  # times as many keys in a row as a block meets: below, all scores at once are as fast
+LEAST = 128  # queries in a block, at least
+WORTH = 4  # rows must have this many times the keys that a block meets: below, full attention is as fast
 
 
 def block_size(window: int) -> int:
     return max(LEAST, window)
 
 
-def is_worth(length: int, window: int) -> bool:
+def is_worthwhile(length: int, window: int) -> bool:
     return length >= WORTH * (block_size(window) + 2 * window)
 
 
 def attention(q, k, v, segments, window: int, dropped):
-    """q, k, v [B, L, H, K], segments [B, L] (0 on padding) -> [B, L, H, K]; `dropped` is (rate, key, rows)."""
+    """Map q, k, v [B, L, H, K] and segments [B, L] (0 on padding) to [B, L, H, K]; `dropped` is (rate, key, rows)."""
     B, L, H, K = q.shape
     size = block_size(window)
     count = -(-L // size)
@@ -38,9 +38,9 @@ def attention(q, k, v, segments, window: int, dropped):
         ends = jnp.pad(own, [(0, 0), (1, 1)] + [(0, 0)] * (own.ndim - 2))
         return jnp.concatenate([ends[:, :-2, size - window :], own, ends[:, 2:, :window]], axis=2)
 
-    apart = np.arange(size)[:, None] - (np.arange(size + 2 * window) - window)
+    distances = np.arange(size)[:, None] - (np.arange(size + 2 * window) - window)
     of_query, of_key = blocks(segments)[..., None], reached(segments)[:, :, None]
-    allow = (of_query == of_key) & (of_key > 0) & (np.abs(apart) <= window)
+    allow = (of_query == of_key) & (of_key > 0) & (np.abs(distances) <= window)
     allow = allow[:, None]  # [B, 1, N, S, S + 2 x window]
     dtype = str(q.dtype)
     scores = product("bnlhk,bnmhk->bhnlm", blocks(q * K**-0.5), reached(k), dtype, "float32")

@@ -1,4 +1,4 @@
-"""What an encoder is made of: sizes, numerics and how it is computed."""
+"""The configuration of an encoder: its architecture, and how it is computed and trained."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
 from bert_jax.registry import Registry
 
-# Here rather than in the folder of the blocks, which import this file: so that folder may import any of them.
+# Here rather than in the folder of the blocks: blocks import this file, and that folder may import any block.
 BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
 
 Theta = Annotated[float, Range(1, 1e12, beside=0)]
@@ -19,7 +19,7 @@ Size = Annotated[int, Range(1, 10**9)]
 SizeOrNone = Annotated[int, Range(0, 10**9)]
 Rate = Annotated[float, Range(0, 1, below=True)]
 OwnRate = Annotated[float, Range(0, 1, below=True, beside=-1)]
-# How the encoder is computed and trained, as opposed to what it is.
+# Fields that say how the encoder is computed (COMPUTED) or trained (RATES), not what it is.
 COMPUTED = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
 RATES = (
     "dropout",
@@ -32,26 +32,25 @@ RATES = (
 )
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 Activation = Annotated[str, OneOf(ACTIVATIONS)]
-Attention = Annotated[
-    str, OneOf(("auto", "short", "splash", "cudnn", "xla"))
-]  # kernels stand in attention.py
+# The kernels are in attention.py.
+Attention = Annotated[str, OneOf(("auto", "short", "splash", "cudnn", "xla"))]
 
 
 @dataclass(frozen=True)
 class RelativeConfig:
-    """What attention knows of the distance between two tokens; nothing without terms.
+    """What the distance between two tokens adds to their attention score; nothing without terms.
 
-    Terms: a "bias" for each head and bucket; or products with states of the distance, which the other token's place
-    gives as "keys" of queries, or as "queries" of keys.
+    Terms are a "bias" for each head and bucket (T5), or products with embeddings of the distance (DeBERTa): they are
+    projected to "keys", which meet the queries of tokens, to "queries", which meet the keys of tokens, or to both.
     """
 
-    # what attention reads of the distance between two tokens: bias; keys, queries or both; (): nothing
+    # what distance adds to attention scores: bias (T5), or keys, queries or both (DeBERTa); (): nothing
     terms: tuple[str, ...] = ()
-    buckets: int = 0  # groups of distances, far ones together; 0: each distance has its own
-    farthest: int = 0  # distance from which on all count as the same
-    shared: bool = False  # projects states of distances as those of tokens
-    normalized: bool = False  # normalizes the states of distances before that
-    key_bias: bool = True  # keys of tokens and of distances have a bias
+    buckets: int = 0  # groups of distances, wider ones for far tokens; 0: each distance is a group
+    farthest: int = 0  # the distance from which on all distances count as the same
+    shared: bool = False  # project distances with the weights of tokens
+    normalized: bool = False  # LayerNorm of the distance embeddings before they are projected
+    key_bias: bool = True  # a bias for the keys of tokens and distances
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.relative.")
@@ -78,17 +77,19 @@ class RelativeConfig:
 
     @property
     def span(self) -> int:
-        """Rows to each side of the table of states."""
+        """The number of distance embeddings for each side."""
         return self.buckets or self.farthest
 
 
 @dataclass(frozen=True)
 class RotaryConfig:
-    """Queries and keys turn with their place: the first pair of numbers by a radian a place, the last by some
-    1 / theta."""
+    """Rotary position embeddings: queries and keys are rotated by angles proportional to their position.
 
-    theta: Theta = 0.0  # base of the rotary positions; 0: the model has none
-    near_theta: Theta = 0.0  # base in the layers that see near tokens alone; 0: the same
+    The first pair of numbers turns by one radian per position, the last by about 1 / theta.
+    """
+
+    theta: Theta = 0.0  # base of the rotary position embeddings; 0: none
+    near_theta: Theta = 0.0  # base in layers with local attention; 0: the same
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.rotary.")
@@ -96,10 +97,10 @@ class RotaryConfig:
 
 @dataclass(frozen=True)
 class NearConfig:
-    """Layers whose tokens see near ones alone: all but every `every`-th, which from the first on sees all."""
+    """Local attention in all layers except every `every`-th, beginning with the first, which sees all tokens."""
 
-    window: NotNegative = 0  # tokens that a layer sees to each side; 0: every layer sees all
-    every: Positive = 1  # layers from one that sees all tokens to the next, from the first on
+    window: NotNegative = 0  # tokens to each side that local attention sees; 0: all layers see all tokens
+    every: Positive = 1  # one layer in this many sees all tokens, beginning with the first
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.near.")
@@ -107,9 +108,9 @@ class NearConfig:
 
 @dataclass(frozen=True)
 class ConvolutionConfig:
-    """Of the embeddings, beside the first layer."""
+    """A convolution of the embeddings, beside the first layer."""
 
-    # tokens that the convolution beside the first layer reads, an odd number; 0: no convolution
+    # width of the convolution beside the first layer, an odd number of tokens; 0: no convolution
     width: NotNegative = 0
     activation: Annotated[str, OneOf((*ACTIVATIONS, "tanh"))] = "tanh"  # activation after the convolution
 
@@ -124,12 +125,12 @@ class ConvolutionConfig:
 
 @dataclass(frozen=True)
 class PoolerConfig:
-    """From the [CLS] state to the pooled one: a dense layer and an activation."""
+    """The pooler: a dense layer and an activation between the [CLS] state and the heads for whole texts."""
 
     activation: Annotated[str, OneOf((*ACTIVATIONS, "tanh"))] = "tanh"  # activation of the pooler
-    dropout: bool = False  # dropout of the [CLS] state before the pooler, at the rate of head_dropout
-    mean: bool = False  # reads the mean of all states of a text instead of the [CLS] state
-    norm: bool = False  # LayerNorm after the activation
+    dropout: bool = False  # dropout before the pooler, at the rate head_dropout
+    mean: bool = False  # pool the mean of a text's hidden states instead of the state of [CLS]
+    norm: bool = False  # LayerNorm after the activation of the pooler
 
     def __post_init__(self):
         check_choices(self, "EncoderConfig.pooler.")
@@ -137,62 +138,63 @@ class PoolerConfig:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """BERT-base unless told otherwise.
+    """An encoder. The defaults are those of BERT-base.
 
     >>> EncoderConfig(hiden_size=512)
     Traceback (most recent call last):
     bert_jax.errors.BertJaxError: EncoderConfig has no field "hiden_size"; did you mean "hidden_size"?
     """
 
-    vocab_size: Size = 30522  # entries of the vocabulary
-    hidden_size: Size = 768  # numbers of a hidden state
-    layers: Size = 12  # layers of the encoder
-    heads: Size = 12  # attention heads of a layer
-    feed_forward: Size = 3072  # numbers in the middle of the feed-forward
-    max_positions: Size = 512  # tokens that a text can have
-    segment_types: SizeOrNone = 2  # segments that the model tells apart; 0: it reads none
-    # numbers of an embedding, which a dense layer widens; 0: hidden_size, no such layer
+    vocab_size: Size = 30522  # number of tokens in the vocabulary
+    hidden_size: Size = 768  # size of the hidden states
+    layers: Size = 12  # number of layers
+    heads: Size = 12  # number of attention heads
+    feed_forward: Size = 3072  # inner size of the feed-forward
+    max_positions: Size = 512  # longest text, in tokens
+    segment_types: SizeOrNone = 2  # number of segment types; 0: no segment embeddings
+    # size of the embeddings, which a dense layer projects to hidden_size; 0: hidden_size, without that layer
     embedding_size: SizeOrNone = 0
-    # where positions are added: to the embeddings, nowhere, or in an enhanced mask decoder before the masked LM
+    # where position embeddings are added: to the word embeddings, nowhere, or in DeBERTa's enhanced mask decoder
     positions: Annotated[str, OneOf(("learned", "none", "decoder"))] = "learned"
     # activation of the feed-forward; gelu is the exact form, gelu_tanh the approximation
     activation: Activation = "gelu"
-    # activation of the masked LM; "": that of the feed-forward
+    # activation of the masked-LM head; "": that of the feed-forward
     mlm_activation: Annotated[str, OneOf(("", *ACTIVATIONS))] = ""
-    norm_epsilon: Rate = 1e-12  # added to the variance in LayerNorm
+    norm_epsilon: Rate = 1e-12  # epsilon of LayerNorm
     dropout: Rate = 0.1  # dropout of hidden states
     attention_dropout: Rate = 0.1  # dropout of attention probabilities
-    head_dropout: Rate = 0.1  # dropout before a classifier
-    tag_dropout: OwnRate = -1.0  # dropout before a tagger; -1: head_dropout
-    answer_dropout: Rate = 0.0  # dropout before the start and end of an answer
-    init_stddev: Rate = 0.02  # standard deviation of initial values
-    tied_decoder: bool = True  # the masked LM decodes with the word embeddings
-    block: Annotated[str, Registered(BLOCKS.names)] = "post_norm"  # what a layer is: the name of a block
+    head_dropout: Rate = 0.1  # dropout before a classification head
+    tag_dropout: OwnRate = -1.0  # dropout before a tagging head; -1: head_dropout
+    answer_dropout: Rate = 0.0  # dropout before a question-answering head
+    init_stddev: Rate = 0.02  # standard deviation of the initial weights
+    tied_decoder: bool = True  # tie the masked-LM decoder to the word embeddings
+    block: Annotated[str, Registered(BLOCKS.names)] = "post_norm"  # kind of layer: the name of a block
     relative: RelativeConfig = RelativeConfig()
-    bias: bool = True  # dense layers of the blocks have a bias
-    norm_bias: bool = True  # LayerNorms have a bias
-    # dense layers of masked LM and pooler have a bias; what gives logits has one anyway
+    bias: bool = True  # a bias in the dense layers of the encoder
+    norm_bias: bool = True  # a bias in LayerNorm
+    # a bias in the dense layers of the masked-LM head and the pooler; output layers always have one
     head_bias: bool = True
-    # taggers and answer finders have a dense layer and a LayerNorm, as the masked LM has
+    # a dense layer and LayerNorm in tagging and question-answering heads, as in the masked-LM head
     transform: bool = False
-    scaled_init: bool = False  # what adds to hidden states begins smaller, the more layers there are
-    gated: bool = False  # the feed-forward multiplies its activations by a gate
+    # initial weights shrink with the number of layers where they add to hidden states
+    scaled_init: bool = False
+    gated: bool = False  # a gated feed-forward: its activations are multiplied by a second projection
     rotary: RotaryConfig = RotaryConfig()
     near: NearConfig = NearConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
     layer_groups: SizeOrNone = 0  # groups of layers that share their parameters; 0: no layer shares them
     pooler: PoolerConfig = field(default_factory=PoolerConfig)
 
-    # How it is computed: none of these changes what is saved.
+    # How it is computed: none of these changes the saved model.
 
     attention: Attention = "auto"  # kernel of attention; auto: the fastest that can do it here
-    # type of the computation; parameters, softmax, LayerNorm and losses are float32; auto: what is fast here
+    # type of computation; parameters, softmax, LayerNorm and losses stay float32; auto: the faster one on this device
     dtype: Annotated[str, OneOf(("float32", "bfloat16", "auto"))] = "float32"
     # activations that the backward pass computes again, to save memory: norms alone, all but matrix products, all
     remat: Annotated[str, OneOf(("none", "dots", "full"))] = "none"
-    # layers one after another, not as a loop: a fifth faster on a GPU, slower to compile
+    # compile layers one by one, not as a loop: a fifth faster on a GPU, but slower to compile
     unroll: bool = False
-    # the word embeddings are padded to a multiple of this; 128 fills a TPU's lanes and divides over chips
+    # pad the word embeddings to a multiple of this; 128 fills a TPU's lanes and divides over chips
     vocab_multiple: Size = 1
 
     def __new__(cls, *args, **fields):
@@ -221,7 +223,8 @@ class EncoderConfig:
                 f"EncoderConfig.rotary turns pairs of numbers: heads of {self.head_size} must be even"
             )
         if self.layer_groups == self.layers:
-            object.__setattr__(self, "layer_groups", 0)  # one way to say it, so that equal configs are equal
+            # Both mean the same, and configs that mean the same should be equal.
+            object.__setattr__(self, "layer_groups", 0)
 
     @property
     def head_size(self) -> int:
@@ -233,12 +236,12 @@ class EncoderConfig:
 
     @property
     def computed_dtype(self) -> str:
-        """`dtype`, or what "auto" stands for where the program runs."""
+        """`dtype`, or the type that "auto" stands for on this device."""
         return fast_dtype(platform()) if self.dtype == "auto" else self.dtype
 
     @property
     def groups(self) -> int:
-        """Groups of layers, each with parameters of its own."""
+        """The number of groups of layers. Each group has its own parameters."""
         return self.layer_groups or self.layers
 
     @property
@@ -250,19 +253,19 @@ class EncoderConfig:
 
     @property
     def architecture(self) -> dict[str, Any]:
-        """What the model is, by dotted names, without how it is computed and trained."""
+        """The fields that say what the model is, not how it is computed or trained, by dotted names."""
         values = {known.name: getattr(self, known.name) for known in dataclasses.fields(self)}
         return flattened({name: value for name, value in values.items() if name not in (*COMPUTED, *RATES)})
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As nested dicts, the fields that differ from the defaults."""
+        """The fields that differ from the defaults, as nested dicts."""
         values, default = dataclasses.asdict(self), dataclasses.asdict(EncoderConfig())
         return {name: value for name, value in values.items() if value != default[name]}
 
     @classmethod
     def named(cls, size: str, **changes) -> "EncoderConfig":
-        """A published size: tiny, mini, small, medium, base or large.
+        """Return the config of a published size: tiny, mini, small, medium, base or large.
 
         >>> EncoderConfig.named("tiny").layers
         2
@@ -270,7 +273,7 @@ class EncoderConfig:
         if size not in SIZES:
             raise BertJaxError(f'no size "{size}"; {nearest(size, SIZES)}')
         layers, hidden_size = SIZES[size]
-        # Every published size has heads of 64 and a feed-forward of four times the width.
+        # Every published size has heads of 64 numbers and a feed-forward four times as wide as the hidden states.
         shape = {
             "layers": layers,
             "hidden_size": hidden_size,
@@ -281,7 +284,7 @@ class EncoderConfig:
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted names, those of nested configs among them.
+    """Return the values by dotted names, including those of nested configs.
 
     >>> flattened({"layers": 2, "convolution": ConvolutionConfig()})
     {'layers': 2, 'convolution.width': 0, 'convolution.activation': 'tanh'}

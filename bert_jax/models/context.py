@@ -1,4 +1,4 @@
-"""What all layers of an encoder share, apart from parameters."""
+"""The inputs that all layers of an encoder share, besides parameters and hidden states."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,18 +9,18 @@ import flax.struct
 @flax.struct.dataclass
 class Context:
     mask: Any  # [B, L], 1 on real tokens
-    packs: Any = None  # [B, L], 1..P inside each sequence of a shared row and 0 on padding
-    rows: Any = None  # [B], where each row stands in the whole batch of a step: dropout follows it
-    relative: Any = None  # relative.Relative, what distances add to the scores of attention
-    rotary: Any = None  # [S, 2, L, K / 2], tables of rotary positions for each sort of layer
-    convolved: Any = None  # convolution.Convolved, which joins the first layer
+    packs: Any = None  # [B, L], the number 1..P of the sequence in a packed row, 0 on padding
+    rows: Any = None  # [B], the index of each row in the whole batch of a step, which seeds dropout
+    relative: Any = None  # relative.Relative, what distances add to attention scores
+    rotary: Any = None  # [S, 2, L, K / 2], rotary tables for each sort of layer, see rotary.py
+    convolved: Any = None  # convolution.Convolved, which is added to the output of the first layer
 
     @classmethod
     def of(cls, batch, rotary=None) -> "Context":
         return cls(batch["mask"], batch.get("packs"), batch.get("rows"), rotary=rotary)
 
     @property
-    def of_attention(self) -> "Context":
-        """What a kernel reads of it."""
+    def for_kernel(self) -> "Context":
+        """The part of the context that an attention kernel reads."""
         terms = self.relative and replace(self.relative, states=None)
         return Context(self.mask, self.packs, self.rows, terms)

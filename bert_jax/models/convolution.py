@@ -1,4 +1,4 @@
-"""A convolution of the embeddings, over neighbours in the same text."""
+"""A convolution of the embeddings over neighbouring tokens of the same text."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Convolution(nn.Module):
     @nn.compact
     def __call__(self, embeddings, context, train: bool) -> Convolved:
         c, width = self.config, self.config.convolution.width
-        near = [neighbour(embeddings, segments_of(context), place - width // 2) for place in range(width)]
+        near = [neighbour(embeddings, segments_of(context), column - width // 2) for column in range(width)]
         states = Dense(c, (c.hidden_size,), (width, c.hidden_size), name="dense")(jnp.concatenate(near, -1))
         states = ACTIVATIONS[c.convolution.activation](Dropout(c.dropout)(states, context.rows, train))
         scale = self.param("scale", nn.initializers.ones, (c.hidden_size,))
@@ -38,13 +38,13 @@ class Convolution(nn.Module):
         return Convolved(states, scale, bias, c.norm_epsilon)
 
 
-def neighbour(states, segments, places: int):
-    """For each token the states [B, L, D] of the one so many places behind it, zeros where that is of another text.
+def neighbour(states, segments, offset: int):
+    """Shift states [B, L, D]: each token gets those `offset` positions after it, or zeros if they are of another text.
 
     >>> neighbour(jnp.array([[[1], [2], [3], [4]]]), jnp.array([[1, 1, 2, 0]]), 1)[0, :, 0].tolist()
     [2, 0, 0, 0]
     """
-    place = jnp.arange(states.shape[1]) + places
-    inside = (place >= 0) & (place < states.shape[1])
-    same = inside & (segments > 0) & (jnp.roll(segments, -places, axis=1) == segments)
-    return jnp.where(same[..., None], jnp.roll(states, -places, axis=1), 0)
+    position = jnp.arange(states.shape[1]) + offset
+    inside = (position >= 0) & (position < states.shape[1])
+    same = inside & (segments > 0) & (jnp.roll(segments, -offset, axis=1) == segments)
+    return jnp.where(same[..., None], jnp.roll(states, -offset, axis=1), 0)

@@ -1,17 +1,20 @@
-"""What a model costs to compute: floating-point operations of its matrix products, and memory.
+"""What a model costs to compute: the floating-point operations of its matrix products, and memory.
 
-Operations are counted as everybody counts for MFU: two operations a multiply-add, the backward pass twice the forward,
-and nothing for softmax, norms, dropout, or what remat computes again.
+Operations are counted as usual for MFU: two operations per multiply-add, twice the forward pass for the backward pass,
+and nothing for softmax, norms, dropout, or what remat recomputes.
 """
 
 from bert_jax.models.config import EncoderConfig
 
 
 def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
-    """Forward, one layer: query, key, value, output and the feed-forward, then scores and their sum over values, and
-    the products with the states of distances."""
+    """Return the operations of one layer in the forward pass, the mean over all layers if some have local attention.
+
+    They are the dense layers of attention and feed-forward, scores and weighted sums of values, and the products with
+    distance embeddings.
+    """
     D, F, near, r = config.hidden_size, config.feed_forward, config.near, config.relative
-    if near.window:  # the mean over the layers of both sorts
+    if near.window:  # the mean over global and local layers
         far = -(-config.layers // near.every) / config.layers
         length = far * length + (1 - far) * min(length, 2 * near.window + 1)
     distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
@@ -20,15 +23,18 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
 
 
 def activation_bytes(config: EncoderConfig) -> int:
-    """Bytes of activations that the backward pass needs for each token and layer, at least: the layer's input, and
-    without remat also query, key, value, three more states that products or norms read, and the feed-forward's."""
+    """Return the bytes of activations that the backward pass needs for each token and layer, at least.
+
+    They are the input of the layer and, without remat, also query, key, value, three more states that products or norms
+    read, and those of the feed-forward.
+    """
     D, F = config.hidden_size, config.feed_forward
     numbers = 7 * D + (3 if config.gated else 2) * F if config.remat == "none" else D
     return numbers * (2 if config.computed_dtype == "bfloat16" else 4)
 
 
 def pre_training_flops(config: EncoderConfig, rows: float, length: float, targets: float) -> float:
-    """Forward and backward of one step: `rows` rows of `length` with `targets` masked tokens each.
+    """Return the operations of a step, forward and backward, on `rows` of `length` with `targets` masked tokens each.
 
     >>> round(pre_training_flops(EncoderConfig(), 256, 512, 77) / 1e12, 1)
     77.1

@@ -1,4 +1,4 @@
-"""What distances say: one table for all layers of an encoder, and attention that projects it in each of them."""
+"""Disentangled attention: one table of distance embeddings for all layers, which each layer projects for itself."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +11,13 @@ from bert_jax.models.attention import attend
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import keep
-from bert_jax.models.layers import Dense, initial, norm, note_attention
+from bert_jax.models.layers import Dense, initial, norm, sow_attention
 from bert_jax.models.product import add_bias
 from bert_jax.models.relative import Relative, row_of_distances
 
 
 class Distances(nn.Module):
-    """A length -> what distances add to scores, alike in all layers."""
+    """A length -> what distances add to attention scores: biases, or embeddings that each layer projects."""
 
     config: EncoderConfig
 
@@ -29,7 +29,7 @@ class Distances(nn.Module):
             table = self.param("table", initial(c), (r.buckets, c.heads))
             return Relative(bias=table[rows].T)
         table = self.param("table", initial(c), (2 * r.span, c.hidden_size))
-        # A short text meets few distances, and no layer projects the others.
+        # A short text has few distances. Take only their rows, so that layers do not project the others.
         met, rows = np.unique(rows, return_inverse=True)
         states = table[met]
         if r.normalized:
@@ -38,21 +38,21 @@ class Distances(nn.Module):
 
 
 class DisentangledAttention(nn.Module):
-    """Self-attention whose layers project the states of distances, too: to keys, which queries meet, and to queries,
-    which keys meet. The states that ask are the hidden ones, or `asking` in their place."""
+    """Self-attention that also projects the embeddings of distances: to keys, for the queries of tokens, and to
+    queries, for the keys of tokens. If `query_states` are given, the queries of tokens come from them."""
 
     config: EncoderConfig
 
     @nn.compact
-    def __call__(self, hidden, context, train: bool, asking=None):
+    def __call__(self, hidden, context, train: bool, query_states=None):
         c = self.config
         project = self.projection()
         qkv = project(hidden)
-        if asking is not None:
-            qkv = jnp.concatenate([project(asking)[:, :, :1], qkv[:, :, 1:]], axis=2)
+        if query_states is not None:
+            qkv = jnp.concatenate([project(query_states)[:, :, :1], qkv[:, :, 1:]], axis=2)
         if context.relative is not None:
             context = replace(context, relative=self.projected(context.relative, project, train))
-        note_attention(self, attend, qkv, context)
+        sow_attention(self, attend, qkv, context)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         kernel = "xla" if self.is_initializing() else c.attention
@@ -60,7 +60,7 @@ class DisentangledAttention(nn.Module):
         return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(keep(out))
 
     def projection(self) -> Callable:
-        """States -> query, key and value."""
+        """Return the function that projects states to query, key and value."""
         c = self.config
         dense = Dense(c, (3, c.heads, c.head_size), bias=c.relative.key_bias, name="qkv")
         if c.relative.key_bias:

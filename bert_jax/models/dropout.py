@@ -1,10 +1,11 @@
-"""Dropout whose draws belong to the rows of a batch.
+"""Dropout whose random numbers depend on the rows of a batch.
 
-`rows [B]` says where each row stands in the whole batch of a step. A row then drops the same numbers on whichever
-device and in whichever microbatch it is computed, so a run goes on alike on another mesh.
+`rows [B]` is the index of each row in the whole batch of a step. A row drops the same numbers on any device and in any
+microbatch, so a run continues the same on another mesh.
 
-Whether a number survives is a hash of the key and of its place. The compiler makes it where it is used, in the forward
-pass and again in the backward pass, and stores nothing; a generator of random numbers would take longer than attention.
+Whether a number survives is a hash of the key and the number's position. The compiler computes the hash where it is
+used, in the forward pass and again in the backward pass, and stores nothing. A random number generator would take
+longer than attention.
 """
 
 import math
@@ -20,7 +21,7 @@ from bert_jax.models.mesh import SHARD_ROWS
 
 
 def drop(x, rate: float, key, rows=None):
-    """Dropout of x [B, ...]; draws follow `rows [B]` if given."""
+    """Apply dropout to x [B, ...]. Draws depend on `rows [B]` if given."""
     survives = keep_mask(key, 1 - rate, x.shape, rows)
     if not is_hashed(key):
         survives = checkpoint_name(survives, KEPT)
@@ -34,25 +35,25 @@ def keep_mask(key, share: float, shape, rows):
 
 
 def draw_by_row(draw_one, key, rows):
-    """`draw_one` with a key for each row: [B, ...]."""
+    """Call `draw_one` with a key for each row, and stack the results: [B, ...]."""
 
     def draw_all(key, rows):
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
         return jax.vmap(draw_one)(keys)
 
     if not jax.sharding.get_abstract_mesh().empty:
-        # Each device draws for its own rows alone; with the hardware's generator the compiler would let all draw all.
+        # Each device draws only for its own rows. Otherwise, with the hardware's generator, each would draw for all.
         specs = (PartitionSpec(), SHARD_ROWS)
         draw_all = jax.shard_map(draw_all, in_specs=specs, out_specs=SHARD_ROWS, check_vma=False)
     return draw_all(key, rows)
 
 
 def draw(key, share: float, shape):
-    """True with probability `share`."""
+    """Return an array of bool, True with probability `share`."""
     if is_hashed(key):
         limit = jnp.uint32(min(round(share * 2**32), 2**32 - 1))
         return hashes(jax.random.bits(key, (2,), jnp.uint32), shape) < limit
-    # To 16 bits: two draws from each 32-bit number, to save the generator time.
+    # 16 bits are enough: two draws from each 32-bit number save half of the generator's time.
     *outer, last = shape
     bits = jax.random.bits(key, (*outer, -(-last // 2)), jnp.uint32)
     halves = jnp.concatenate([bits & 0xFFFF, bits >> 16], axis=-1)[..., :last]
@@ -60,18 +61,18 @@ def draw(key, share: float, shape):
 
 
 def is_hashed(key) -> bool:
-    """Whether draws are hashes, not numbers of the hardware's generator."""
+    """Return whether draws are hashes, not numbers from the hardware's generator."""
     return jax.random.key_impl(key) == "threefry2x32"
 
 
 def hashes(seeds, shape):
-    """32 bits for each place, of seeds [2]."""
-    places = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return mix_bits(mix_bits(places ^ seeds[0]) + seeds[1])
+    """Return 32 random bits for each position of the shape, from seeds [2]."""
+    positions = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    return mix_bits(mix_bits(positions ^ seeds[0]) + seeds[1])
 
 
 def mix_bits(x):
-    """A hash of 32 bits into 32 bits: multiplications by odd numbers and shifts, all invertible."""
+    """Hash 32 bits to 32 bits by invertible steps: multiplications by odd numbers, and shifts."""
     for factor, shift in ((0x9E3779B1, 16), (0x7FEB352D, 15), (0x846CA68B, 16)):
         x = x * jnp.uint32(factor)
         x = x ^ (x >> shift)

@@ -1,7 +1,7 @@
-"""LayerNorm, softmax and the exact GELU, which keep for the backward pass what it needs and nothing else.
+"""LayerNorm, softmax and the exact GELU, which keep only what the backward pass needs.
 
-What JAX would keep by itself, several float32 arrays as large as the activations, costs more to store and load than
-all the arithmetic: a step is bound by memory long before it is by such sums.
+By default JAX would keep several float32 arrays as large as the activations. To store and load them costs more than
+all the arithmetic, for these operations are bound by memory.
 """
 
 from functools import partial
@@ -12,20 +12,19 @@ from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.mesh import platform
 
-KEPT = (
-    "kept"  # the name of what a layer keeps for its backward pass by default; the rest is cheap to make again
-)
+# The name of the arrays that a layer keeps for its backward pass by default; the rest is cheap to recompute.
+KEPT = "kept"
 
 
 @jax.custom_vjp
 def keep(x):
-    """x, which its layer keeps for the backward pass."""
+    """Return x, and mark it to be kept for the backward pass of its layer."""
     return keep_forward(x)[0]
 
 
 def keep_forward(x):
     if x.dtype == jnp.bfloat16 and platform() == "cpu":
-        # XLA for CPUs moves bfloat16 by way of float32, and integers as they are.
+        # XLA for CPUs copies bfloat16 by way of float32, but integers as they are.
         bits = checkpoint_name(jax.lax.bitcast_convert_type(x, jnp.uint16), KEPT)
         return jax.lax.bitcast_convert_type(bits, jnp.bfloat16), None
     return checkpoint_name(x, KEPT), None
@@ -36,7 +35,7 @@ keep.defvjp(keep_forward, lambda _, gradient: (gradient,))
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def normalize(x, scale, bias, epsilon: float, dtype: str):
-    """LayerNorm over the last axis, computed in float32; the result is of `dtype`."""
+    """Apply LayerNorm over the last axis, computed in float32; the result has type `dtype`."""
     return normalize_forward(x, scale, bias, epsilon, dtype)[0]
 
 
@@ -45,7 +44,7 @@ def normalize_forward(x, scale, bias, epsilon, dtype):
     mean = wide.mean(-1, keepdims=True)
     # The fast variance, E[x^2] - E[x]^2, is off by 1e-3 on inputs with an offset.
     spread = jax.lax.rsqrt(((wide - mean) ** 2).mean(-1, keepdims=True) + epsilon)
-    # Two numbers a token, for which the backward pass would read all of x twice more.
+    # Keep these two numbers per token: to recompute them, the backward pass would read all of x twice more.
     (mean, _), (spread, _) = keep_forward(mean), keep_forward(spread)
     return ((wide - mean) * (spread * scale) + bias).astype(dtype), (x, scale, mean, spread)
 
@@ -65,7 +64,7 @@ normalize.defvjp(normalize_forward, normalize_backward)
 
 @jax.custom_vjp
 def gelu(x):
-    """x times the standard normal's distribution function at x."""
+    """Return the exact GELU: x times the standard normal distribution function at x."""
     return (x.astype(jnp.float32) * normal_cdf(x)).astype(x.dtype)
 
 
@@ -84,12 +83,12 @@ gelu.defvjp(lambda x: (gelu(x), x), gelu_backward)
 
 @jax.custom_vjp
 def softmax(scores):
-    """Over the last axis. The backward pass needs the weights, which the layer keeps, and not the scores."""
+    """Apply softmax over the last axis. The layer keeps the weights for the backward pass, and not the scores."""
     return jax.nn.softmax(scores)
 
 
 def softmax_forward(scores):
-    # Not `keep`: a rule within a rule would hide the name, and the scores' product would be made again.
+    # Not `keep`: its rule within this rule would hide the name, and the product of the scores would be recomputed.
     weights, _ = keep_forward(softmax(scores))
     return weights, weights
 

@@ -17,18 +17,18 @@ from bert_jax.models.context import Context
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import Distances
 from bert_jax.models.elementwise import KEPT
-from bert_jax.models.intermediates import STATES, asked
+from bert_jax.models.intermediates import STATES, is_requested
 from bert_jax.models.layers import Embeddings, norm
 
 
-def of_cudnn(primitive, *_, **__) -> bool:
-    """What cuDNN's attention gives cannot be named from outside."""
+def is_cudnn_attention(primitive, *_, **__) -> bool:
+    """Return whether a primitive is cuDNN's attention, whose result cannot be named for a checkpoint policy."""
     return primitive.name.startswith("dot_product_attention_fwd")
 
 
 REMAT = {
     "none": jax.checkpoint_policies.save_from_both_policies(
-        jax.checkpoint_policies.save_only_these_names(KEPT), of_cudnn
+        jax.checkpoint_policies.save_only_these_names(KEPT), is_cudnn_attention
     ),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -36,14 +36,15 @@ REMAT = {
 
 
 def dummy_batch() -> dict[str, np.ndarray]:
-    """One row of one token: what initial values and shapes are made with."""
+    """Return a batch of one row with one token, for making initial values and shapes."""
     return {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
 
 
 class Encoder(nn.Module):
-    """Batch -> hidden states [B, L, D].
+    """An encoder: batch -> hidden states [B, L, D].
 
-    `unrolled`, it takes parameters as `unroll` gives them: a scan would copy those of each layer before it uses them.
+    If `unrolled`, it takes parameters as `unroll` returns them. A scan would copy the parameters of each layer before
+    using them.
     """
 
     config: EncoderConfig
@@ -60,17 +61,17 @@ class Encoder(nn.Module):
         self.final_norm = norm(c, name=None) if normalizes_last(c) else None
 
     def __call__(self, batch, train: bool = False, decodes: bool = False):
-        """With `decodes` a pair: the hidden states, and what the enhanced mask decoder makes for the masked LM."""
+        """Return the hidden states or, if `decodes`, also those of the enhanced mask decoder, for the masked LM."""
         c, of_layers = self.config, kinds(self.config)
         hidden, context = self.embedded(batch, train)
         carry = (hidden, hidden) if decodes else hidden
-        if asked(self, STATES):
+        if is_requested(self, STATES):
             self.sow(STATES, "kept", hidden)
         if self.unrolled:
             for i in range(c.layers):
                 kind = None if of_layers is None else of_layers.reshape(-1)[i].item()
                 carry, _ = self.layers[i // (c.layers // c.groups)](carry, context, kind, train)
-                if asked(self, STATES):
+                if is_requested(self, STATES):
                     self.sow(STATES, "kept", carry)
         else:
             scanned = None if of_layers is None else jnp.asarray(of_layers)
@@ -81,7 +82,7 @@ class Encoder(nn.Module):
         return carry if self.final_norm is None else self.final_norm(carry)
 
     def embedded(self, batch, train: bool):
-        """(the embeddings, what all layers share)"""
+        """Return (embeddings, context of all layers)."""
         c = self.config
         context = Context.of(batch, rotary.tables(c, batch["tokens"].shape[1]))
         hidden = self.embeddings(batch, train)
@@ -94,10 +95,10 @@ class Encoder(nn.Module):
     def layerwise(
         self, batch, train: bool, states: Sequence[int] = (), **attention: Sequence[int]
     ) -> dict[str, list]:
-        """The hidden states of those layers, 0 being the embeddings, and of what attention is made of (qkv=, scores=)
-        that of those layers, 1 being the first.
+        """Return the hidden states after the layers `states`, with 0 for the embeddings, and the collections `qkv` or
+        `scores` of the layers given by these keywords, with 1 for the first layer.
 
-        The scan carries the states that are asked for. The rest is computed once more, of the states before its layer.
+        The scan carries the requested states. Collections are computed anew from the states before their layer.
         """
         c, of_layers = self.config, kinds(self.config)
         hidden, context = self.embedded(batch, train)
@@ -107,58 +108,65 @@ class Encoder(nn.Module):
         if c.layers > c.groups:
             slots = slots.reshape(c.groups, -1)
         room = jnp.zeros((len(kept), *hidden.shape), hidden.dtype)
-        numbered = jax.tree.map(jnp.asarray, Numbered(of_layers, slots))
-        carry, _ = self.layers(Picked(hidden, room), context, numbered, train)
+        numbered = jax.tree.map(jnp.asarray, KindAndSlot(of_layers, slots))
+        carry, _ = self.layers(KeptStates(hidden, room), context, numbered, train)
         by_layer = dict(zip(kept, carry.states, strict=True))
         last = carry.hidden if self.final_norm is None else self.final_norm(carry.hidden)
         values = {STATES: [(by_layer | {c.layers: last})[layer] for layer in states]}
         for name, layers in attention.items():
-            values[name] = [self.noted(name, layer - 1, by_layer[layer - 1], context) for layer in layers]
+            values[name] = [
+                self.intermediate_of(name, layer - 1, by_layer[layer - 1], context) for layer in layers
+            ]
         return values
 
-    def noted(self, collection: str, layer: int, hidden, context: Context):
-        """What a layer, counted from 0, keeps in the collection of these states before it."""
+    def intermediate_of(self, collection: str, layer: int, hidden, context: Context):
+        """Return what a layer, counted from 0, sows into the collection for these input states."""
         c, of_layers = self.config, kinds(self.config)
         kind = None if of_layers is None else of_layers.reshape(-1)[layer].item()
         params = self.params_of(layer // (c.layers // c.groups))
-        # All that the layer computes beyond it is dead code to the compiler.
+        # The compiler removes everything else that the layer computes.
         _, kept = Layer(c, parent=None).apply(
             {"params": params}, hidden, context, kind, False, mutable=collection
         )
-        (noted,) = jax.tree.leaves(kept)
-        return noted
+        (intermediate,) = jax.tree.leaves(kept)
+        return intermediate
 
     def params_of(self, group: int):
         layers = self.variables["params"]["layers"]
         return shared.read(jax.tree.map(lambda leaf: leaf[group], layers))
 
     def decoded(self, before, batch, context: Context, train: bool):
-        """DeBERTa's enhanced mask decoder: the last layer twice more, which reads the states before it, and asks with
-        those and their positions first, then with its own answer."""
+        """Return the states of DeBERTa's enhanced mask decoder: it applies the last layer twice more.
+
+        Keys and values come from the states before that layer. Queries come from the same states plus their position
+        embeddings, then from the decoder's own first output.
+        """
         if self.is_initializing():
             return before
         context = replace(context, convolved=None)
-        asking = (before + self.embeddings.places(batch)).astype(before.dtype)
+        query_states = (before + self.embeddings.position_embeddings(batch)).astype(before.dtype)
         for _ in range(2):
-            asking = self.last_layer(before, context, train, asking)
-        return asking
+            query_states = self.last_layer(before, context, train, query_states)
+        return query_states
 
-    def last_layer(self, hidden, context: Context, train: bool, asking):
+    def last_layer(self, hidden, context: Context, train: bool, query_states):
         if self.unrolled:
-            return self.layers[-1].ask(hidden, context, train, asking)
+            return self.layers[-1].decode(hidden, context, train, query_states)
         params = self.params_of(-1)
         rngs = {"dropout": self.make_rng("dropout")} if self.has_rng("dropout") else {}
         layer = Layer(self.config, parent=None)
 
-        def run(params, hidden, context, asking, rngs):
-            return layer.apply({"params": params}, hidden, context, train, asking, method="ask", rngs=rngs)
+        def run(params, hidden, context, query_states, rngs):
+            return layer.apply(
+                {"params": params}, hidden, context, train, query_states, method="decode", rngs=rngs
+            )
 
         remat = jax.checkpoint(run, policy=REMAT[self.config.remat])
-        return remat(params, hidden, context, asking, rngs)
+        return remat(params, hidden, context, query_states, rngs)
 
 
 def unroll(params: dict) -> dict:
-    """An encoder's parameters with an entry for each group of layers, layers_0 and so on, instead of stacked ones."""
+    """Return an encoder's parameters with an entry for each group of layers (layers_0, ...), not stacked arrays."""
     leaves, structure = jax.tree.flatten(params["layers"])
     layers = {
         f"layers_{i}": jax.tree.unflatten(structure, own) for i, own in enumerate(zip(*leaves, strict=True))
@@ -167,17 +175,17 @@ def unroll(params: dict) -> dict:
 
 
 def stack(params: dict) -> dict:
-    """The opposite of `unroll`."""
+    """Stack the parameters of layers again: the inverse of `unroll`."""
     parts = dict(params)
     layers = [parts.pop(f"layers_{i}") for i in range(sum(name.startswith("layers_") for name in params))]
     return parts | {"layers": jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
 
 
 def scanned_layers(c: EncoderConfig) -> nn.Module:
-    """One traced layer, scanned: a 24-layer model compiles as fast as a 1-layer one.
+    """Return one traced layer, scanned, so that a 24-layer model compiles as fast as a 1-layer model.
 
-    Parameters are [G, ...] for G groups of layers, by default one group a layer. The layers of a group share its
-    parameters: a scan within the scan.
+    Parameters are [G, ...] for G groups of layers, by default one group per layer. The layers of a group share its
+    parameters, by a scan within the scan.
     """
     layer = nn.map_variables(Layer, "params", trans_in_fn=shared.read, init=True)
     layer = nn.remat(layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
@@ -202,7 +210,7 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
 
 
 def kinds(c: EncoderConfig):
-    """A number for each layer, [N] or [G, N / G]; None for a block whose layers are all of one kind."""
+    """Return the kind of each layer as a number, [N] or [G, N / G]; None if the block has only one kind of layer."""
     block = BLOCKS[c.block]
     if not hasattr(block, "kinds"):
         return None
@@ -211,34 +219,34 @@ def kinds(c: EncoderConfig):
 
 
 def normalizes_last(c: EncoderConfig) -> bool:
-    """Whether a LayerNorm follows the last layer, because layers leave their sums as they are."""
+    """Return whether a LayerNorm follows the last layer, because layers do not normalise their outputs."""
     return getattr(BLOCKS[c.block], "normalizes_last", False)
 
 
 @flax.struct.dataclass
-class Picked:
-    """The hidden states, and those before some of the layers."""
+class KeptStates:
+    """The hidden states, and copies of the states before the picked layers."""
 
     hidden: Any  # [B, L, D]
     states: Any  # [picked layers, B, L, D]
 
-    def with_own(self, slot):
-        """`states` with the hidden ones in that place; unchanged where it is -1."""
-        place = jnp.maximum(slot, 0)
-        own = jnp.where(slot >= 0, self.hidden, self.states[place])
-        return jax.lax.dynamic_update_index_in_dim(self.states, own, place, 0)
+    def with_hidden(self, slot):
+        """Return `states` with the hidden states at index `slot`; unchanged if it is -1."""
+        index = jnp.maximum(slot, 0)
+        own = jnp.where(slot >= 0, self.hidden, self.states[index])
+        return jax.lax.dynamic_update_index_in_dim(self.states, own, index, 0)
 
 
 @flax.struct.dataclass
-class Numbered:
-    """A layer's kind, and its place among those that are picked."""
+class KindAndSlot:
+    """A layer's kind, and the slot of `KeptStates.states` for the states before it; -1: none."""
 
     kind: Any
     slot: Any
 
 
 class Layer(nn.Module):
-    """The configured block in the (carry, output) form that a scan takes; it adds no level of names."""
+    """The configured block in the (carry, output) form that a scan needs, without an extra level of parameter names."""
 
     config: EncoderConfig
 
@@ -247,15 +255,16 @@ class Layer(nn.Module):
         nn.share_scope(self, self.block)
 
     def __call__(self, carry, context, kind, train: bool):
-        """`carry` is the hidden states, or they and those before the layer that made them, or `Picked`."""
-        if isinstance(carry, Picked):
-            return Picked(
-                self.block(carry.hidden, context, kind.kind, train), carry.with_own(kind.slot)
+        """`carry` is the hidden states, or a pair of them and the states before the previous layer, or `KeptStates`."""
+        if isinstance(carry, KeptStates):
+            return KeptStates(
+                self.block(carry.hidden, context, kind.kind, train), carry.with_hidden(kind.slot)
             ), None
         if not isinstance(carry, tuple):
             return self.block(carry, context, kind, train), None
         hidden, _ = carry
         return (self.block(hidden, context, kind, train), hidden), None
 
-    def ask(self, hidden, context, train: bool, asking):
-        return self.block(hidden, context, None, train, asking)
+    def decode(self, hidden, context, train: bool, query_states):
+        """Apply the block with other queries, as the enhanced mask decoder does."""
+        return self.block(hidden, context, None, train, query_states)

@@ -1,6 +1,6 @@
-"""Heads: what is read off the hidden states. A head knows nothing of the encoder that made them.
+"""Heads, which read hidden states and know nothing of the encoder that computed them.
 
-Whoever adds a head adds it to `HEADS`, and its published names to the `heads` of the families that have it.
+To add a head, add it to `HEADS`, and its published names to the `heads` of the families that have it.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from bert_jax.models.layers import ACTIVATIONS, Dense, initial, initial_sum, nor
 from bert_jax.models.product import product
 
 SMALL = 1e-12
-PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry: it can neither win nor weigh
+PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry, which gets no probability
 
 
 class Pooler(nn.Module):
-    """[CLS] or mean states [B, ..., D] -> pooled ones, [B, ..., D]."""
+    """The pooler: [CLS] or mean states [B, ..., D] -> pooled states [B, ..., D]."""
 
     config: EncoderConfig
 
@@ -36,7 +36,7 @@ class Pooler(nn.Module):
 
 
 class Transform(nn.Module):
-    """Hidden states [B, L, D] -> what taggers and answer finders read of some families, [B, L, D]."""
+    """Hidden states [B, L, D] -> the states [B, L, D] that tagging and answer heads read in some families."""
 
     config: EncoderConfig
 
@@ -72,7 +72,7 @@ class MaskedLM(nn.Module):
 
 
 class Linear(nn.Module):
-    """States [..., D] -> float32 logits [..., labels], with dropout before where `rate` says so."""
+    """States [..., D] -> float32 logits [..., labels], after dropout at `rate`."""
 
     config: EncoderConfig
     labels: int
@@ -99,7 +99,7 @@ class ReplacedTokens(nn.Module):
 
 
 class ReplacedInContext(nn.Module):
-    """Likewise, of DeBERTa-v3: each state is read with the [CLS] state of its text."""
+    """DeBERTa-v3's head for replaced tokens: it adds the [CLS] state of the text to the state of each token."""
 
     config: EncoderConfig
     labels: int
@@ -121,47 +121,48 @@ def next_sentence(config, labels, name=None):
 
 
 def sentence_order(config, labels, name=None):
-    return Linear(config, 2, config.head_dropout, name=name)  # logits of kept and of swapped
+    return Linear(config, 2, config.head_dropout, name=name)  # logits of kept and swapped
 
 
-def untruncated(config: EncoderConfig):
-    """Initial values of heads that a fine-tuning adds. Their spread sets how fast a short fine-tuning learns: with
-    BERT's truncated normal, an eighth narrower, tagging was 2.5 points of F1 behind after 190 steps."""
+def initial_head(config: EncoderConfig):
+    """Return the initial values of heads that fine-tuning adds.
+
+    Their spread matters to short fine-tuning: with BERT's truncated normal, which is an eighth narrower, tagging was
+    2.5 points of F1 behind after 190 steps.
+    """
     if config.scaled_init:
         return nn.initializers.truncated_normal(config.hidden_size**-0.5)
     return nn.initializers.normal(config.init_stddev)
 
 
 def classifier(config, labels, name=None):
-    return Linear(config, labels, config.head_dropout, untruncated, name=name)
+    return Linear(config, labels, config.head_dropout, initial_head, name=name)
 
 
 def tagger(config, labels, name=None):
     rate = config.head_dropout if config.tag_dropout == -1 else config.tag_dropout
-    return Linear(config, labels, rate, untruncated, name=name)
+    return Linear(config, labels, rate, initial_head, name=name)
 
 
 def answer_span(config, labels, name=None):
-    # Logits of the answer's start and of its end.
-    return Linear(config, 2, config.answer_dropout, untruncated, name=name)
+    # The logits of the answer's start and end.
+    return Linear(config, 2, config.answer_dropout, initial_head, name=name)
 
 
 @dataclass(frozen=True)
 class Head:
     build: Callable[..., nn.Module]
-    architecture: str  # what Hugging Face adds to the family's name: BertForMaskedLM
-    # A state for each token, or one for each text: the pooler's, or the direction of its tokens' mean or of [CLS].
+    architecture: str  # what Hugging Face appends to the family's name, as in BertForMaskedLM
+    # The state of each token, or one state for each text: the pooler's, or the direction of its mean or [CLS] state.
     reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
-    compares: bool = (
-        False  # reads the difference of the vectors of a pair's texts, which are encoded separately
-    )
+    compares: bool = False  # the texts of a pair are encoded separately, and their vectors compared
     labels: bool = False  # has an output for each label of the data
-    decoded: bool = False  # reads the states of the enhanced mask decoder, where the encoder has one
-    transformed: bool = False  # of families with a transform, reads its states
-    dropout: str = "head_dropout"  # the config's rate before it
+    decoded: bool = False  # reads the enhanced mask decoder, if the encoder has one
+    transformed: bool = False  # reads the transform, in families that have one
+    dropout: str = "head_dropout"  # the field of the config with the rate of dropout before it
 
     def width(self, config: EncoderConfig) -> int:
-        """Of a state that it reads."""
+        """Return the size of the states that the head reads."""
         return config.hidden_size * (2 if self.compares else 1)
 
     @property
@@ -177,7 +178,7 @@ HEADS = {
     "mlm": Head(MaskedLM, "ForMaskedLM", decoded=True),
     "nsp": Head(next_sentence, "ForNextSentencePrediction", reads="pooler"),
     "classify": Head(classifier, "ForSequenceClassification", reads="pooler", labels=True),
-    # On the vectors of an embedder, which has no use for the pooler.
+    # These read the vectors of an embedder, which does not use the pooler.
     "classify_mean": Head(classifier, "ForMeanDirectionClassification", reads="mean", labels=True),
     "classify_cls": Head(classifier, "ForFirstTokenDirectionClassification", reads="cls", labels=True),
     "compare_mean": Head(classifier, "ForMeanComparison", reads="mean", compares=True, labels=True),
@@ -191,14 +192,14 @@ HEADS = {
 
 
 class Bert(nn.Module):
-    """An encoder with its heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and each head's logits by name}.
+    """An encoder with heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and the logits of each head by name}.
 
-    With `packs`, whatever is read at [CLS] has a place for each pack: [B, P, ...].
+    If the batch has `packs`, outputs for whole texts have an axis of packs: [B, P, ...].
     """
 
     config: EncoderConfig
     heads: tuple[str, ...] = ()
-    labels: int = 0  # of the heads whose number of outputs is the data's to say
+    labels: int = 0  # the number of labels in the data, for heads with an output for each
     pooler: bool = True
     unrolled: bool = False  # as in Encoder
 
@@ -230,7 +231,7 @@ class Bert(nn.Module):
 
 
 def states_read(head: Head, outputs: dict, batch: dict):
-    """The states that a head reads, of tokens, of texts, or of pairs."""
+    """Return the states that a head reads: those of tokens, texts or pairs."""
     hidden = outputs["hidden"]
     if head.reads in ("mean", "cls"):
         vectors = directions((means if head.reads == "mean" else first_tokens)(hidden, batch))
@@ -239,21 +240,23 @@ def states_read(head: Head, outputs: dict, batch: dict):
 
 
 def directions(states):
-    """The states [..., D] with a mean square of 1. Embedders compare texts by directions; with few labels a head that
-    reads only these is right more often."""
+    """Scale states [..., D] to a mean square of 1.
+
+    Embedders compare texts by direction. With few labels, a head that reads only directions is right more often.
+    """
     scaled = states.astype(jnp.float32)
     scaled *= jax.lax.rsqrt(jnp.square(scaled).mean(-1, keepdims=True) + SMALL)
     return scaled.astype(states.dtype)
 
 
 def differences(vectors):
-    """The differences of the vectors [B, 2 P, D] of P pairs, squared and signed: [B, P, 2 D], or [B, 2 D] where P is 1.
-    The squares tell how similar the texts are, the signs which of them is which."""
-    if vectors.ndim == 2:  # single texts, as initial values are made with: each is paired with itself
+    """Return the squared and the signed differences of P pairs of vectors [B, 2 P, D]: [B, P, 2 D], or [B, 2 D] if P
+    is 1. The squares show how similar the texts are, and the signs which text is the first."""
+    if vectors.ndim == 2:  # single texts, as in initialisation: pair each with itself
         vectors = jnp.stack([vectors, vectors], axis=1)
     first, second = vectors[:, ::2], vectors[:, 1::2]
-    apart = first - second
-    read = jnp.concatenate([apart**2, apart], axis=-1)
+    difference = first - second
+    read = jnp.concatenate([difference**2, difference], axis=-1)
     return read if read.shape[1] > 1 else read[:, 0]
 
 
@@ -262,7 +265,7 @@ def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
 
 
 def means(hidden, batch):
-    """The mean state of each text: [B, D], or [B, P, D] where texts are packed."""
+    """Return the mean state of each text: [B, D], or [B, P, D] if texts are packed."""
     of_text = batch["mask"][:, None]
     if "packs" in batch:
         numbers = 1 + jnp.arange(batch["cls_positions"].shape[1])
@@ -274,7 +277,7 @@ def means(hidden, batch):
 
 
 def first_tokens(hidden, batch):
-    """The [CLS] states: [B, D], or [B, P, D] where sequences are packed."""
+    """Return the [CLS] states: [B, D], or [B, P, D] if texts are packed."""
     if "packs" not in batch:
         return hidden[:, 0]
     return jnp.take_along_axis(hidden, batch["cls_positions"][..., None], axis=1)

@@ -1,7 +1,7 @@
-"""What the layers of an encoder compute on the way, for those who ask: their states and their attention's weights.
+"""Intermediate results of an encoder's layers: hidden states and attention weights, on request.
 
-A program asks by making the collection mutable. Layers must be unrolled, for a scan keeps nothing of its steps; of
-scanned ones `Encoder.layerwise` gives some.
+A program requests them by making a collection mutable. Layers must be unrolled, because a scan keeps nothing of its
+steps; for scanned layers, use `Encoder.layerwise`.
 """
 
 from collections.abc import Callable
@@ -9,23 +9,25 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax.numpy as jnp
 
-# Collections of variables: states, weights of attention, and what these are made of.
+# Flax collections: hidden states, attention weights, and the qkv and scores that the weights are computed from.
 STATES, WEIGHTS, QKV, SCORES = "states", "weights", "qkv", "scores"
 
 
-def asked(module: nn.Module, collection: str) -> bool:
-    """Whether a module should keep something there, with `sow`."""
+def is_requested(module: nn.Module, collection: str) -> bool:
+    """Return whether a module should `sow` into the collection."""
     return module.is_mutable_collection(collection) and not module.is_initializing()
 
 
 def weights_of(attend: Callable, qkv, heads: int):
-    """The weights [B, H, L, L] of `attend`, a function of qkv [B, L, 3, H x K]: what it gives for values that are the
-    rows of the unit matrix. So they are those of any attention, whatever it adds to scores and whichever it leaves out.
+    """Return the attention weights [B, H, L, L] of `attend`, a function of qkv [B, L, 3, H x K].
+
+    They are its outputs if the values are the rows of the unit matrix. So this works for any attention, whatever it
+    adds to scores or masks.
     """
     B, L, _, width = qkv.shape
     size = width // heads
     parts = []
-    for first in range(0, L, size):  # values have room for so many columns of the matrix
+    for first in range(0, L, size):  # values hold `size` columns of the matrix at a time
         unit = jnp.tile(jnp.eye(L, size, -first, dtype=qkv.dtype), heads)
         values = jnp.broadcast_to(unit[None, :, None], (B, L, 1, width))
         out = attend(jnp.concatenate([qkv[:, :, :2], values], axis=2))

@@ -1,4 +1,4 @@
-"""The layers that blocks and heads are made of, with BERT's initial values rather than Flax's."""
+"""The layers that blocks and heads consist of, with BERT's initial values instead of Flax's."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import gelu, keep, normalize
-from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, asked, weights_of
+from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, weights_of
 from bert_jax.models.product import add_bias, product
 from bert_jax.models.rotary import rotate
 
@@ -26,18 +26,18 @@ ACTIVATIONS: dict[str, Callable] = {
 
 
 def initial(config: EncoderConfig):
-    """BERT's: a normal truncated at two standard deviations, without correction (0.0176 where init_stddev is 0.02)."""
+    """Return BERT's initialiser: a normal truncated at two standard deviations, uncorrected (0.02 becomes 0.0176)."""
     return nn.initializers.truncated_normal(config.init_stddev)
 
 
 def initial_sum(config: EncoderConfig):
-    """Of what adds to the hidden states, so that their spread does not grow with the layers."""
+    """Return the initialiser of layers that add to hidden states. With `scaled_init` their spread does not grow."""
     layers = 2 * config.layers if config.scaled_init else 1
     return nn.initializers.truncated_normal(config.init_stddev / layers**0.5)
 
 
 class Norm(nn.Module):
-    """LayerNorm, with Flax's names."""
+    """LayerNorm, with the parameter names of Flax."""
 
     epsilon: float
     dtype: str
@@ -56,16 +56,17 @@ def norm(config: EncoderConfig, name: str | None = "norm"):
 
 
 class Dense(nn.Module):
-    """A dense layer [..., *inputs] -> [..., *outputs]; its states are [..., D], however its parameters are split.
+    """A dense layer with a kernel [*inputs, *outputs], for states [..., D].
 
-    Parameters may tell heads apart where states keep them side by side: a TPU pads a last axis of 64 to 128.
+    Parameters may have an axis of heads. States keep heads side by side in their last axis, because a TPU pads a last
+    axis of 64 to 128.
     """
 
     config: EncoderConfig
     outputs: tuple[int, ...]
-    inputs: tuple[int, ...] = ()  # by default the states' own size
+    inputs: tuple[int, ...] = ()  # by default the size of the states
     initial: Callable = initial
-    dtype: str = ""  # of the result; by default the computation's
+    dtype: str = ""  # the type of the result; by default that of the computation
     bias: bool = True
 
     @nn.compact
@@ -84,9 +85,9 @@ class Dense(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Hidden states -> hidden states; `attend` is attention's entry, or what a block makes of it (windows, kinds).
+    """Hidden states -> hidden states. A block may pass its own `attend`, such as one with a window.
 
-    `sort` says which of the rotary tables the layer turns by.
+    `sort` is the index of the layer's rotary table.
     """
 
     config: EncoderConfig
@@ -94,14 +95,14 @@ class SelfAttention(nn.Module):
     @nn.compact
     def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, sort=0):
         c = self.config
-        # One product for query, key and value reads the activations once instead of three times.
+        # One product for query, key and value reads the activations once, not three times.
         qkv = keep(Dense(c, (3, c.heads, c.head_size), bias=c.bias, name="qkv")(hidden))
         if context.rotary is not None:
             qkv = rotate(qkv, context.rotary[sort])
-        note_attention(self, attend, qkv, context)
+        sow_attention(self, attend, qkv, context)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
-        # Initialization runs on a row of one token, which not every kernel supports.
+        # Initialisation runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
         return Dense(c, (c.hidden_size,), (c.heads, c.head_size), initial_sum, bias=c.bias, name="out")(
@@ -109,15 +110,15 @@ class SelfAttention(nn.Module):
         )
 
 
-def note_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
-    """Keep the attention's weights, and what they are made of, for those who ask."""
+def sow_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
+    """Sow the attention weights, and the qkv and scores that they are computed from, if requested."""
     c = module.config
-    if asked(module, QKV):
+    if is_requested(module, QKV):
         module.sow(QKV, "kept", qkv)
-    if asked(module, SCORES):
+    if is_requested(module, SCORES):
         q, k, _ = attention.split_parts(qkv, c.head_size)
         module.sow(SCORES, "kept", attention.scores_of(q, k, context, c.computed_dtype))
-    if asked(module, WEIGHTS):
+    if is_requested(module, WEIGHTS):
         exact = partial(attend, context=context, heads=c.heads, kernel="xla")
         module.sow(WEIGHTS, "kept", weights_of(exact, qkv, c.heads))
 
@@ -139,7 +140,7 @@ class FeedForward(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """Token + position + segment embeddings, normalised, and as wide as the layers."""
+    """Token + position + segment embeddings, normalised and, if needed, projected to the width of the layers."""
 
     config: EncoderConfig
 
@@ -157,31 +158,31 @@ class Embeddings(nn.Module):
 
     def __call__(self, batch, train: bool):
         c = self.config
-        # take() turns an id out of range into NaN, which no later check can miss; indexing would clamp it in silence.
+        # take() turns an id out of range into NaN, which later checks detect; indexing would silently clamp it.
         x = jnp.take(self.words, batch["tokens"], axis=0)
         if c.positions == "learned":
-            x += self.places(batch)
+            x += self.position_embeddings(batch)
         if c.segment_types:
             x += jnp.take(self.segments, batch["segments"], axis=0)
         x = self.dropout(self.norm(x), batch.get("rows"), train)
         return self.projection(x) if c.embedding_size else x
 
-    def places(self, batch):
-        """The position embedding of each token."""
+    def position_embeddings(self, batch):
+        """Return the position embedding of each token."""
         return jnp.take(self.positions, positions(batch, self.config.max_positions), axis=0)
 
 
 def positions(batch, count: int):
-    """0, 1, 2 ... along each row, starting again where a new pack begins; below `count` on padding, however long.
+    """Return positions 0, 1, 2 ... along each row, from 0 in each pack; on padding they stay below `count`.
 
     >>> batch = {"tokens": jnp.zeros((1, 7)), "mask": jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
     >>> positions(batch | {"packs": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
     [[0, 1, 0, 1, 0, 1, 1]]
     """
-    place = jnp.broadcast_to(jnp.arange(batch["tokens"].shape[1]), batch["tokens"].shape)
+    position = jnp.broadcast_to(jnp.arange(batch["tokens"].shape[1]), batch["tokens"].shape)
     if "packs" in batch:
         packs = batch["packs"]
         begins = jnp.concatenate([jnp.ones_like(packs[:, :1], bool), packs[:, 1:] != packs[:, :-1]], axis=1)
-        place -= jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
-    # Beyond the table the look-up gives NaN: right for a text that is too long, but padding must say nothing.
-    return jnp.where(batch["mask"] > 0, place, jnp.minimum(place, count - 1))
+        position -= jax.lax.cummax(jnp.where(begins, position, 0), axis=1)
+    # Beyond the table the look-up gives NaN. That is right for a text that is too long, but not for padding.
+    return jnp.where(batch["mask"] > 0, position, jnp.minimum(position, count - 1))

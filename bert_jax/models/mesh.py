@@ -1,8 +1,8 @@
-"""The axes of a device mesh, and what lies along them.
+"""The axes of a device mesh, and how arrays are split over them.
 
-`data` holds copies of the model, `fsdp` and `tensor` hold parts of it; the rows of a batch are split over data and
-fsdp. The training step maps over data, so inside a model a batch is one data shard's: its rows lie along fsdp, its
-heads along tensor.
+The model is replicated over `data`, and split over `fsdp` and `tensor`. The rows of a batch are split over data and
+fsdp. The training step maps over data, so inside a model a batch is that of one data shard: its rows are split over
+fsdp, its heads over tensor.
 """
 
 import jax
@@ -10,24 +10,24 @@ from jax.sharding import PartitionSpec
 
 DATA, FSDP, TENSOR = AXES = ("data", "fsdp", "tensor")
 
-ROWS = PartitionSpec((DATA, FSDP))  # of a whole batch
+ROWS = PartitionSpec((DATA, FSDP))  # the rows of a whole batch
 
-# Inside a model.
+# Inside a model:
 SHARD_ROWS = PartitionSpec(FSDP)  # [B]
 TOKENS = PartitionSpec(FSDP, None)  # [B, L]
 SEEDS = PartitionSpec(FSDP, TENSOR)  # [B, H]
-TABLE = PartitionSpec()  # of rotary positions
+TABLE = PartitionSpec()  # rotary tables
 STATES = PartitionSpec(FSDP, None, TENSOR)  # [B, L, H x K]
 FUSED_QKV = PartitionSpec(FSDP, None, None, TENSOR)  # [B, L, 3, H x K]
 
 
 def platform() -> str:
-    """Of the devices that the traced program is for: the mesh in context, or this process's own."""
+    """Return the platform of the traced program: that of the mesh in context, or that of this process."""
     mesh = jax.sharding.get_abstract_mesh()
     return mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
 
 
 def device_count() -> int:
-    """Of the same devices, how many there are."""
+    """Return the number of devices of the traced program: those of the mesh in context, or all."""
     mesh = jax.sharding.get_abstract_mesh()
     return jax.device_count() if mesh.empty else mesh.size

@@ -1,9 +1,9 @@
-"""One vector for each text out of the hidden states of its tokens."""
+"""Pooling: one vector for each text from the hidden states of its tokens."""
 
 import jax
 import jax.numpy as jnp
 
-HIGHEST = jax.lax.Precision.HIGHEST  # a vector of float32 states is one of float32
+HIGHEST = jax.lax.Precision.HIGHEST  # so that vectors of float32 states have float32 precision
 
 
 def mean(real):
@@ -15,20 +15,20 @@ def mean_sqrt_length(real):
 
 
 def cls(real):
-    return real * (place(real) == 1)
+    return real * (position(real) == 1)
 
 
 def last(real):
-    return real * (place(real) == count(real))
+    return real * (position(real) == count(real))
 
 
 def weighted_mean(real):
-    """A token weighs as much as its place in the text."""
-    weight = real * place(real)
+    """Weigh each token by its position in the text, from 1."""
+    weight = real * position(real)
     return weight / jnp.maximum(count(weight), 1)
 
 
-def place(real):
+def position(real):
     return jnp.cumsum(real, -1)
 
 
@@ -36,7 +36,7 @@ def count(real):
     return real.sum(-1, keepdims=True)
 
 
-# Which tokens of a text are real [..., L] -> how much the state of each weighs in its vector.
+# Functions from the mask of a text's real tokens [..., L] to the weight of each token's state in the vector.
 WEIGHTS = {
     "mean": mean,
     "cls": cls,
@@ -45,11 +45,11 @@ WEIGHTS = {
     "last": last,
 }
 POOLINGS = (*WEIGHTS, "max")
-ACTIVATIONS = {"none": lambda vectors: vectors, "tanh": jnp.tanh}  # of a projection
+ACTIVATIONS = {"none": lambda vectors: vectors, "tanh": jnp.tanh}  # for `project`
 
 
 def pool(hidden, mask, how: str = "mean", normalize: bool = True):
-    """Hidden states [B, L, D] -> a vector for each row [B, D], from its real tokens; of length 1 if `normalize`."""
+    """Pool the real tokens of hidden states [B, L, D] to one vector per row [B, D], of length 1 if `normalize`."""
     hidden, real = hidden.astype(jnp.float32), mask.astype(jnp.float32)
     if how == "max":
         vector = jnp.where(mask[..., None] > 0, hidden, jnp.finfo(jnp.float32).min).max(1)
@@ -59,7 +59,7 @@ def pool(hidden, mask, how: str = "mean", normalize: bool = True):
 
 
 def pool_texts(hidden, batch: dict, how: str):
-    """Hidden states [B, L, D] -> a vector for each text, [B, P, D], where rows hold several or not; not by "max"."""
+    """Pool hidden states [B, L, D] to one vector per text [B, P, D]; rows may be packed. "max" is not supported."""
     real = batch["mask"][:, None]
     if "packs" in batch:
         texts = 1 + jnp.arange(batch["cls_positions"].shape[1])
@@ -69,11 +69,11 @@ def pool_texts(hidden, batch: dict, how: str):
 
 
 def project(vectors, layer: dict, activation: str):
-    """Vectors [..., D] through a dense layer [D, E]."""
+    """Apply a dense layer [D, E] and an activation to vectors [..., D]."""
     vectors = jnp.matmul(vectors, layer["kernel"].astype(jnp.float32), precision=HIGHEST)
     return ACTIVATIONS[activation](vectors + layer.get("bias", 0.0))
 
 
 def unit(vectors):
-    """The vectors with length 1; those of length 0 stay. Its slope is finite there too, unlike that of a norm."""
+    """Scale vectors to length 1, and leave zero vectors. Unlike a norm, it has finite gradients at zero."""
     return vectors * jax.lax.rsqrt(jnp.maximum(jnp.square(vectors).sum(-1, keepdims=True), 1e-24))

@@ -1,4 +1,4 @@
-"""Which type a device computes fastest in."""
+"""Which type of number a device computes fastest with."""
 
 import time
 from collections.abc import Callable
@@ -9,22 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-AMPERE = 8.0  # the first NVIDIA generation with products in bfloat16
-SIZE = 768  # of the product that is timed: some milliseconds
+AMPERE = 8.0  # compute capability of the first NVIDIA GPUs with products in bfloat16
+SIZE = 768  # rows and columns of the timed matrices; a product takes some milliseconds
 REPEATS = 7
-MARGIN = 1.2  # a smaller gain is not worth the rounding
+MARGIN = 1.2  # a smaller speed-up is not worth the rounding
 
 
 @cache
 def fast_dtype(platform: str) -> str:
-    """ "bfloat16" where the device multiplies it faster than float32, "float32" elsewhere.
+    """Return "bfloat16" if the device multiplies it faster than float32, otherwise "float32".
 
-    Each of several processes on CPUs would time its own, and all must run the same program: theirs is "float32".
+    Several processes on CPUs always use "float32": each would time its own processor, but all must run one program.
     """
     if platform == "cpu" and jax.process_count() > 1:
         fast = False
     elif platform == "cpu":
-        # In a thread of its own: whoever asks may be tracing a program, for devices of its own.
+        # In its own thread, because the caller may be tracing a program, possibly for other devices.
         with ThreadPoolExecutor(1) as thread:
             fast = thread.submit(cpu_gain).result() > MARGIN
     elif platform == "tpu":
@@ -35,15 +35,14 @@ def fast_dtype(platform: str) -> str:
 
 
 def cpu_gain() -> float:
-    """How many times as fast this processor's products are in bfloat16.
+    """Return how many times as fast this processor computes products in bfloat16 as in float32.
 
-    They are timed, because its instructions do not tell: of two processors with AVX512-BF16 one was twice as fast in
-    bfloat16, the other a third slower.
+    They are timed, because its instruction set does not tell: of two processors with AVX512-BF16, one was twice as fast
+    in bfloat16, the other a third slower.
     """
     products = [compiled_product(dtype) for dtype in ("float32", "bfloat16")]
-    seconds = [
-        [timed(product) for product in products] for _ in range(REPEATS)
-    ]  # in turn: load comes and goes
+    # The types take turns, because the load of the machine varies.
+    seconds = [[timed(product) for product in products] for _ in range(REPEATS)]
     wide, narrow = np.min(seconds, axis=0)
     return float(wide / narrow)
 

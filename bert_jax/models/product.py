@@ -1,9 +1,9 @@
-"""The one product of dense layers, heads and attention: operands of the computation's dtype, sums in float32.
+"""The product of all dense layers, heads and attention: operands in the type of the computation, sums in float32.
 
-JAX's own backward rule would multiply a float32 cotangent by a bfloat16 operand, which is slow on every processor: here
-the cotangent is rounded as the operands are. TPUs and GPUs add up in float32 by themselves. XLA for CPUs has fast
-products of one form, which `matrices` brings any product to: the left operand is summed over its last axis, and the
-result is float32.
+JAX's own backward rule would multiply a float32 cotangent by a bfloat16 operand, which is slow on every processor. Here
+the cotangent is rounded like the operands. TPUs and GPUs accumulate in float32 by themselves. XLA for CPUs is fast for
+only one form of product, to which `matrices` converts any product: the left operand is summed over its last axis, and
+the result is float32.
 """
 
 import math
@@ -15,12 +15,12 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from bert_jax.models.mesh import platform
 
-BLOCK = 16  # float32 numbers of a cache line
+BLOCK = 16  # float32 numbers in a cache line
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 3, 4))
 def product(spec: str, a, b, dtype: str, result_dtype: str):
-    """An einsum of two operands rounded to `dtype`; `spec` names each axis by a letter.
+    """Compute an einsum of two operands rounded to `dtype`; `spec` names each axis with a letter.
 
     >>> product("bld,df->blf", jnp.ones((1, 2, 3)), jnp.ones((3, 4)), "bfloat16", "float32")[0, 0, 0].item()
     3.0
@@ -35,9 +35,9 @@ def product_forward(spec, a, b, dtype, result_dtype):
 def product_backward(spec, dtype, result_dtype, operands, gradient):
     (left, right, result), (a, b) = split(spec), operands
     gradient = gradient.astype(dtype)
-    of_a = einsum(f"{result},{right}->{left}", gradient, b.astype(dtype), a.dtype)
-    of_b = einsum(f"{left},{result}->{right}", a.astype(dtype), gradient, b.dtype)
-    return of_a, of_b
+    gradient_a = einsum(f"{result},{right}->{left}", gradient, b.astype(dtype), a.dtype)
+    gradient_b = einsum(f"{left},{result}->{right}", a.astype(dtype), gradient, b.dtype)
+    return gradient_a, gradient_b
 
 
 product.defvjp(product_forward, product_backward)
@@ -56,15 +56,14 @@ def einsum(spec: str, a, b, result_dtype):
 
 
 def matrices(spec: str, a, b):
-    """The einsum as products of matrices [N, R, S] x [N, S, C] or [N, C, S], in float32."""
+    """Compute the einsum as products of matrices [N, R, S] x [N, S, C] or [N, C, S], in float32."""
     left, right, result = split(spec)
     batch = "".join(axis for axis in left if axis in right and axis in result)
     summed = "".join(axis for axis in left if axis in right and axis not in result)
     rows = "".join(axis for axis in left if axis not in right)
     columns = "".join(axis for axis in right if axis not in left)
-    if (
-        result == batch + columns + rows
-    ):  # a transposed result XLA would fold into a form that it cannot compute
+    if result == batch + columns + rows:
+        # XLA would fold the transposition of the result into a form of product that it cannot compute.
         return matrices(f"{right},{left}->{result}", b, a)
     sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
     N, R, S, C = (math.prod(sizes[axis] for axis in axes) for axes in (batch, rows, summed, columns))
@@ -88,10 +87,10 @@ def matrices(spec: str, a, b):
 
 
 def transpose_in_memory(x):
-    """[N, S, R] -> [N, R, S], moved before the product: as a part of it, XLA would compute a slow form of product.
+    """Transpose [N, S, R] to [N, R, S] before the product. Within the product, XLA would compute it in a slow form.
 
-    Blocks keep XLA from giving the result another layout instead, and a call that is not inlined from moving each
-    number by itself while it computes x.
+    Working in blocks prevents XLA from only changing the layout of the result. A call that is not inlined prevents it
+    from moving numbers one by one while it computes x.
     """
     with set_xla_metadata(inlineable="false"):
         return transpose_blocks(x)
@@ -107,7 +106,7 @@ def transpose_blocks(x):
 
 @jax.custom_vjp
 def add_bias(x, bias):
-    """x [..., *D] + bias [*D]."""
+    """Return x [..., *D] + bias [*D]."""
     return x + bias.astype(x.dtype)
 
 
@@ -123,6 +122,6 @@ add_bias.defvjp(add_bias_forward, add_bias_backward)
 
 
 def sum_rows(x, kept: int = 1):
-    """[..., *D] -> [*D], summed in float32."""
+    """Sum [..., *D] over the leading axes to [*D], in float32; D is the last `kept` axes."""
     rows = x.reshape(-1, math.prod(x.shape[x.ndim - kept :]))
     return rows.astype(jnp.float32).sum(0).reshape(x.shape[x.ndim - kept :])

@@ -1,7 +1,7 @@
-"""Attention's relative terms: what a score gains by how far apart query and key stand.
+"""Relative terms of attention: what the distance between query and key adds to their score.
 
-A distance is the key's place minus the query's. Of L places there are 2L - 1, from 1 - L up, in the order of the
-columns c here: the key stands c - (L - 1) places behind the query. Packs need no more: each stands in one piece.
+A distance is the key's position minus the query's. L positions have 2L - 1 distances, from 1 - L to L - 1. Column c of
+an array by distance is for distance c - (L - 1). Packs need nothing else, because each is contiguous.
 """
 
 import math
@@ -21,21 +21,21 @@ from bert_jax.models.product import product
 
 @flax.struct.dataclass
 class Relative:
-    """The terms of one layer, and the states that it makes them of."""
+    """The terms of a layer, and the embeddings that it projects them from."""
 
-    bias: Any = None  # [H, 2L - 1], a number for each head and distance
-    states: Any = None  # [R, D], of the distances that differ; each layer projects them to
-    keys: Any = None  # [R, H, K], of which a query takes the product with itself, and to
-    queries: Any = None  # [R, H, K], of which a key does
-    rows: Any = None  # [2L - 1], the row of each distance in those
+    bias: Any = None  # [H, 2L - 1], a bias for each head and distance
+    states: Any = None  # [R, D], embeddings of R classes of distances, which each layer projects
+    keys: Any = None  # [R, H, K], keys of distances, for the queries of tokens
+    queries: Any = None  # [R, H, K], queries of distances, for the keys of tokens
+    rows: Any = None  # [2L - 1], the row of each distance in these arrays
 
     @property
     def products(self) -> int:
-        """How many products a score is the sum of: its variance grows with them, and its scale makes up for it."""
+        """The number of products in a score. Its variance grows with them, and the scale compensates for that."""
         return 1 + (self.keys is not None) + (self.queries is not None)
 
 
-# How it lies on a mesh.
+# How the terms are split over a mesh.
 HEADS_APART = PartitionSpec(None, TENSOR, None)
 SPECS = Relative(
     bias=PartitionSpec(TENSOR, None), keys=HEADS_APART, queries=HEADS_APART, rows=PartitionSpec()
@@ -43,7 +43,7 @@ SPECS = Relative(
 
 
 def row_of_distances(config: RelativeConfig, length: int) -> np.ndarray:
-    """The row of the table for each distance, [2 x length - 1].
+    """Return the row of the table of embeddings or biases for each distance, [2 x length - 1].
 
     >>> row_of_distances(RelativeConfig(("bias",), buckets=8, farthest=16), 4).tolist()
     [2, 2, 1, 0, 5, 6, 6]
@@ -51,15 +51,18 @@ def row_of_distances(config: RelativeConfig, length: int) -> np.ndarray:
     [3, 3, 3, 2, 1, 0, 0]
     """
     distances = np.arange(1 - length, length)
-    return of_bias(config, distances) if config.is_bias else of_states(config, distances)
+    return t5_rows(config, distances) if config.is_bias else deberta_rows(config, distances)
 
 
-def of_bias(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
-    """T5's: half of the buckets for keys behind the query; of each half the first half has a distance to itself, and
-    the others grow with the logarithm up to the farthest."""
+def t5_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
+    """Return T5's bucket of each distance.
+
+    The upper half of the buckets is for keys after the query. The first half of each half holds one distance each, and
+    the others grow logarithmically up to the farthest distance.
+    """
     half = config.buckets // 2
     exact, far = half // 2, np.abs(distances)
-    # In float32, as the reference: at the edges of buckets the last digit decides.
+    # In float32, like the reference: at the edges of buckets the last digit decides.
     with np.errstate(divide="ignore"):
         logs = np.log(far.astype(np.float32) / np.float32(exact)) / np.float32(
             math.log(config.farthest / exact)
@@ -68,23 +71,26 @@ def of_bias(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
     return np.where(far < exact, far, np.minimum(grown, half - 1)) + half * (distances > 0)
 
 
-def of_states(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
-    """DeBERTa's: places before the query have the upper rows; with buckets, near distances have a row to themselves,
-    and far ones share it with those about as far."""
+def deberta_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
+    """Return DeBERTa's row of each distance.
+
+    The upper rows are for keys before the query. With buckets, each near distance has its own row, and far distances
+    share rows on a logarithmic scale.
+    """
     before, span = -distances, config.span
-    places = before
+    grouped = before
     if config.buckets:
         half, far = span // 2, np.maximum(np.abs(before), span // 2 - 1)
         reach = np.log(np.float32((config.farthest - 1) / half))
         logs = (
             np.ceil(np.log(far.astype(np.float32) / np.float32(half)) / reach * np.float32(half - 1)) + half
         )
-        places = np.where(far <= half, before, logs * np.sign(before)).astype(int)
-    return np.clip(places + span, 0, 2 * span - 1)
+        grouped = np.where(far <= half, before, logs * np.sign(before)).astype(int)
+    return np.clip(grouped + span, 0, 2 * span - 1)
 
 
 def scores(relative: Relative, q, k, scale: float, dtype: str):
-    """What scores of q, which is scaled already, and k [B, L, H, K] gain: float32 [H, L, L] or [B, H, L, L]."""
+    """Return what to add to the scores of q, already scaled, and k [B, L, H, K]: float32 [H, L, L] or [B, H, L, L]."""
     if relative.bias is not None:
         return by_distance(relative.bias)
     gained = []
@@ -97,7 +103,7 @@ def scores(relative: Relative, q, k, scale: float, dtype: str):
 
 
 def tables(relative: Relative, scale: float, dtype: str) -> dict:
-    """The terms as relative_attention.py reads them."""
+    """Return the terms in the form that relative_attention.py reads."""
     if relative.bias is not None:
         return {"bias": jnp.pad(relative.bias.astype(jnp.float32), ((0, 0), (0, 1)))[:, None]}
     arranged = {}
@@ -110,14 +116,14 @@ def tables(relative: Relative, scale: float, dtype: str) -> dict:
 
 
 def by_distance(columns):
-    """[..., 2L - 1] -> [..., L, L], for each query and key the column of their distance.
+    """Arrange [..., 2L - 1] by distance as [..., L, L] by query and key.
 
     >>> by_distance(jnp.array([1, 2, 3, 4, 5])).tolist()
     [[3, 4, 5], [2, 3, 4], [1, 2, 3]]
     """
     *outer, width = columns.shape
     L = (width + 1) // 2
-    # Rows of 2L, read in steps of 2L - 1: each begins one column earlier than the row before it.
+    # Read rows of 2L numbers in steps of 2L - 1: each row starts one column earlier than the row before.
     repeated = jnp.broadcast_to(columns[..., None, :], (*outer, L, width))
     padded = jnp.pad(repeated, [(0, 0)] * (len(outer) + 1) + [(0, 1)])
     steps = padded.reshape(*outer, 2 * L * L)[..., L - 1 : L - 1 + L * width]
@@ -125,14 +131,14 @@ def by_distance(columns):
 
 
 def at_distance(states, table, rows, dtype: str):
-    """[B, H, L, L]: the product of each state [B, L, H, K] with the row of the table [R, H, K] for each other place."""
+    """Multiply states [B, L, H, K] by the rows of a table [R, H, K] for the distance to each position: [B, H, L, L]."""
     if platform() == "tpu":
         return by_selection(states, table, rows, dtype)
     return by_gathering(states, table, rows, dtype)
 
 
 def by_selection(states, table, rows, dtype: str):
-    """A TPU gathers number by number; it is faster to multiply by zeros and ones."""
+    """Select columns by products with zeros and ones, because a TPU gathers numbers one by one."""
     L = states.shape[1]
     products = product("blhk,rhk->bhlr", states, table, dtype, "float32")
     selected = jax.nn.one_hot(rows[columns(L)], table.shape[0], dtype=dtype)
@@ -140,9 +146,9 @@ def by_selection(states, table, rows, dtype: str):
 
 
 def columns(length: int) -> np.ndarray:
-    """The column of the distance from each place to each other, [L, L]."""
-    places = np.arange(length)
-    return places[None, :] - places[:, None] + length - 1
+    """Return the column of the distance from each position to each other, [L, L]."""
+    positions = np.arange(length)
+    return positions[None, :] - positions[:, None] + length - 1
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -156,26 +162,27 @@ def by_gathering_forward(states, table, rows, dtype):
 
 
 def by_gathering_backward(dtype, residuals, gradient):
-    """JAX's own rule would add up number by number; here each distance has a column, so that nothing is added up
-    before the products."""
+    """Compute the gradients with a column for each distance, so that products do all the sums.
+
+    JAX's own rule would scatter and add numbers one by one.
+    """
     states, table, rows = residuals
     L = states.shape[1]
-    others = (
-        np.arange(L)[:, None] + np.arange(2 * L - 1) - (L - 1)
-    )  # the place at each distance from each place
+    # The position at each distance from each position.
+    others = np.arange(L)[:, None] + np.arange(2 * L - 1) - (L - 1)
     there = (others >= 0) & (others < L)
-    of_columns = jnp.where(there, take(gradient, np.clip(others, 0, L - 1)), 0)
-    of_states = product("bhlc,chk->blhk", of_columns, table[rows], dtype, states.dtype)
-    of_table = product("bhlc,blhk->chk", of_columns, states, dtype, "float32")
-    return of_states, jnp.zeros(table.shape).at[rows].add(of_table).astype(table.dtype), None
+    column_gradient = jnp.where(there, take(gradient, np.clip(others, 0, L - 1)), 0)
+    state_gradient = product("bhlc,chk->blhk", column_gradient, table[rows], dtype, states.dtype)
+    table_gradient = product("bhlc,blhk->chk", column_gradient, states, dtype, "float32")
+    return state_gradient, jnp.zeros(table.shape).at[rows].add(table_gradient).astype(table.dtype), None
 
 
 by_gathering.defvjp(by_gathering_forward, by_gathering_backward)
 
 
 def take(values, columns):
-    """[B, H, L, C], of each row the numbers in columns [L, N]: [B, H, L, N]."""
+    """Take the columns [L, N] of each row of values [B, H, L, C]: [B, H, L, N]."""
     B, H, L, C = values.shape
-    places = np.arange(L)[:, None] * C + columns
-    taken = jnp.take(values.reshape(B * H, L * C), places.reshape(-1), axis=1, mode="clip")
+    indices = np.arange(L)[:, None] * C + columns
+    taken = jnp.take(values.reshape(B * H, L * C), indices.reshape(-1), axis=1, mode="clip")
     return taken.reshape(B, H, *columns.shape)

@@ -1,11 +1,11 @@
-"""The TPU kernel of short_attention.py with what distances add to scores.
+"""The TPU kernel of short_attention.py, with relative terms.
 
-The products of a query with the states of all distances are [L, 2L], a column for each distance; rolled on, row by row,
-one place further, the columns are keys. So scores are never written to memory, nor gathered number by number. A table
-stays on the chip while the rows of a batch pass.
+The products of the queries with all distances are [L, 2L], with a column for each distance. If each row is rolled one
+position further than the row before, the columns are keys. So scores are neither written to memory nor gathered number
+by number. A table stays on the chip for all rows of a batch.
 
-Tables have 2L columns: that of a distance, key minus query, is the distance + L - 1, and the last one is not read. That
-of queries counts the other way round, since there keys are the rows.
+Tables have 2L rows or columns: that of a distance (key minus query) has the index distance + L - 1, and the last one is
+not read. The table of queries has the opposite order, because its products have keys as rows.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ from bert_jax.models.short_attention import (
     heads_per_program,
 )
 
-# Bytes on the chip for scores by distance of 512 places, three times what a kernel gets unasked.
+# Bytes on the chip for scores by distance of 512 tokens: three times what a kernel gets by default.
 ROOM = 48 * 2**20
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def attention(qkv, segments, seeds, tables: Mapping, options: Options):
-    """As short_attention's, with tables: "bias" [H, 1, 2L], or "keys" and "queries" [2L, H x K]."""
+    """Compute short_attention.attention with tables: "bias" [H, 1, 2L], or "keys" and "queries" [2L, H x K]."""
     return forward(qkv, segments, seeds, tables, options)[0]
 
 
@@ -58,7 +58,7 @@ def backward(options, residuals, gradient):
     qkv, segments, seeds, tables = residuals
     inputs, specs, grid = arranged(qkv, segments, seeds, tables, options)
     L, lanes = qkv.shape[2], qkv.shape[3] // grid[0]
-    of_qkv, *of_tables = pl.pallas_call(
+    d_qkv, *d_tables = pl.pallas_call(
         partial(backward_kernel, names=tuple(tables), options=options),
         grid=grid,
         in_specs=[*specs, pl.BlockSpec((1, L, lanes), lambda g, b: (b, 0, g))],
@@ -71,15 +71,15 @@ def backward(options, residuals, gradient):
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=ROOM),
         name="relative_attention_backward",
     )(*inputs, gradient)
-    to_tables = zip(tables, of_tables, strict=True)
-    return of_qkv, None, None, {name: to.astype(tables[name].dtype) for name, to in to_tables}
+    named = zip(tables, d_tables, strict=True)
+    return d_qkv, None, None, {name: table.astype(tables[name].dtype) for name, table in named}
 
 
 attention.defvjp(forward, backward)
 
 
 def arranged(qkv, segments, seeds, tables, options: Options):
-    """(inputs, their blocks, the grid): for each group of heads the rows one after the other."""
+    """Return (inputs, their block specs, the grid). The grid runs over groups of heads and, for each, over the rows."""
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
     lanes = per_program * options.head_size
@@ -113,14 +113,14 @@ def forward_kernel(qkv, segments, seeds, *refs, names: tuple[str, ...], options:
 
 
 def backward_kernel(qkv, segments, seeds, *refs, names: tuple[str, ...], options: Options):
-    tables, (gradient, out, *to_tables) = refs[: len(names)], refs[len(names) :]
+    tables, (gradient, out, *d_tables) = refs[: len(names)], refs[len(names) :]
     size, rate = options.head_size, options.rate
     allow, alive = allowed(segments[0], options.window)
 
     @pl.when(pl.program_id(1) == 0)
     def begin():
-        for to_table in to_tables:
-            to_table[...] = jnp.zeros_like(to_table)
+        for d_table in d_tables:
+            d_table[...] = jnp.zeros_like(d_table)
 
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
@@ -131,24 +131,24 @@ def backward_kernel(qkv, segments, seeds, *refs, names: tuple[str, ...], options
         weights = weights / total
         seed = seeds[0, 0, :, head : head + 1]
         used = drop(weights, seed, rate) if rate else weights
-        to_used = dot(incoming, v, 1, 1)
-        to_weights = drop(to_used, seed, rate) if rate else to_used
-        to_scores = weights * (to_weights - (weights * to_weights).sum(-1, keepdims=True))
-        rounded = to_scores.astype(q.dtype)
-        to_q, to_k = dot(rounded, k, 1, 0), dot(rounded, q, 0, 0)
-        for name, to_table in zip(names, to_tables, strict=True):
+        d_used = dot(incoming, v, 1, 1)
+        d_weights = drop(d_used, seed, rate) if rate else d_used
+        d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))
+        rounded = d_scores.astype(q.dtype)
+        d_q, d_k = dot(rounded, k, 1, 0), dot(rounded, q, 0, 0)
+        for name, d_table in zip(names, d_tables, strict=True):
             if name == "bias":
-                to_table[head] += unskewed(to_scores).sum(0, keepdims=True)
+                d_table[head] += unskewed(d_scores).sum(0, keepdims=True)
             elif name == "keys":
                 columns = unskewed(rounded).astype(q.dtype)
-                to_q += flipped(dot(columns, own[name], 1, 0).astype(q.dtype))
-                to_table[:, here] += dot(columns, flipped(q).astype(q.dtype), 0, 0)
+                d_q += flipped(dot(columns, own[name], 1, 0).astype(q.dtype))
+                d_table[:, here] += dot(columns, flipped(q).astype(q.dtype), 0, 0)
             else:
-                columns = unskewed(to_scores.T.astype(k.dtype)).astype(k.dtype)
-                to_k += flipped(dot(columns, own[name], 1, 0).astype(k.dtype))
-                to_table[:, here] += dot(columns, flipped(k).astype(k.dtype), 0, 0)
-        out[0, 0, :, here] = (to_q * scale(size, names)).astype(out.dtype)
-        out[0, 1, :, here] = to_k.astype(out.dtype)
+                columns = unskewed(d_scores.T.astype(k.dtype)).astype(k.dtype)
+                d_k += flipped(dot(columns, own[name], 1, 0).astype(k.dtype))
+                d_table[:, here] += dot(columns, flipped(k).astype(k.dtype), 0, 0)
+        out[0, 0, :, here] = (d_q * scale(size, names)).astype(out.dtype)
+        out[0, 1, :, here] = d_k.astype(out.dtype)
         out[0, 2, :, here] = dot(used.astype(v.dtype), incoming, 0, 0).astype(out.dtype)
 
 
@@ -169,7 +169,7 @@ def of_head(tables, names: tuple[str, ...], head: int, here: slice) -> dict:
 
 
 def softmax(q, k, tables: Mapping, allow):
-    """Unnormalised weights [L, L] and their sums [L, 1]."""
+    """Return unnormalised weights [L, L] and their sums [L, 1]."""
     scores, L = dot(q, k, 1, 1), q.shape[0]
     if "bias" in tables:
         scores += skewed(jnp.broadcast_to(tables["bias"], (L, 2 * L)))
@@ -183,21 +183,23 @@ def softmax(q, k, tables: Mapping, allow):
 
 
 def skewed(columns):
-    """[L, 2L] by distance -> [L, L] by place: row i begins at column L - 1 - i."""
+    """Arrange [L, 2L] by distance as [L, L] by position: row i starts at column L - 1 - i."""
     L = columns.shape[0]
     return pltpu.roll(columns, L + 1, 1, stride=1, stride_axis=0)[:, :L]
 
 
-def unskewed(places):
-    """[L, L] by place -> [L, 2L] by distance, zeros elsewhere, the last row first: only then rows roll on, and not
-    back, which the chip cannot."""
-    L = places.shape[0]
-    last_first = flipped(places)
+def unskewed(by_position):
+    """Arrange [L, L] by position as [L, 2L] by distance, padded with zeros, with the last row first.
+
+    In this order rows roll forwards; the chip cannot roll them backwards.
+    """
+    L = by_position.shape[0]
+    last_first = flipped(by_position)
     return pltpu.roll(jnp.concatenate([last_first, jnp.zeros((L, L))], axis=1), 0, 1, stride=1, stride_axis=0)
 
 
 def flipped(x):
-    """Float32, the last row first: each block of rows times a matrix of ones across."""
+    """Reverse the rows, in float32: multiply blocks of rows by a matrix with ones on its antidiagonal."""
     rows, columns = (jax.lax.broadcasted_iota(jnp.int32, (LANES, LANES), axis) for axis in (0, 1))
     across = (rows + columns == LANES - 1).astype(x.dtype)
     starts = range(x.shape[0] - LANES, -1, -LANES)

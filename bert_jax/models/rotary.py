@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turn with their place, so that their product depends on how far apart they are."""
+"""Rotary position embeddings: queries and keys are rotated by their position, so their product depends on distance."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,10 @@ from bert_jax.models.mesh import FUSED_QKV, TABLE, platform
 
 
 def tables(config: EncoderConfig, length: int):
-    """[S, 2, L, K / 2]: cosine and sine for each place and pair of numbers, of each sort of layer: far, near.
+    """Return [S, 2, L, K / 2]: cosine and sine for each sort of layer (global, local), position and pair of numbers.
 
-    None without rotary positions. Places count along the row: they need not begin again in each pack.
+    Return None if the model has no rotary positions. Positions count along the row and need not restart in each pack,
+    because only distances matter.
     """
     thetas = [config.rotary.theta, config.rotary.near_theta][: 1 + bool(config.rotary.near_theta)]
     if not config.rotary.theta:
@@ -23,14 +24,14 @@ def tables(config: EncoderConfig, length: int):
 
 
 def rotate(qkv, table):
-    """qkv [B, L, 3, H x K] with queries and keys turned by a table [2, L, K / 2]; values stay.
+    """Rotate the queries and keys of qkv [B, L, 3, H x K] by a table [2, L, K / 2]; values stay the same.
 
-    Number i of a head makes a pair with number i + K / 2.
+    Number i of a head forms a pair with number i + K / 2.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return turned(qkv, table)
-    # Each device turns its own heads: to the compiler a roll would cross from one device to the next.
+    # Each device rotates its own heads. The compiler would take a roll to cross from one device to the next.
     specs = (FUSED_QKV, TABLE)
     return jax.shard_map(turned, in_specs=specs, out_specs=FUSED_QKV, check_vma=False)(qkv, table)
 
@@ -44,7 +45,7 @@ def turned(qkv, table):
     return turn(qkv, cosine, sine).astype(qkv.dtype)
 
 
-# The opposite turn is the transposed one.
+# The backward pass rotates the other way: a rotation's transpose is its inverse.
 turned.defvjp(
     lambda qkv, table: (turned(qkv, table), table),
     lambda table, gradient: (
@@ -65,7 +66,7 @@ def turn_pairs(qkv, cosine, sine):
 
 
 def turn_side_by_side(qkv, cosine, sine):
-    """With heads in one axis: told apart, a TPU would pad each of 64 numbers to 128, and each half likewise."""
+    """Rotate with all heads in one axis. A TPU would pad an axis of a head's 64 numbers, or half of them, to 128."""
     half, width = cosine.shape[-1], qkv.shape[-1]
     is_first = np.arange(width) // half % 2 == 0
     partner = jnp.where(is_first, jnp.roll(qkv, -half, -1), jnp.roll(qkv, half, -1))

@@ -1,7 +1,8 @@
-"""Parameters that the data shards update in parts: the model reads them whole, its gradient is that of a shard's part.
+"""Parameters of which each data shard updates a part. The model reads them whole; a gradient is that of a shard's part.
 
-The sum over `data` stands in the rule for the backward pass, so it is sent where the gradient is made: for a layer
-within the scan over layers, while the layers below it are still to come, and no whole gradient of all layers is stored.
+The backward rule contains the sum over `data`, so gradients are sent as soon as they are computed: those of a layer
+within the scan over layers, while the layers below it are still to come. The whole gradient of all layers is never
+stored.
 """
 
 from functools import partial
@@ -16,17 +17,17 @@ from bert_jax.models.mesh import DATA, platform
 
 @flax.struct.dataclass
 class Shared:
-    """In place of a parameter [..., D, ...], for a program that is mapped over `data`."""
+    """It replaces a parameter [..., D, ...] in a program that is mapped over `data`."""
 
     whole: Any
     part: Any  # [..., D / shards, ...]; its values are not read
-    # The one that is split, counted from the last, since a scan takes the first away; 0: none is.
+    # The axis that is split, counted from the last (-1), because a scan removes the first axis; 0: none.
     axis: int = flax.struct.field(pytree_node=False)
-    dtype: str = flax.struct.field(pytree_node=False)  # in which gradients are sent
+    dtype: str = flax.struct.field(pytree_node=False)  # the type in which gradients are sent
 
 
 def read(params):
-    """The parameters as arrays."""
+    """Return the parameters as arrays."""
 
     def array(leaf):
         return read_one(leaf.axis, leaf.dtype, leaf.whole, leaf.part) if is_shared(leaf) else leaf
@@ -51,9 +52,9 @@ read_one.defvjp(lambda axis, dtype, whole, part: (read_one(axis, dtype, whole, p
 
 
 def reduce_over_data(gradient, axis: int, dtype: str):
-    """The sum over all data shards, or this shard's part of it; `axis` as in `Shared`."""
+    """Return the gradient summed over all data shards, or this shard's part of it; `axis` is as in `Shared`."""
     if platform() == "cpu" and dtype == "bfloat16":
-        # XLA's sums for CPUs are in float32 anyway, and of bfloat16 it ends the process while compiling some programs.
+        # XLA for CPUs sums in float32 anyway, and with bfloat16 it crashes while compiling some programs.
         sent = jax.lax.reduce_precision(gradient, exponent_bits=8, mantissa_bits=7)
     else:
         sent = gradient.astype(dtype)

@@ -1,12 +1,12 @@
-"""Attention on a TPU for rows that fit on the chip whole, with dropout inside: a Pallas kernel.
+"""A Pallas kernel for attention on a TPU, with dropout, for rows that fit on the chip as a whole.
 
-A row of up to 512 tokens needs no online softmax: its scores are made, normalised, dropped and used without leaving
-the chip, and made again in the backward pass from the same queries and keys, so nothing is kept but those. Heads lie
-side by side in the last axis, as the projections make them and read them, so nothing is transposed, and no head of 64
-is padded to the 128 lanes.
+A row of up to 512 tokens needs no online softmax: its scores are computed, normalised, dropped and used without leaving
+the chip. The backward pass recomputes them from the queries and keys, so nothing else is kept. Heads are side by side
+in the last axis, as the projections write and read them, so nothing is transposed, and no head of 64 numbers is padded
+to the 128 lanes.
 
-Dropout's bits are a hash of where a score stands and of a seed for each row and head: the same wherever a row is
-computed, and on a CPU.
+The random bits of dropout are a hash of a score's position and of a seed for each row and head. They are the same on
+any device, including CPUs.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from bert_jax.models.dropout import mix_bits
 
 LANES = 128
 LONGEST = 512
-UNSEEN = -1e30  # the score of a key that a query must not see
+UNSEEN = -1e30  # the score of a masked key
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a kernel is made with."""
+    """The static arguments of the kernel."""
 
     head_size: int
     window: int | None = None
-    rate: float = 0.0  # of dropout
-    interpret: bool = False  # on a CPU
+    rate: float = 0.0  # the rate of dropout
+    interpret: bool = False  # run it on a CPU
 
 
 def heads_per_program(heads: int, size: int) -> int:
-    """As many as fill 256 lanes, or fewer where they do not divide; 0 where none fills 128."""
+    """Return how many heads a program computes: as many as fill 256 lanes, or 128; 0 if neither is possible."""
     for count in (256 // size, LANES // size):
         if count and not heads % count and not count * size % LANES:
             return count
@@ -43,7 +43,7 @@ def heads_per_program(heads: int, size: int) -> int:
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def attention(qkv, segments, seeds, options: Options):
-    """qkv [B, 3, L, H x K], segments [B, L] (0 on padding), seeds [B, H] -> [B, L, H x K]."""
+    """Map qkv [B, 3, L, H x K], segments [B, L] (0 on padding) and seeds [B, H] to [B, L, H x K]."""
     return forward(qkv, segments, seeds, options)[0]
 
 
@@ -92,7 +92,7 @@ def input_specs(L: int, lanes: int) -> list[pl.BlockSpec]:
 
 
 def group_seeds(seeds, per_program: int):
-    """[B, H] -> [B, groups, 1, 128], a group's seeds in its first lanes."""
+    """Arrange seeds [B, H] as [B, groups, 1, 128], with the seeds of a group in its first lanes."""
     seeds = seeds.reshape(seeds.shape[0], -1, 1, per_program)
     return jnp.pad(seeds, ((0, 0), (0, 0), (0, 0), (0, LANES - per_program)))
 
@@ -121,12 +121,12 @@ def backward_kernel(qkv, segments, seeds, gradient, out, *, options: Options):
         weights = weights / total
         seed = seeds[0, 0, :, head : head + 1]
         used = drop(weights, seed, rate) if rate else weights
-        to_used = dot(incoming, v, 1, 1)
-        to_weights = drop(to_used, seed, rate) if rate else to_used
-        to_scores = weights * (to_weights - (weights * to_weights).sum(-1, keepdims=True))
-        to_scores = to_scores.astype(q.dtype)
-        out[0, 0, :, here] = (dot(to_scores, k, 1, 0) * size**-0.5).astype(out.dtype)
-        out[0, 1, :, here] = dot(to_scores, q, 0, 0).astype(out.dtype)
+        d_used = dot(incoming, v, 1, 1)
+        d_weights = drop(d_used, seed, rate) if rate else d_used
+        d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))
+        d_scores = d_scores.astype(q.dtype)
+        out[0, 0, :, here] = (dot(d_scores, k, 1, 0) * size**-0.5).astype(out.dtype)
+        out[0, 1, :, here] = dot(d_scores, q, 0, 0).astype(out.dtype)
         out[0, 2, :, here] = dot(used.astype(v.dtype), incoming, 0, 0).astype(out.dtype)
 
 
@@ -137,14 +137,14 @@ def dot(left, right, left_axis: int, right_axis: int):
 
 
 def softmax(q, k, allow):
-    """Unnormalised weights [L, L] and their sums [L, 1]."""
+    """Return unnormalised weights [L, L] and their sums [L, 1]."""
     scores = jnp.where(allow, dot(q, k, 1, 1), UNSEEN)
     weights = jnp.exp(scores - scores.max(-1, keepdims=True))
     return weights, weights.sum(-1, keepdims=True)
 
 
 def allowed(segments, window):
-    """segments [1, L] -> which query may see which key [L, L], and which tokens are real [L, 1]."""
+    """Return which query may see which key [L, L], and which tokens are real [L, 1], from segments [1, L]."""
     L = segments.shape[1]
     of_key = jnp.broadcast_to(segments, (L, L))
     of_query = of_key.T
@@ -156,12 +156,12 @@ def allowed(segments, window):
 
 
 def drop(weights, seed, rate: float):
-    """Dropout of weights [L, L]."""
+    """Apply dropout to weights [L, L]."""
     return jnp.where(keep_mask(weights.shape[0], seed, rate), weights * (1 / (1 - rate)), 0)
 
 
 def keep_mask(L: int, seed, rate: float):
-    """[L, L] of bool from a seed [1, 1]: the two halves of a 32-bit hash serve the upper and the lower rows."""
+    """Return [L, L] of bool from a seed [1, 1]. The two halves of a 32-bit hash serve the upper and the lower rows."""
     half = L // 2
     query, key = (jax.lax.broadcasted_iota(jnp.int32, (half, L), axis) for axis in (0, 1))
     bits = mix_bits((query * L + key).astype(jnp.uint32) + seed)

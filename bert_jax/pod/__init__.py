@@ -1,1 +1,1 @@
-"""Pods: what chips can do, and what a run costs on them."""
+"""What TPU chips can do, and what a run costs on a slice of them."""

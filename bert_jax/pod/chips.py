@@ -1,9 +1,10 @@
-"""What the chips can do, as their makers publish it.
+"""Speed and memory of chips, as their makers publish them.
 
-TPUs: the "System architecture" tables of the Cloud TPU documentation (docs.cloud.google.com/tpu/docs/v4, v5e, v5p and
-v6e), per chip. A link's speed is one way: the published all-reduce bandwidth of a pod (v4, v5e, v6e) or interconnect
-bandwidth of a chip (v5p), by its chips and their ports. Usable memory is what the TPU compiler itself leaves to a
-program. NVIDIA: the data sheets' dense figures of the SXM boards (they print twice as much, for sparse matrices).
+TPUs: per chip, from the "System architecture" tables of the Cloud TPU documentation (docs.cloud.google.com/tpu/docs/v4,
+v5e, v5p and v6e). The speed of a link is that of one direction: the published all-reduce bandwidth of a pod (v4, v5e,
+v6e) or interconnect bandwidth of a chip (v5p), divided by the number of chips and of ports per chip. Usable memory is
+what the TPU compiler leaves to a program. NVIDIA: the dense figures of the SXM boards; the data sheets print twice as
+much, for sparse matrices.
 """
 
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from bert_jax.errors import BertJaxError, nearest
 class Chip:
     name: str
     kind: str  # what JAX calls the device
-    flops: float  # a second, dense, bfloat16
+    flops: float  # per second, for dense bfloat16
     memory: float  # bytes that a program may use
-    memory_speed: float  # bytes a second
-    link: float  # bytes a second, one way
-    axes: int  # of the torus of chips; two ports each
-    wraps_at: int  # chips along an axis from which its ends are joined; also at each multiple
+    memory_speed: float  # bytes per second
+    link: float  # bytes per second, one way
+    axes: int  # of the torus of chips; a chip has two ports on each
+    wraps_at: int  # the ends of an axis are joined if its number of chips is a multiple of this
 
 
 GiB = 2**30
@@ -34,7 +35,7 @@ TPUS = {
     )
 }
 
-# The kind that JAX reports for a device -> peak.
+# The kind that JAX reports for a device -> peak FLOP/s in bfloat16.
 PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
     "NVIDIA A100-SXM4-40GB": 312e12,
     "NVIDIA A100-SXM4-80GB": 312e12,
@@ -44,7 +45,7 @@ PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
 
 
 def peak_of(device_kind: str) -> float | None:
-    """A device's peak in bfloat16; None for what is not in the table, a CPU among others."""
+    """Return the peak FLOP/s of a device in bfloat16; None if it is not in the table, such as a CPU."""
     return PEAKS.get(device_kind)
 
 

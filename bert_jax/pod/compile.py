@@ -1,7 +1,7 @@
-"""Run in a process of its own: the steps of a config compiled for a slice without having one, as JSON.
+"""Compile the steps of a config for a slice without having one, in a process of its own, and print facts as JSON.
 
-`python -m bert_jax.pod.compile JSON`, an object of config, overrides, topology and whether the longest rows alone are
-asked for. What the task says of its data while it reads them comes before the result, a line each.
+`python -m bert_jax.pod.compile JSON` takes an object of `config`, `overrides`, `topology` and `longest`, which asks for
+the longest rows only. The lines that the task prints while it reads its data come before the result.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ from bert_jax.train.sharding import make_mesh
 from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.train.step import make_step
 
-# The compiler's two messages: of all that the program holds, or of its temporaries alone.
+# The compiler's two messages: about all that the program holds, or about its temporaries alone.
 TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d.]+[KMGT] hbm|\) exceeds)")
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def outline_for(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
-    """What the steps compute on the slice, which decides how many rows examples stand in; and its mesh."""
+    """Return what the steps compute on the slice, and its mesh. The slice decides how many rows hold the examples."""
     mesh = make_mesh(config.mesh, where.devices())
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         return tasks.outline_of(config), mesh
@@ -55,7 +55,7 @@ def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
 
 
 def traced(outline: Outline, phase: Phase, mesh: Mesh):
-    """What the step takes, and the step traced for the mesh."""
+    """Return the abstract state and batch that the step takes, and the step traced for the mesh."""
     task, config = outline.task, outline.config
     state, batch = abstract_state(task, config, mesh), abstract_batch(phase.features, config, mesh)
     return state, batch, make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
@@ -74,7 +74,7 @@ def compiled_phase(outline: Outline, phase: Phase, mesh: Mesh, where: Slice) -> 
         "model_flops": outline.task.flops(outline.rows, phase.length),
     }
     memory = {"parameters": state.params, "optimizer": state.optimizer, "batch": batch}
-    result["memory"] = {name: held(tree) for name, tree in memory.items()}
+    result["memory"] = {name: bytes_per_device(tree) for name, tree in memory.items()}
     try:
         compiled = step.lower().compile()
     except jax.errors.JaxRuntimeError as error:
@@ -102,24 +102,24 @@ def compiled_phase(outline: Outline, phase: Phase, mesh: Mesh, where: Slice) -> 
     }
 
 
-def held(tree) -> int:
-    """Bytes of it on one device."""
+def bytes_per_device(tree) -> int:
+    """Return the bytes of a tree of arrays on one device."""
     leaves = jax.tree.leaves(tree)
     return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def axes(members: int, mesh) -> str:
-    """The axes of the mesh that so many devices span."""
+    """Name the axes of the mesh that groups of `members` devices span."""
     if members in (0, mesh.size):
         return " x ".join(axis for axis, size in mesh.shape.items() if size > 1) or "none"
     return " or ".join(axis for axis, size in mesh.shape.items() if size == members) or f"{members} devices"
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
+    request = json.loads(sys.argv[1])
     try:
-        _, config = tasks.load(asked["config"], asked["overrides"])
-        result = compiled_for(config, slice_of(asked["topology"]), asked["longest"])
+        _, config = tasks.load(request["config"], request["overrides"])
+        result = compiled_for(config, slice_of(request["topology"]), request["longest"])
     except BertJaxError as error:
         result = {"error": str(error)}
     print(to_json(result))

@@ -1,6 +1,6 @@
-"""Floating-point operations of a traced program: its matrix products, a scan's body times its length.
+"""Count the floating-point operations of a traced program: its matrix products, with a scan's body times its length.
 
-What the TPU compiler counts leaves those factors out, and a Pallas kernel altogether.
+The TPU compiler's own count leaves out these factors, and Pallas kernels altogether.
 """
 
 import math
@@ -8,18 +8,18 @@ from collections import defaultdict
 
 from jax.extend.core import jaxprs_in_params
 
-# Primitives whose outputs are those of the program within.
+# Primitives whose outputs are those of the program inside them.
 CALLS = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call"}
 
 
 def count(jaxpr) -> tuple[float, dict[str, float]]:
-    """(all, by Pallas kernel) of all devices together, two operations per multiply-add."""
+    """Return (all FLOPs, FLOPs by Pallas kernel) of all devices together, two operations per multiply-add."""
     kernels: defaultdict[str, float] = defaultdict(float)
     return walk(jaxpr, 1, kernels), dict(kernels)
 
 
 def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None = None) -> float:
-    """What the wanted outputs, by default all, depend on: the compiler, too, drops the rest."""
+    """Count what the wanted outputs, by default all, depend on; the compiler drops the rest, too."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     needed = {
         id(v) for v, want in zip(jaxpr.outvars, wanted or [True] * len(jaxpr.outvars), strict=True) if want
@@ -43,12 +43,12 @@ def flops_of(equation, times: int, kernels: dict[str, float], used: list[bool]) 
         return walk(params["jaxpr"], times * params["length"], kernels)
     if name == "cond":
         first, *others = params["branches"]
-        # Of the compiled program, too, the kernels of the first branch alone are read.
+        # Only the kernels of the first branch count: program.py reads no others of the compiled program.
         return max(
             [walk(first, times, kernels), *(walk(other, times, defaultdict(float)) for other in others)]
         )
     if name == "shard_map":
-        # Shapes within are one device's.
+        # The shapes inside are those of one device.
         devices = math.prod(params["mesh"].shape[axis] for axis in params["newly_manual_axes"])
         return walk(params["jaxpr"], times * devices, kernels, used)
     if name == "pallas_call":

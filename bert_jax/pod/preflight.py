@@ -1,7 +1,7 @@
-"""`bert-jax preflight`: the training step of a config, compiled for a slice without having one, and what it costs.
+"""`bert-jax preflight`: compile the training step of a config for a slice without having one, and show its costs.
 
-Memory is the TPU compiler's own account. FLOPs are counted in the traced program, memory traffic and collectives in
-the compiled one (pod/program.py); times are bounds (pod/roofline.py), not measurements.
+Memory is what the TPU compiler reports. FLOPs are counted in the traced program, memory traffic and collectives in the
+compiled one (pod/program.py). Times are bounds (pod/roofline.py), not measurements.
 """
 
 import json
@@ -20,7 +20,7 @@ from bert_jax.pod.topology import Slice, slice_of
 from bert_jax.train.config import RunConfig
 
 GiB, HOUR = 2**30, 3600
-# For a machine without a TPU: libtpu looks for one, and for other hosts, unless it is told.
+# For a machine without a TPU: without these, libtpu looks for a TPU and for other hosts.
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -37,12 +37,12 @@ def preflight(
     workdir: str | None = None,
     as_json: bool = False,
 ) -> str:
-    """Facts about the run; raises what would go wrong."""
+    """Return facts about the run; raise if it would fail."""
     where = slice_of(topology)
     _, config = tasks.load(spec, overrides)
     facts = with_speeds(compiled(spec, overrides, where), where)
     for phase in facts["phases"]:
-        if phase["headroom"] < 0:
+        if not phase["fits"]:
             raise BertJaxError(advice(facts, phase, config, where))
     facts |= total(facts, where, price)
     facts["checks"] += checks.check_machine(config, facts, where, workdir)
@@ -50,9 +50,9 @@ def preflight(
 
 
 def compiled(spec: str, overrides: Sequence[str], where: Slice, longest: bool = False) -> dict:
-    """The result of pod/compile.py, in a process of its own: libtpu and a program that runs do not mix."""
-    asked = {"config": spec, "overrides": list(overrides), "topology": str(where), "longest": longest}
-    command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(asked)]
+    """Return the result of pod/compile.py, run in its own process: libtpu does not mix with a running JAX program."""
+    request = {"config": spec, "overrides": list(overrides), "topology": str(where), "longest": longest}
+    command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(request)]
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["without a message"])[-1]
@@ -68,12 +68,14 @@ def compiled(spec: str, overrides: Sequence[str], where: Slice, longest: bool = 
 
 
 def with_speeds(facts: dict, where: Slice) -> dict:
-    """What was compiled, with what follows from its memory and its bounds."""
+    """Add to what was compiled the figures that follow from its memory and its bounds."""
     return facts | {"phases": [with_speed(phase, facts["rows"], where) for phase in facts["phases"]]}
 
 
 def with_speed(phase: dict, rows: int, where: Slice) -> dict:
     phase["headroom"] = where.chip.memory - sum(phase["memory"].values())
+    # The size of a step that does not compile for lack of memory is rounded, perhaps to one that would fit.
+    phase["fits"] = "seconds" in phase and phase["headroom"] >= 0
     if "seconds" in phase:
         roofline = Roofline(**phase["seconds"])
         phase["binds"] = roofline.binds
@@ -88,7 +90,7 @@ def with_speed(phase: dict, rows: int, where: Slice) -> dict:
 
 
 def total(facts: dict, where: Slice, price: float | None) -> dict:
-    """Hours and costs of all the steps."""
+    """Return the hours and costs of all steps; {} if they are unknown."""
     phases, steps = facts["phases"], facts["steps"]
     if not steps or any("seconds" not in phase for phase in phases):
         return {}
@@ -179,11 +181,11 @@ def describe_phase(phase: dict, where: Slice) -> list[str]:
             f"{phase['tokens_per_second'][bound] / 1e6:.2f} M tokens/s"
         )
     rows = phase["rows_per_second"] / where.chips
-    return [*lines, f"  {phase['binds']} binds; {rows:,.0f} rows/s a chip at most"]
+    return [*lines, f"  limited by {phase['binds']}; at most {rows:,.0f} rows/s a chip"]
 
 
 def describe_collectives(collectives: list[dict]) -> list[str]:
-    """Those of the same kind together, without those of less than 1 MB."""
+    """Describe collectives of the same kind together; leave out those of less than 1 MB in all."""
     sizes: dict[tuple, list[float]] = {}
     for collective in collectives:
         kind = collective["kind"], collective["axes"], collective["trips"]

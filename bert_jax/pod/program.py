@@ -1,7 +1,7 @@
-"""What a compiled program's text says: memory traffic, matrix products and collectives, loops times their trips.
+"""Read memory traffic, matrix products and collectives from a compiled program's text, loops times their trips.
 
-The text is XLA's, after scheduling: an instruction a line, each value with its layout, tiles (which pad it) and memory
-space. `S(1)` and above are on the chip; what has no `S` lies in HBM and costs its bandwidth.
+The text is XLA's, after scheduling: one instruction per line, each value with its layout, tiles (which pad it) and
+memory space. `S(1)` and above are on the chip; a value without `S` is in HBM and costs its bandwidth.
 """
 
 import math
@@ -16,7 +16,7 @@ HEAD = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 LINE = re.compile(r"^\s+(?:ROOT )?%(\S+) = (.*)$")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 BEGINS = 'custom_call_target="AsyncCollectiveStart"'
-# They move nothing themselves.
+# Kinds of instructions that move nothing themselves.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call", "after-all",
     "partition-id", "replica-id", "iota", "opt-barrier", "async-done", "async-update", "domain",
@@ -29,8 +29,8 @@ WINDOW = {
     "stride": 1,
     "lhs_dilate": 1,
     "rhs_dilate": 1,
-}  # of a convolution, and defaults
-SAME = ("bitcast", "copy", "convert", "reshape", "transpose")  # each number where it was, under another name
+}  # settings of a convolution's window, and their defaults
+SAME = ("bitcast", "copy", "convert", "reshape", "transpose")  # the same numbers under another name
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class Array:
 
     @property
     def in_memory(self) -> bool:
-        """In HBM, and not on the chip."""
+        """Whether it is in HBM, not on the chip."""
         return "S(" not in self.layout
 
     @property
     def content(self) -> int:
-        """Bytes without padding."""
+        """The bytes without padding."""
         return BYTES.get(self.dtype, 4) * math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """With the padding of its tiles."""
+        """The bytes with the padding of its tiles."""
         order, _, rest = self.layout.partition(":")
         sizes = [self.shape[int(axis)] for axis in order.split(",") if axis]  # the innermost first
         tile = re.match(r"T\(([\d,]+)\)", rest)
@@ -72,19 +72,19 @@ class Instruction:
 
     @property
     def called(self) -> dict[str, str]:
-        """The computations that it runs, by what they are to it."""
+        """The computations that it runs, by their role: calls, body, condition or to_apply."""
         return dict(re.findall(r"(calls|body|condition|to_apply)=%([^\s,)]+)", self.attributes))
 
     @property
     def branches(self) -> list[str]:
-        """Of a conditional the first, of a call the one."""
+        """The first branch of a conditional, or the computation of a call."""
         if listed := re.search(r"branch_computations=\{%?([^},\s]*)", self.attributes):
             return [listed[1]]
         return [name for key, name in self.called.items() if key == "to_apply"]
 
     @property
     def members(self) -> int:
-        """How many devices a collective joins; 0 where the text does not say."""
+        """The number of devices that a collective joins; 0 if the text does not say."""
         groups = re.search(r"replica_groups=(.*?), \w+=", self.attributes)
         if not groups:
             return 0
@@ -103,15 +103,15 @@ Computation = dict[str, Instruction]
 @dataclass
 class Collective:
     kind: str
-    bytes: float  # of one chip's values, each time
+    bytes: float  # of one chip's values, for each run
     trips: int
-    members: int  # chips that take part together; 0: all
+    members: int  # chips of a group; 0: all
     asynchronous: bool
 
 
 @dataclass
 class Operation:
-    """What an instruction costs, each time."""
+    """What one run of an instruction costs."""
 
     name: str
     trips: int
@@ -121,7 +121,7 @@ class Operation:
 
     @property
     def kernel(self) -> str:
-        """The Pallas kernel's name, "" for other operations. XLA appends a number to it, or how it copied it.
+        """The Pallas kernel's name, without what XLA appends: numbers, "clone" or "remat". "" for other operations.
 
         >>> Operation("short_attention.12.clone", 1, 0.0, 0.0, is_kernel=True).kernel
         'short_attention'
@@ -136,7 +136,7 @@ class Program:
 
     @property
     def traffic(self) -> float:
-        """Bytes to and from HBM."""
+        """The bytes moved to and from HBM."""
         return sum(operation.traffic * operation.trips for operation in self.operations)
 
     @property
@@ -150,7 +150,7 @@ class Program:
 
 
 def read(text: str) -> Program:
-    """The program that `compiled.as_text()` describes."""
+    """Read the program that `compiled.as_text()` describes."""
     computations, entry = computations_of(text)
     program = Program()
     Reader(computations, program).walk(entry, 1)
@@ -158,7 +158,7 @@ def read(text: str) -> Program:
 
 
 def computations_of(text: str) -> tuple[dict[str, Computation], str]:
-    """All computations of the text, by name, and the name of the one that is called."""
+    """Return all computations of the text by name, and the name of the entry."""
     computations: dict[str, Computation] = {}
     entry = ""
     for line in text.splitlines():
@@ -176,7 +176,7 @@ class Reader:
     program: Program
 
     def walk(self, name: str, trips: int) -> None:
-        """Adds what a computation costs that runs so many times."""
+        """Add the cost of a computation that runs `trips` times."""
         here = self.computations[name]
         for instruction in here.values():
             kind = instruction.kind
@@ -188,22 +188,25 @@ class Reader:
             if kind.removesuffix("-start") in COLLECTIVES:
                 self.program.collectives.append(collective(instruction, here, trips))
             if kind == "fusion":
-                self.program.collectives += self.begun_in(instruction, trips)
+                self.program.collectives += self.started_in(instruction, trips)
             if kind in FREE or kind.endswith("-done") or "AllocateBuffer" in instruction.attributes:
                 continue
             is_kernel = kind == "custom-call" and "tpu_custom_call" in instruction.attributes
             traffic, flops = self.traffic(instruction, here), self.flops(instruction)
             self.program.operations.append(Operation(instruction.name, trips, traffic, flops, is_kernel))
 
-    def begun_in(self, instruction: Instruction, trips: int) -> list[Collective]:
-        """Collectives that a fusion begins. Later fusions name them again: those send them on beside their products."""
+    def started_in(self, instruction: Instruction, trips: int) -> list[Collective]:
+        """Return the collectives that a fusion starts.
+
+        Later fusions name them again, because they continue them beside their own products.
+        """
         inner = self.inner(instruction)
         if not any(BEGINS in part.attributes for part in inner.values()):
             return []
         return [collective(part, inner, trips, True) for part in inner.values() if part.kind in COLLECTIVES]
 
     def trip_count(self, loop: Instruction) -> int:
-        """As XLA found it, or the constant that the loop's counter is compared with."""
+        """Return the count that XLA found, or the constant that the loop's counter is compared with."""
         if known := re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
         condition = self.computations[loop.called["condition"]].values()
@@ -211,13 +214,13 @@ class Reader:
         return max((int(match[1]) for match in constants if match), default=1)
 
     def inner(self, instruction: Instruction) -> Computation:
-        """What a fusion computes."""
+        """Return the computation of a fusion; {} for other instructions."""
         return self.computations.get(instruction.called.get("calls", ""), {})
 
     def traffic(self, instruction: Instruction, here: Computation) -> float:
         kind, outputs, inner = instruction.kind, instruction.outputs, self.inner(instruction)
         values = [here[name].outputs if name in here else [] for name in instruction.operands]
-        if kind == "fusion-start":  # of a GPU; its outputs are its operands, the result and a context
+        if kind == "fusion-start":  # on a GPU; its outputs are its operands, the result and a context
             outputs = outputs[sum(map(len, values)) : -1]
         if kind.removesuffix("-start") == "fusion" and inner:
             return sum(self.fused_reads(inner, values)) + fused_writes(inner, outputs)
@@ -237,13 +240,13 @@ class Reader:
         return size(outputs) + sum(map(size, values))
 
     def fused_reads(self, inner: Computation, values: list[list[Array]]) -> Iterator[float]:
-        """What a fusion reads of each operand; of an operand that it takes parts of, those."""
+        """Yield the bytes that a fusion reads of each operand; if it takes only parts of an operand, theirs."""
         for number, parameter in parameters(inner).items():
             whole = size(values[number]) if number < len(values) else 0
             yield min(self.parts_read(inner, parameter.name), whole) if whole else 0
 
     def parts_read(self, inner: Computation, name: str) -> float:
-        """Bytes of the parts that are taken of a value; infinite if an instruction takes all of it."""
+        """Return the bytes of the parts that are read of a value; infinite if an instruction reads all of it."""
         parts = 0.0
         for user in inner.values():
             for number in (number for number, operand in enumerate(user.operands) if operand == name):
@@ -261,7 +264,7 @@ class Reader:
         return parts
 
     def flops(self, instruction: Instruction) -> float:
-        """Of the matrix products in it, which the TPU compiler writes as convolutions."""
+        """Return the FLOPs of its matrix products, which the TPU compiler writes as convolutions."""
         inner = self.inner(instruction)
         return sum(
             convolution(part, inner) if part.kind == "convolution" else self.flops(part)
@@ -288,18 +291,18 @@ def fused_writes(inner: Computation, outputs: list[Array]) -> float:
     return total
 
 
-def collective(instruction: Instruction, here: Computation, trips: int, begun: bool = False) -> Collective:
+def collective(instruction: Instruction, here: Computation, trips: int, started: bool = False) -> Collective:
     kind = instruction.kind.removesuffix("-start")
     values = [array for name in instruction.operands if name in here for array in here[name].outputs]
-    # What crosses of a sum are parts of it, which have its type, perhaps wider than that of its terms.
+    # A sum sends partial sums. They have the type of the result, which may be wider than that of the operands.
     moved = sum(array.content for array in (instruction.outputs if kind == "all-reduce" else values))
     return Collective(
-        kind, float(moved), trips, instruction.members, begun or instruction.kind.endswith("-start")
+        kind, float(moved), trips, instruction.members, started or instruction.kind.endswith("-start")
     )
 
 
 def parse(name: str, rest: str, root: bool) -> Instruction:
-    # The type may be a tuple, whose layouts hold brackets of their own.
+    # The type may be a tuple, whose layouts contain brackets, too.
     end = closing(rest) + 1 if rest.startswith("(") else rest.index(" ")
     kind, _, tail = rest[end:].lstrip().partition("(")
     outputs = [
@@ -311,7 +314,7 @@ def parse(name: str, rest: str, root: bool) -> Instruction:
 
 
 def closing(text: str) -> int:
-    """Where the bracket closes that opens the text."""
+    """Return the index of the bracket that closes the first one of the text."""
     depth = 0
     for index, character in enumerate(text):
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -321,7 +324,7 @@ def closing(text: str) -> int:
 
 
 def size(arrays: list[Array]) -> float:
-    """Bytes of those in HBM."""
+    """Return the bytes of those arrays that are in HBM."""
     return bytes_of([array for array in arrays if array.in_memory])
 
 
@@ -330,7 +333,7 @@ def bytes_of(arrays: list[Array]) -> float:
 
 
 def convolution(instruction: Instruction, inner: Computation) -> float:
-    """2 x outputs x the numbers that each of them sums over, without those in the padding."""
+    """Return its FLOPs: 2 x outputs x the terms of each sum, without those in the padding."""
     labels = re.findall(r"dim_labels=(\w+)_(\w+)->(\w+)", instruction.attributes)[0]
     arrays = [inner[name].outputs[0] for name in instruction.operands[:2]] + instruction.outputs[:1]
     left, kernel, out = (
@@ -349,6 +352,6 @@ def convolution(instruction: Instruction, inner: Computation) -> float:
 
 
 def pairs(left: int, window: int, out: int, before: int, stride: int, spread: int, reach: int) -> int:
-    """How many products one axis of a convolution has: (output, index in the window) that meet a number."""
+    """Count the products along one axis of a convolution: pairs (output, index in the window) that meet an input."""
     met = (output * stride + index * reach - before for output in range(out) for index in range(window))
     return sum(0 <= at < (left - 1) * spread + 1 and at % spread == 0 for at in met)

@@ -1,8 +1,8 @@
-"""How long a step takes at least: what has to be computed, moved to and from memory, and sent between chips.
+"""Bounds of the time of a step: what must be computed, moved to and from memory, and sent between chips.
 
-Three bounds. `serial` adds the three up, as if nothing ran beside anything else. `by_operation` goes through the
-compiled schedule: within an operation memory and matrix units work at once, as a TPU's do, and operations follow one
-another. `overlapped` is the longest of the three alone, which no program beats.
+There are three bounds. `serial` is the sum of these three times, as if nothing overlapped. `by_operation` goes through
+the compiled schedule: within an operation, memory and matrix units work at the same time, as on a TPU, and operations
+run one after another. `overlapped` is the longest of the three times; no program is faster.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BOUNDS = {
 
 @dataclass(frozen=True)
 class Roofline:
-    """Seconds of a step."""
+    """The seconds of a step: three times, and a bound from the schedule."""
 
     compute: float
     memory: float
@@ -41,12 +41,12 @@ class Roofline:
 
 
 def roofline(program: Program, flops: float, kernel_flops: dict[str, float], where: Slice) -> Roofline:
-    """`flops` and, by kernel, `kernel_flops` are what a chip computes in a step."""
+    """Bound the seconds of a step. A chip computes `flops` in it, and `kernel_flops` in each kernel."""
     chip, runs = where.chip, program.kernels
     if runs.keys() != kernel_flops.keys():
         raise BertJaxError(
             f"the traced step has the kernels {sorted(kernel_flops)} and the compiled one {sorted(runs)}: its "
-            "time is unknown; --config.model.attention=xla uses no kernels"
+            "time is unknown; set --config.model.attention=xla, which uses no kernels"
         )
     links = sum(sending_seconds(collective, where) * collective.trips for collective in program.collectives)
     by_operation = links
@@ -60,7 +60,7 @@ def roofline(program: Program, flops: float, kernel_flops: dict[str, float], whe
 
 
 def sending_seconds(collective: Collective, where: Slice) -> float:
-    """Seconds of a collective, by the shortest way round a ring: what a chip has to send, over its links."""
+    """Return the seconds of a collective on a ring, the shortest way: the bytes a chip must send, over its links."""
     n = collective.members or where.chips
     shares = {
         "all-reduce": 2 * (n - 1) / n,  # a reduce-scatter and an all-gather
@@ -69,6 +69,6 @@ def sending_seconds(collective: Collective, where: Slice) -> float:
         "all-to-all": (n - 1) / n,
         "collective-permute": 1.0,
     }
-    # Fewer than all chips lie along one axis of the torus.
+    # A group of fewer than all chips lies along one axis of the torus.
     speed = where.reduce_speed if n == where.chips else where.chip.link
     return shares[collective.kind] * collective.bytes / speed

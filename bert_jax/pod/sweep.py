@@ -1,4 +1,4 @@
-"""`bert-jax preflight --sweep`: batch, remat and mesh, and which of them is the fastest that fits."""
+"""`bert-jax preflight --sweep`: try batches, remat and meshes, and choose the fastest combination that fits."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from bert_jax.files import to_json
 from bert_jax.pod import preflight
 from bert_jax.pod.topology import Slice, slice_of
 
-GROWTH = (1, 2, 4)  # of the config's batch
+GROWTH = (1, 2, 4)  # factors of the config's batch
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Trial:
 @dataclass(frozen=True)
 class Outcome:
     trial: Trial
-    phase: dict = field(default_factory=dict)  # as preflight has it
+    phase: dict = field(default_factory=dict)  # as in the result of preflight
     error: str = ""
 
     @property
     def fits(self) -> bool:
-        return bool(self.phase) and self.phase["headroom"] >= 0
+        return bool(self.phase) and self.phase["fits"]
 
     @property
     def speed(self) -> float:
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def sweep(spec: str, overrides: Sequence[str], topology: str, as_json: bool) -> str:
-    """Each trial with its memory and speed, at the longest rows, and the best."""
+    """Compile each trial at the longest rows; return its memory and speed, and the best trial."""
     where, (_, config) = slice_of(topology), tasks.load(spec, overrides)
     tried: list[Outcome] = []
     for trial in trials(config, where):
@@ -70,7 +70,7 @@ def sweep(spec: str, overrides: Sequence[str], topology: str, as_json: bool) -> 
         try:
             facts = preflight.compiled(spec, changes, where, longest=True)
         except BertJaxError as error:
-            if not tried:  # the config's own
+            if not tried:  # the trial of the config as it is
                 raise
             tried.append(Outcome(trial, error=str(error)))
         else:
@@ -94,7 +94,7 @@ def sweep(spec: str, overrides: Sequence[str], topology: str, as_json: bool) -> 
 
 
 def trials(config: Any, where: Slice) -> Iterator[Trial]:
-    """Of any task's config, the one as it is first."""
+    """Yield the trials of a config of any task; the first is the config as it is."""
     for growth in GROWTH:
         for fsdp in dict.fromkeys((config.mesh.fsdp, where.chips)):
             for remat in dict.fromkeys((config.model.remat, "full")):
@@ -102,7 +102,7 @@ def trials(config: Any, where: Slice) -> Iterator[Trial]:
 
 
 def skipped(trial: Trial, tried: list[Outcome]) -> bool:
-    """Remat is for what does not fit without it; and what does not fit does not fit with a larger batch."""
+    """Whether to skip a trial: the same batch already fits with less remat, or a smaller batch does not fit."""
     for outcome in tried:
         other = outcome.trial
         if other.fsdp == trial.fsdp and (

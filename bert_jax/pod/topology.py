@@ -1,4 +1,4 @@
-"""A slice of TPU chips by its name, as in v5e:4x4, without one at hand."""
+"""A slice of TPU chips, known by a name such as v5e:4x4, without having one."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bert_jax.errors import BertJaxError
 from bert_jax.pod.chips import Chip, tpu
 
-CHIPS_ON_A_HOST = 4  # as slices of several hosts have them
+CHIPS_ON_A_HOST = 4  # in slices of several hosts
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Slice:
 
     @property
     def reduce_speed(self) -> float:
-        """Bytes a second that the chip with the fewest links can send, over all of them together.
+        """Bytes per second that the chip with the fewest links can send, over all of its links together.
 
-        The ends of an axis are joined only in whole cubes or rows of a pod; elsewhere a corner has one port an axis.
+        The ends of an axis are joined only in whole cubes or rows of a pod; otherwise a corner has one port per axis.
         """
         joined = [size % self.chip.wraps_at == 0 for size in self.shape]
         if self.chip.axes == 3:
@@ -39,16 +39,17 @@ class Slice:
         return max(ports, 1) * self.chip.link
 
     def devices(self) -> list:
-        """Devices to compile for. Needs libtpu."""
+        """Return the devices to compile for. This needs libtpu."""
         from jax.experimental import topologies
 
-        # A v4 chip is two cores, which programs see as one.
+        # A v4 chip has two cores, which programs see as one.
         more = {"chip_config_name": "megacore"} if self.chip.name == "v4" else {}
         return list(topologies.get_topology_desc(platform="tpu", topology_name=str(self), **more).devices)
 
 
 def slice_of(name: str) -> Slice:
-    """
+    """Return the slice of a name.
+
     >>> slice_of("v5e:4x4").hosts
     4
     >>> slice_of("v5p:64")

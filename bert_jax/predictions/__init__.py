@@ -1,1 +1,1 @@
-"""Predictions: what a model gives for a text, one file for each kind."""
+"""Predictions: what a model outputs for a text, how it is calibrated and scored, and which kinds there are."""

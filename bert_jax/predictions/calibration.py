@@ -1,8 +1,8 @@
-"""How far a model's predictions can be trusted, as `calibration.json` of its directory holds it.
+"""How far a model's predictions can be trusted. `calibration.json` in the model's directory stores it.
 
 Temperatures make probabilities match the observed accuracy, thresholds decide which of several labels are predicted,
-and levels give the probability above which a precision can be promised. The order of a text's classes never changes.
-Without the file probabilities stay uncalibrated.
+and levels give the lowest probability for which a precision can be promised. The order of a text's classes never
+changes. Without the file, probabilities stay uncalibrated.
 """
 
 import warnings
@@ -24,20 +24,20 @@ FILE = "calibration.json"
 
 @dataclass(frozen=True)
 class Calibration:
-    """The default changes nothing."""
+    """The numbers of a calibration. The default changes no probability."""
 
-    kind: str = ""  # of the predictions; "" where nothing was learnt
+    kind: str = ""  # the kind of the predictions; "": not calibrated
     labels: tuple[str, ...] = ()
-    temperatures: Annotated[tuple[float, ...], Range(1e-6, 1e6)] = ()  # one, or one for each label
-    # Of several labels: the probability above which each is predicted.
+    temperatures: Annotated[tuple[float, ...], Range(1e-6, 1e6)] = ()  # one for all labels, or one for each
+    # If a text can have several labels: the probability above which each label is predicted.
     thresholds: Annotated[tuple[float, ...], Range(0, 1)] = ()
-    offset: float = 0.0  # of the log odds that an answer is right
-    missing: float = 0.0  # log odds of no answer, against the best one, above which there is none
+    offset: float = 0.0  # added to the log odds that an answer is right
+    missing: float = 0.0  # log odds of no answer over the best answer, above which there is no answer
     levels: tuple[Level, ...] = ()
     examples: NotNegative = 0
-    error_before: Share = 0.0  # the expected calibration error, of examples that nothing was fitted to
+    error_before: Share = 0.0  # the expected calibration error, on examples that were not fitted to
     error_after: Share = 0.0
-    # The mean log loss of the same examples, which decides; 0 where an earlier version measured none.
+    # The mean log loss on the same examples, which decides how to calibrate; 0 in files of earlier versions.
     loss_before: Annotated[float, Range(0)] = 0.0
     loss_after: Annotated[float, Range(0)] = 0.0
 
@@ -54,21 +54,21 @@ class Calibration:
 
     @property
     def keeps_probabilities(self) -> bool:
-        """Whether they stay as the model gives them."""
+        """Whether probabilities stay as the model computes them."""
         return not self.offset and all(temperature == 1 for temperature in self.temperatures)
 
     def probabilities(self, logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
-        """Of each class, or of each of several labels at once, from logits [..., labels]."""
+        """Return the probabilities for logits [..., labels]: of classes or, if `multi_label`, of independent labels."""
         if self.temperatures:
             logits = logits / np.asarray(self.temperatures, np.float32)
         return sigmoid(logits) if multi_label else softmax(logits)
 
     def decision_thresholds(self, count: int) -> np.ndarray:
-        """Of so many labels at once, the probability above which each is predicted."""
+        """Return the probability [count] above which each of several labels is predicted."""
         return np.asarray(self.thresholds or (0.5,) * count)
 
     def floor(self, precision: float) -> float:
-        """The lowest probability above which predictions are right this often, but for a risk of promise.RISK."""
+        """Return the lowest confidence for which the precision is promised, with a risk of promise.RISK of error."""
         check_number(precision, "the precision", allowed=Range(0, 1, above=True, below=True))
         if not self.learnt:
             raise BertJaxError(
@@ -83,13 +83,13 @@ class Calibration:
         return threshold
 
     def shortfall(self, precision: float) -> str:
-        """Why there is no threshold for that precision, and what can be done."""
+        """Say why no threshold promises the precision, and what can be done."""
         answers = max((level.answers for level in self.levels), default=0)
         reason = f"{self.examples:,} calibration examples"
         if answers < (fewest := fewest_answers(precision)):
-            reason += f" ({answers:,} predictions; it takes {fewest:,} at least)"
+            reason += f" ({answers:,} predictions; at least {fewest:,} are needed)"
         best = highest_precision(self.levels, precision)
-        promised = f"at most {best:g} can: ask for that, or" if best else "no lower one can either:"
+        promised = f"at most {best:g} can: ask for that, or" if best else "nor can a lower one:"
         return (
             f"{reason}; {promised} calibrate with more examples (label more or, where no folds are trained, raise "
             "--config.data.calibration_share)"
@@ -100,7 +100,7 @@ NONE = Calibration()
 
 
 def save(directory, calibration: Calibration) -> None:
-    """Write the file, or remove an old one where there is nothing to write."""
+    """Write the calibration, or remove an old file if there is none."""
     path = Path(directory) / FILE
     if calibration.learnt:
         write_json(path, asdict(calibration), indent=1)
@@ -110,7 +110,7 @@ def save(directory, calibration: Calibration) -> None:
 
 
 def read(directory, labels: Sequence[str]) -> Calibration:
-    """The calibration of a model with these labels; one for other labels is left out with a warning."""
+    """Read the calibration of a model with these labels. Ignore one for other labels, with a warning."""
     path = Path(directory) / FILE
     if not path.is_file():
         return NONE

@@ -1,4 +1,4 @@
-"""Cross-fitting: every example fits a calibration, and every example measures one that was fitted without it."""
+"""Cross-fitting: every example is used to fit a calibration, and to measure one that was fitted without it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,46 +11,46 @@ from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.fitting import error
-from bert_jax.predictions.promise import count_levels, dependence
+from bert_jax.predictions.promise import count_levels, design_effect
 
 FOLDS = 10
-SMALLEST = 1e-6  # probability that is believed of what happened
+SMALLEST = 1e-6  # the lowest probability in a log loss, which bounds it
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Predictions for some examples by a calibration that was not fitted to them."""
+    """Calibrated predictions for some examples that the calibration was not fitted to."""
 
-    # Of each unit, the probability that it is right, before and after calibration, and whether it is.
+    # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
     before: np.ndarray
     after: np.ndarray
     right: np.ndarray
-    # Of each prediction that could be abstained from: the probability that it is right, and whether it is.
+    # One value for each prediction that the model may withhold: the probability that it is right, and whether it is.
     confidence: np.ndarray
     correct: np.ndarray
-    example: np.ndarray  # its number
+    example: np.ndarray  # the index of its example
 
     @property
     def loss(self) -> float:
-        """The negative log-likelihood of what was right."""
+        """The negative log-likelihood of which units are right, after calibration."""
         return float(log_losses(self.after, self.right).sum())
 
 
 def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Of each unit, the negative logarithm of the probability of what happened."""
+    """Return the negative log-likelihood of each unit being right or wrong, as it is."""
     likely = np.where(right, probability, 1 - np.asarray(probability, np.float64))
     return -np.log(np.maximum(likely, SMALLEST))
 
 
-Rows = np.ndarray  # numbers of examples
+Rows = np.ndarray  # indices of examples
 Fit = Callable[[Rows], Calibration]
 Judge = Callable[[Calibration, Rows], Judged]
 
 
 def cross_fitted(fits: Sequence[Fit], judge: Judge, documents: Sequence[str]) -> Calibration:
-    """The calibration by the best of several ways to fit: the first, unless a later one makes the truth more likely.
+    """Fit a calibration to all examples by the best of several ways: the first, unless a later one has a lower loss.
 
-    It is fitted to all examples. What it shows is measured on each fold with a calibration of the others.
+    Its losses, errors and levels are measured by cross-validation: on each fold, with a calibration of the others.
     """
     parts, everything = folds(documents), np.arange(len(documents))
     # [ways, folds]
@@ -58,15 +58,15 @@ def cross_fitted(fits: Sequence[Fit], judge: Judge, documents: Sequence[str]) ->
     judged = [joined(map(judge, calibrations, parts)) for calibrations in partial]
     best = int(np.argmin([way.loss for way in judged]))
     final = fits[best](everything)
-    # The order by confidence is that of the final scale, which tells nothing of what is right: scales that differ
-    # between the folds would mix it up. What is predicted stays that of the fold.
+    # Levels order predictions by confidence. The scales of the folds differ and would mix up that order, so all use the
+    # final scale, which leaks nothing about what is right. What is predicted is still up to the fold's calibration.
     rescaled = [replace(c, temperatures=final.temperatures, offset=final.offset) for c in partial[best]]
     ordered = joined(map(judge, rescaled, parts))
-    alike = dependence(ordered.correct, np.asarray(documents)[ordered.example])
+    effect = design_effect(ordered.correct, np.asarray(documents)[ordered.example])
     return replace(
         final,
         examples=len(documents),
-        levels=count_levels(ordered.confidence, ordered.correct, alike),
+        levels=count_levels(ordered.confidence, ordered.correct, effect),
         error_before=error(judged[best].before, judged[best].right),
         error_after=error(judged[best].after, judged[best].right),
         loss_before=mean_log_loss(judged[best].before, judged[best].right),
@@ -79,7 +79,7 @@ def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
 
 
 def joined(parts: Iterable[Judged]) -> Judged:
-    """What all folds show together."""
+    """Concatenate the predictions of all folds."""
     parts = list(parts)
     return Judged(
         *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Judged))
@@ -87,19 +87,19 @@ def joined(parts: Iterable[Judged]) -> Judged:
 
 
 def folds(documents: Sequence[str]) -> list[Rows]:
-    """The numbers of the examples in at most FOLDS parts; no document is in two of them."""
+    """Divide the indices of the examples into at most FOLDS parts. No document is in two parts."""
     names, document_of = np.unique(np.asarray(documents), return_inverse=True)
     if len(names) < 2:
         raise BertJaxError(
-            f"all {len(documents):,} calibration examples belong to one document, and none may judge what it was "
-            "fitted to; give examples of more documents"
+            f"all {len(documents):,} calibration examples belong to one document, so none is left to measure what was "
+            "fitted to others; add examples of more documents"
         )
-    # In an order that tells nothing of them, and is the same in every run.
+    # A random order that is the same in every run.
     order = np.argsort([key_of("fold", name) for name in names])
     fold = np.argsort(order) % min(FOLDS, len(names))
     return [np.flatnonzero(fold[document_of] == n) for n in range(fold.max() + 1)]
 
 
 def documents_of(examples: Sequence[Example]) -> list[str]:
-    """Of each example its document, or its text where it has none."""
+    """Return the document of each example, or its text if it has none."""
     return [str(document_of(example)) for example in examples]

@@ -1,6 +1,7 @@
-"""Fitting the numbers of a calibration, each with a prior: that the probabilities are right as they are.
+"""Fitting the numbers of a calibration. Each has a prior that the model's probabilities are right as they are.
 
-Few examples, or few errors among many, hardly move them; where there are no errors at all they are bounded too.
+So few examples, or few errors among many examples, hardly change a probability; and without any error, the numbers
+stay bounded.
 """
 
 from collections.abc import Callable
@@ -10,15 +11,17 @@ import numpy as np
 from bert_jax.predictions.calibration import sigmoid, softmax
 
 COLDEST, HOTTEST = 0.1, 20.0
-# Standard deviations of normal priors, of what logits are multiplied by and of what is added to log odds.
+# Standard deviations of the normal priors of the factor of logits and of the offset of log odds.
 FACTOR, OFFSET = 0.5, 1.0
-RARE = 20  # texts with a label, at which they and the probabilities decide alike on its threshold
+RARE = 20  # texts with a label, for which the texts and the probabilities weigh the same in its threshold
 BINS = 15
 
 
 def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, float] = (0.0, 0.0)) -> float:
-    """The temperature that makes the true labels most likely. `expected` (count, share) adds a prior of `count` further
-    examples, of which `share` are classified correctly."""
+    """Return the temperature that makes the true classes most likely.
+
+    `expected` (count, share) adds a prior of `count` further examples, a `share` of which is classified correctly.
+    """
     logits = np.asarray(logits, np.float64)
     true, top = logits[np.arange(len(truth)), truth], logits.max(-1)
     wrong = (logits.sum(-1) - top) / (logits.shape[-1] - 1)
@@ -29,29 +32,29 @@ def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, fl
         given = (1 + more) * (softmax(factor * logits) * logits).sum(-1)
         return (given - wanted).sum() + (factor - 1) / FACTOR**2
 
-    return 1 / rising_zero(slope)
+    return 1 / increasing_root(slope)
 
 
 def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 1.0) -> float:
-    """The same for a yes-or-no label; the prior is centred on the `expected` temperature."""
+    """Return the temperature for logits of a binary label. The prior is centred on the `expected` temperature."""
     logits = np.asarray(logits, np.float64)
 
     def slope(factor):
         return ((sigmoid(factor * logits) - truth) * logits).sum() + (factor - 1 / expected) / FACTOR**2
 
-    return 1 / rising_zero(slope)
+    return 1 / increasing_root(slope)
 
 
 def expected_right(classes: int) -> tuple[float, float]:
-    """The prior of `temperature`, as (count, share): every accuracy from chance to 1 is equally probable.
+    """Return the prior of `temperature`, as (count, share): all accuracies from chance to 1 are equally probable.
 
-    It is the beta distribution with the mean and the variance of these accuracies.
+    It is the beta distribution that has the mean and the variance of these accuracies.
     """
     return (2 * classes + 4) / (classes - 1), (1 + 1 / classes) / 2
 
 
-def rising_zero(function: Callable[[float], float]) -> float:
-    """The root of an increasing function, such as the derivative of a convex one, by bisection."""
+def increasing_root(function: Callable[[float], float]) -> float:
+    """Return the root of an increasing function, such as the derivative of a convex one, by bisection."""
     low, high = 1 / HOTTEST, 1 / COLDEST
     for _ in range(60):
         middle = (low * high) ** 0.5
@@ -60,7 +63,7 @@ def rising_zero(function: Callable[[float], float]) -> float:
 
 
 def logistic(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """(slope, offset) of the log odds that fit best, by Newton's steps."""
+    """Fit (slope, offset) of the log odds by Newton's method."""
     right = np.asarray(right, np.float64)
     design, expected = np.stack([x, np.ones(len(x))], 1), np.array([1.0, 0.0])
     weight, line = np.array([FACTOR, OFFSET]) ** -2.0, expected
@@ -69,37 +72,37 @@ def logistic(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
         curve = design.T @ (design * (p * (1 - p))[:, None]) + np.diag(weight)
         step = np.linalg.solve(curve, design.T @ (p - right) + weight * (line - expected))
         line = line - step * min(1, 2 / max(np.abs(step).max(), 1e-9))
-    # A slope below 0 would call the better answers the worse ones.
+    # A negative slope would reverse the order of the answers.
     return (float(line[0]), float(line[1])) if line[0] > 1 / HOTTEST else (1.0, 0.0)
 
 
 def label_threshold(likely: np.ndarray, truth: np.ndarray) -> float:
-    """The probability above which a label is best predicted.
+    """Return the probability above which to predict a label.
 
-    Few texts with the label say little, so the fewer they are, the more the truth is what the probabilities expect.
+    The truth is mixed with the probabilities: the fewer texts have the label, the more the probabilities count.
     """
     weight = truth.sum() / (truth.sum() + RARE)
     return best_threshold(likely, weight * truth + (1 - weight) * likely)
 
 
 def best_threshold(likely: np.ndarray, truth: np.ndarray) -> float:
-    """Half way between the two probabilities where F1 is best, if what is above is predicted.
+    """Return the threshold with the best F1, half way between two neighbouring probabilities.
 
-    A truth may be a probability too.
+    A truth may also be a probability.
     """
     order = np.argsort(-likely, kind="stable")
     p, y = likely[order], truth[order]
     f1 = 2 * np.cumsum(y) / (np.arange(1, len(y) + 1) + y.sum())
     below = np.append(p[1:], 0.0)
-    f1[p == below] = -1  # equal ones are predicted together
+    f1[p == below] = -1  # equal probabilities are on the same side
     best = int(f1.argmax())
     return float((p[best] + below[best]) / 2)
 
 
 def error(likely: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
-    """The expected calibration error: how far probability and share of right ones lie apart, over equal bins."""
+    """Return the expected calibration error: the mean gap of probability and accuracy, over bins of equal width."""
     if not len(likely):
         return 0.0
-    place = np.minimum((np.asarray(likely) * bins).astype(int), bins - 1)
-    apart = np.bincount(place, np.asarray(likely, np.float64) - np.asarray(right, np.float64), bins)
-    return float(np.abs(apart).sum() / len(likely))
+    index = np.minimum((np.asarray(likely) * bins).astype(int), bins - 1)
+    gaps = np.bincount(index, np.asarray(likely, np.float64) - np.asarray(right, np.float64), bins)
+    return float(np.abs(gaps).sum() / len(likely))

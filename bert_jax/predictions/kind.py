@@ -1,8 +1,8 @@
-"""A kind of prediction: all that the package must know of it, from the file of labels to the report.
+"""A kind of prediction: everything that the package must know about it, from reading labels to the report.
 
-Each kind stands in a file of its own in kinds/, or is registered from outside of the package. Nothing else asks which
-kind it is: training, evaluation, calibration, reports and `predict` call its methods. A kind never runs a model: it
-is given tokenizers, texts, and the logits of their windows.
+Each kind is a file in kinds/, or is registered from outside the package. No other code branches on the kind: training,
+evaluation, calibration, reports and `predict` call its methods. A kind never runs a model: it receives tokenizers,
+texts, and the logits of their windows.
 """
 
 from abc import ABC, abstractmethod
@@ -36,40 +36,40 @@ KINDS = Registry("bert_jax.predictions.kinds", "kind of prediction", "KIND")
 
 @dataclass(frozen=True)
 class Windows:
-    """A text as a model reads it."""
+    """A text, encoded as the windows that a model reads."""
 
     encodings: list[Encoding]
-    places: Any = None  # what else the kind needs to put the windows' logits together
+    extra: Any = None  # what else the kind needs to combine the logits of the windows
 
 
 @dataclass(frozen=True)
 class Kind(ABC):
-    """Bound to the labels and facts of a model, and to the data's names of the labels where it is evaluated.
+    """A kind of prediction with the labels and settings of a model and, in evaluation, the data's names for the labels.
 
-    `raw` is what a model gives for a text before any calibration, in whatever form the kind likes; a prediction and a
-    truth are what people read: a label, a set of them, a number, tags, an answer.
+    `raw` is a model's output for a text before calibration, in a form that the kind chooses. Predictions and truths are
+    in a form that people read: a label, a set of labels, a number, tags, an answer.
     """
 
     name: ClassVar[str]
-    heads: ClassVar[tuple[str, ...]]  # of HEADS, any of whose logits it reads; the first is the published one
-    best: ClassVar[str]  # the metric that chooses the best checkpoint
-    units: ClassVar[str] = ""  # what is judged one by one, in the plural
-    abstention_units: ClassVar[str] = ""  # what a model may abstain from
-    # By which a linear function of frozen features learns it; None: none does.
+    heads: ClassVar[tuple[str, ...]]  # names in HEADS that it can read; published models have the first
+    best: ClassVar[str]  # the metric that selects the best checkpoint
+    units: ClassVar[str] = ""  # a plural noun: what is right or wrong one by one, such as words
+    abstention_units: ClassVar[str] = ""  # a plural noun: what a model may abstain on
+    # The link function of a probe, a linear function of frozen features; None: no probe can learn it.
     link: ClassVar[Link | None] = None
-    contrasts: ClassVar[bool] = False  # a text has one of several classes, so that pairs have the same or not
-    one_label: ClassVar[bool] = False  # of each unit: the loss takes class weights and label smoothing
-    scoped: ClassVar[bool] = True  # the beginning of a text tells whether it is like the training texts
+    contrasts: ClassVar[bool] = False  # a text has one of several classes, so two texts share it or not
+    one_label: ClassVar[bool] = False  # a unit has one label, so the loss takes class weights and smoothing
+    scoped: ClassVar[bool] = True  # the beginning of a text shows whether it is like the training texts
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
-    names: Mapping[str, str] = field(default_factory=dict)  # the data's labels -> the model's
-    order: tuple[str, ...] = ()  # of the labels in the data; (): the model's
+    names: Mapping[str, str] = field(default_factory=dict)  # a label in the data -> the model's label
+    order: tuple[str, ...] = ()  # the labels in the data's order; (): in the model's
 
     # The model
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
-        """Whether a model with this head gives predictions of this kind."""
+        """Return whether a model, which has one of the heads, makes predictions of this kind."""
         return False
 
     @classmethod
@@ -78,7 +78,7 @@ class Kind(ABC):
 
     @property
     def published(self) -> dict[str, Any]:
-        """Keys of config.json besides the labels."""
+        """The keys that this kind adds to config.json, besides the labels."""
         return {PREDICTION_KIND: self.name}
 
     @property
@@ -90,56 +90,56 @@ class Kind(ABC):
     @classmethod
     @abstractmethod
     def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
-        """Labelled examples of a file, `most` of them drawn at random or, where it is 0, all."""
+        """Read a file's labelled examples: a random sample of at most `most`, or all if `most` is 0."""
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
-        """Examples without labels of a file that is no table; None where it is one."""
+        """Read unlabelled examples from a file that is not a table; return None if it is a table."""
         return None
 
     @classmethod
     def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
-        """Examples without labels of the rows of a table, whose `first` row is known."""
+        """Read unlabelled examples from the rows of a table; `first` is its first row."""
         return texts_in_rows(rows, columns, need_label=False)
 
     @classmethod
     def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
-        """The kind with the labels of the training examples, or the `known` ones."""
+        """Return the kind with the `known` labels or, if there are none, those of the training examples."""
         kind = cls(label_names(train, known))
         kind.check(train)
         return kind
 
     def advice(self, columns: Columns) -> str:
-        """A hint where the labels look wrong; "" where they do not."""
+        """Return a hint if the labels look wrong, otherwise ""."""
         return ""
 
     def check(self, examples: Sequence[Example]) -> None:
-        """Refuse examples whose labels are not the model's."""
+        """Refuse examples with labels that the model does not have."""
         check_labels(examples, self.labels)
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[Self, list[str]]:
-        """The kind with the data's names of its labels, in their `known` order; and notes for people."""
+        """Return the kind with the data's names for its labels, in their `known` order, and notes for the user."""
         names, notes = match(examples, self.labels, known)
         in_order = [names[label] for label in known if label in names]
         order = in_order if sorted(in_order) == sorted(self.labels) else self.labels
         return replace(self, names=names, order=tuple(order)), notes
 
     def with_options(self, **options) -> Self:
-        """With the options that this kind has; None changes nothing."""
+        """Set the options that this kind has a field for; a value of None changes nothing."""
         known = {field.name for field in fields(self)}
         return replace(self, **{name: x for name, x in options.items() if name in known and x is not None})
 
     @abstractmethod
     def truth(self, example: Example) -> Any:
-        """The label of an example in the model's words."""
+        """Return the label of an example, as the model names it."""
 
     def counted(self, example: Example) -> Iterable[str]:
-        """What the report counts of an example."""
+        """Return the labels that the report counts for an example."""
         return labels_of(example)
 
     def counts(self, examples: Iterable[Example]) -> Counter[str]:
-        """How often each label occurs; nothing where there is nothing to tell apart, as of questions that all have an
-        answer."""
+        """Count how often each label occurs. Return no counts if there is nothing to distinguish, as with
+        questions that all have an answer."""
         counts = Counter(label for example in examples for label in self.counted(example))
         return counts if self.labels or len(counts) > 1 else Counter()
 
@@ -150,66 +150,66 @@ class Kind(ABC):
 
     @abstractmethod
     def raw(self, text, windows: Windows, logits: Sequence) -> Any:
-        """The logits of a text's windows, as one outcome."""
+        """Combine the logits of a text's windows into one raw output."""
 
     # Training
 
     @property
     @abstractmethod
     def targets(self) -> dict[str, Target]:
-        """What is learnt from: further arrays of a batch."""
+        """The arrays that training adds to a batch, by name."""
 
     @abstractmethod
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
-        """The targets of each window of an example."""
+        """Return the training targets of each window of an example."""
 
     @abstractmethod
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
-        """The targets of a window as people read them: of the whole, and of tokens by their places."""
+        """Return the targets of a window as text: that of the whole window, and those of tokens by position."""
 
     @abstractmethod
     def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        """What training minimises."""
+        """Return the loss that training minimises."""
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
-        """Further measures of each batch."""
+        """Return further metrics of a batch."""
         return {}
 
     # Predictions
 
     @abstractmethod
     def predicted(self, raw, calibration: Calibration) -> Any:
-        """The prediction that an outcome stands for, in the same form as the truth."""
+        """Return the prediction for a raw output, in a form that can be compared with the truth."""
 
     @abstractmethod
     def sums(self, predicted: Sequence, truth: Sequence) -> Sums:
-        """The metrics."""
+        """Return the metrics of the predictions."""
 
     def baseline(self, truth: Sequence) -> "Baseline | None":
-        """Of the same prediction for every text; None where a kind has none that means something."""
+        """Return the scores of one and the same prediction for every text; None if no such prediction is meaningful."""
         return None
 
     def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
-        """Scores of parts, by name, that `evaluate` shows."""
+        """Return the scores of each part, such as each type of span, which `evaluate` shows."""
         return {}
 
     def is_right(self, predicted, truth) -> bool:
         return predicted == truth
 
     def calibrate(self, outcomes: "Outcomes") -> Calibration:
-        """Learn how far the model can be trusted, from examples that are kept for it if a kind has this method."""
+        """Fit a calibration. Examples are kept for it in training only if a kind overrides this method."""
         return NONE
 
     def text(self, example: Example) -> str:
-        """As a person reads it."""
+        """Return the text of an example, as a person reads it."""
         return example.text if isinstance(example.text, str) else " — ".join(example.text)
 
     def words(self, prediction, example: Example) -> str:
-        """A prediction or truth, as a person reads it."""
+        """Return a prediction or truth, as a person reads it."""
         return prediction
 
     def show(self, outcomes: "Outcomes", likely, right) -> list[Shown]:
-        """`likely` is the probability that a prediction is right."""
+        """Return the rows of a report; `likely` is the probability that each prediction is right."""
         rows = zip(outcomes.examples, outcomes.truth, outcomes.predicted, likely, right, strict=True)
         return [
             Shown(e.where, self.text(e), self.words(t, e), self.words(p, e), float(score), bool(r))
@@ -218,42 +218,42 @@ class Kind(ABC):
 
     @abstractmethod
     def view(self, outcomes: "Outcomes") -> View:
-        """What a report shows."""
+        """Return what a report shows."""
 
     def label_errors(self, outcomes: "Outcomes") -> list[LabelError]:
-        """Of each example whose label is doubtful, the most doubtful part; none where labels have no probability."""
+        """Return the most doubtful label of each example that has a doubtful one. By default there are none."""
         return []
 
     @abstractmethod
     def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
-        """The value that the Python API returns, and the probability that it is right as a whole."""
+        """Return the value for the Python API, and the probability that it is right as a whole."""
 
     def confidence(self, raw, calibration: Calibration) -> float:
-        """The probability alone."""
+        """Return the probability that the prediction is right, without the prediction."""
         return self.result(raw, calibration)[1]
 
     def doubt(self, raw, calibration: Calibration) -> float:
-        """How unsure the model is of an outcome, 0 where it is sure: by it texts are ranked for labelling."""
+        """Return how unsure the model is, 0 if it is sure. It decides which texts to label next."""
         return 1 - self.confidence(raw, calibration)
 
     def probabilities(self, raw, calibration: Calibration) -> Any:
-        """Of every label."""
+        """Return the probability of every label."""
         raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
 
     @abstractmethod
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        """An object that `predict` writes; with `enough`, whether the model abstains below that probability."""
+        """Return the object that `predict` writes. With `enough`, the model abstains below that probability."""
 
     def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        """The same as cells of a table, whose rows have the same columns."""
+        """Return the cells that `predict` writes to a table. All rows have the same columns."""
         return self.as_json(raw, calibration, enough)
 
     def floor(self, calibration: Calibration, precision: float) -> float:
-        """The lowest probability at which predictions are right this often."""
+        """Return the lowest confidence for which the precision is promised."""
         return calibration.floor(precision)
 
     def temperature(self, calibration: Calibration) -> str:
-        """In words; "" where there is none."""
+        """Describe the temperature in words; return "" if there is none."""
         values = calibration.temperatures
         if not values:
             return ""
@@ -264,7 +264,7 @@ class Kind(ABC):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a prediction that does not look at the text scores."""
+    """The scores of a prediction that ignores the text."""
 
     name: str  # such as "always the mean"
     scores: Mapping[str, float]
@@ -272,14 +272,14 @@ class Baseline:
 
 @dataclass
 class Outcomes:
-    """What a model gives for labelled examples, one by one: scores, calibrations and reports are made from it."""
+    """A model's outputs for labelled examples, from which scores, calibrations and reports are computed."""
 
-    kind: Kind  # bound to the data's labels
+    kind: Kind  # with the data's names for its labels
     examples: Sequence[Example]
     raws: list  # one for each example
     calibration: Calibration = NONE
     notes: list[str] = field(default_factory=list)
-    # Of each example to the texts that the model learnt from, see scope.py; None where they were not asked for.
+    # How similar each example is to the training texts, see scope.py; None if that was not requested.
     similarities: np.ndarray | None = None
 
     @cached_property
@@ -304,12 +304,12 @@ class Outcomes:
 
     @property
     def label_errors(self) -> list[LabelError]:
-        """Labels that are probably wrong if the model did not train on them, the most probable errors first."""
+        """The labels that are probably wrong, most probable errors first. The model must not have trained on them."""
         return sorted(self.kind.label_errors(self), key=lambda error: -error.doubt)
 
 
 def kind_of(layout: Layout, head: str = "") -> Kind:
-    """The kind of a model's predictions, or of those of one of its heads."""
+    """Return the kind of a model's predictions, or of the predictions of one `head`."""
     if kind := known_kind(layout, head):
         return kind
     has = ", ".join(layout.heads) or "none"
@@ -320,7 +320,7 @@ def kind_of(layout: Layout, head: str = "") -> Kind:
 
 
 def known_kind(layout: Layout, head: str = "") -> Kind | None:
-    """Likewise; None where it has no head for predictions."""
+    """Return the kind of a model's predictions; None if it has no head for predictions."""
     if PREDICTION_KIND in layout.published:
         return KINDS.named_in_file(layout.published[PREDICTION_KIND]).of(layout)
     # The last head is the one that the directory is named after.

@@ -1,7 +1,8 @@
-"""Labels that are probably wrong: a model that did not train on them predicts another and finds them improbable.
+"""Labels that are probably wrong: a model that did not train on them finds them improbable and predicts another.
 
-The probability of the label itself orders them. Compared with its class's average, or with the probability of the
-predicted label, it found fewer of the labels that were flipped on purpose where there are many classes or tags.
+They are ordered by the probability of the label itself. Comparing it with the mean of its class, or with the
+probability of the predicted label, found fewer labels that had been flipped on purpose, if there are many classes or
+tags.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from bert_jax.data.examples.example import Example
 @dataclass(frozen=True)
 class LabelError:
     example: Example
-    label: str  # of the text, or the most doubtful of its labels or words
+    label: str  # that of the text, or of its most doubtful label or word
     predicted: str
-    doubt: float  # the higher, the more probably the label is wrong
-    probability: float | None = None  # of the label; a number has none
+    doubt: float  # the higher, the more likely the label is wrong
+    probability: float | None = None  # the probability of the label; None for a number

@@ -1,38 +1,37 @@
-"""Which texts to label next: those that stand for most of what a model is unsure of.
+"""Which texts to label next: those that represent most of what a model is unsure about.
 
-They are chosen one after another. A text counts for all that are like it, by how unsure the model is of each; what a
-text before it counts for as well, it does not count for again. So a text is not chosen for being odd, and not beside
-one that says the same.
+They are chosen greedily. The gain of a text is the sum of the model's doubts about the texts that are similar to it,
+as far as no chosen text represents them. So neither outliers nor near-duplicates of chosen texts are chosen.
 """
 
 import numpy as np
 
 from bert_jax.data.randomness import sampled
 
-CHOSEN = 1_000  # texts; the others follow by how unsure the model is of them
-STOOD_FOR = 5_000  # texts, drawn at random where there are more
-AT_ONCE = 1_000  # texts that are compared with these
-TRIED = 16  # of those that may count for most
+CHOSEN = 1_000  # texts that are chosen so; the others follow by how unsure the model is about them
+STOOD_FOR = 5_000  # texts to represent; a random sample if there are more
+AT_ONCE = 1_000  # texts that are compared with them in one product
+TRIED = 16  # texts whose gain is computed anew at once, the highest old gains first
 
 
 def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
-    """Indices of the texts with these vectors [N, D], the most useful first; a doubt [N] is 0 where a model is sure."""
+    """Return the indices of texts with vectors [N, D] and doubts [N], the most useful first. A doubt of 0 is sure."""
     count, vectors = len(vectors), directions(vectors)
     others = sampled("labelling", count, STOOD_FOR)
     columns, weights = np.ascontiguousarray(vectors[others].T), doubts[others].astype(np.float32)
-    reached = np.zeros(len(others), np.float32)  # how like each of the others the most similar chosen text is
+    reached = np.zeros(len(others), np.float32)  # the similarity of each to the most similar chosen text
 
-    def likeness(rows) -> np.ndarray:
-        # Squared, so that one close text counts more than many that are hardly alike.
+    def similarity(rows) -> np.ndarray:
+        # Squared, so that one similar text counts more than many that are hardly similar.
         return np.square(np.maximum(vectors[rows] @ columns, 0))
 
     def gains(rows) -> np.ndarray:
-        return np.maximum(likeness(rows) - reached, 0) @ weights
+        return np.maximum(similarity(rows) - reached, 0) @ weights
 
     blocks = [gains(slice(first, first + AT_ONCE)) for first in range(0, count, AT_ONCE)]
     gain, chosen = np.concatenate([np.zeros(0, np.float32), *blocks]), []
     for _ in range(min(count, CHOSEN)):
-        # A gain only falls when more is chosen: one that is below a new gain need not be computed anew.
+        # A gain only falls as more texts are chosen, so one that is below an updated gain needs no update.
         is_new = np.zeros(count, bool)
         while not is_new[best := int(gain.argmax())]:
             old = np.argpartition(np.where(is_new, np.inf, -gain), min(TRIED, count - 1))[:TRIED]
@@ -41,13 +40,13 @@ def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
         if gain[best] <= 0:
             break
         chosen.append(best)
-        reached = np.maximum(reached, likeness(best))
+        reached = np.maximum(reached, similarity(best))
         gain[best] = -np.inf
     rest = np.setdiff1d(np.arange(count), chosen)
     return np.concatenate([chosen, rest[np.argsort(-doubts[rest], kind="stable")]]).astype(int)
 
 
 def directions(vectors: np.ndarray) -> np.ndarray:
-    """From the mean of all, which vectors of some models are close to."""
+    """Return unit vectors from the mean of all vectors, which those of some models are close to."""
     centred = vectors.astype(np.float32) - vectors.mean(0, dtype=np.float32)
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6)

@@ -1,4 +1,4 @@
-"""The labels of the data and those of a model: which is which, where they differ."""
+"""Matching the labels in the data to those of a model, if they differ."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from bert_jax.errors import BertJaxError
 def match(
     examples: Sequence[Example], in_model: Sequence[str], known: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """The data's labels -> the model's, where it is plain which is which; and a note of it, where they differ."""
+    """Map the data's labels to the model's, and note it if they differ. Refuse labels that cannot be matched."""
     in_data = label_names(examples)
     if set(in_data) <= set(in_model):
         return {label: label for label in in_data}, []
@@ -26,7 +26,7 @@ def match(
     if len(matched) < len(in_data):
         raise unmatched(examples, in_data, in_model, matched)
     pairs = shortened([f"{a} = {b}" for a, b in matched.items() if a != b])
-    return matched, [f"labels of the data, as the model calls them: {pairs}"]
+    return matched, [f"labels in the data and their names in the model: {pairs}"]
 
 
 def unnamed(in_model: Sequence[str]) -> bool:
@@ -45,9 +45,9 @@ def unmatched(examples, in_data: Sequence[str], in_model: Sequence[str], matched
             "or train with these labels"
         )
     hint = (
-        "several labels in a cell are told apart by --separator"
+        "set --separator to what stands between several labels in a cell"
         if joined
-        else "if they mean the same, name the model's in the id2label of its config.json"
+        else "if they mean the same, rename the model's labels in the id2label of its config.json"
     )
     return BertJaxError(
         f"{odd.where}: the data's labels are {shortened(in_data)} and the model's {shortened(in_model)}, and nothing "

@@ -1,5 +1,8 @@
-"""Where a fine-tuned model comes from, as `origin.json` of its directory tells: the command that trained it, the data,
-and the names of their columns, so that files of the same shape are read without naming them again."""
+"""Where a fine-tuned model comes from: the training command, the data, and the names of its columns.
+
+`origin.json` in the model's directory stores it, so that files with the same columns are read without naming them
+again.
+"""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,11 +18,11 @@ FILE = "origin.json"
 class Origin:
     command: str = ""
     examples: int = 0
-    data: dict[str, str] = field(default_factory=dict)  # hashes of what it was trained on
-    columns: Columns = EVIDENT  # those that were named
+    data: dict[str, str] = field(default_factory=dict)  # hashes of the training data
+    columns: Columns = EVIDENT  # the columns that the user named
 
     def remembered(self, columns: Columns) -> Columns:
-        """The columns, and for what they do not name those of the training data."""
+        """Return the columns, completed by those of the training data where they name none."""
         return Remembered(**vars(columns), before=self.columns)
 
 

@@ -1,6 +1,6 @@
-"""The best linear function of frozen features: a regularised regression, found in seconds.
+"""The best linear function of frozen features: a regularised regression, fitted in seconds.
 
-Its penalty is the one with which every part of the data is predicted best by a fit to the others.
+Cross-validation chooses its penalty.
 """
 
 from dataclasses import dataclass, replace
@@ -13,22 +13,21 @@ from threadpoolctl import threadpool_limits
 
 from bert_jax.data.randomness import bits, key_of, unit
 
-# From outputs to what is learnt: one of several classes, any number of them, or numbers.
+# From outputs to targets: one of several classes, any number of labels, or numbers.
 Link = Literal["softmax", "sigmoid", "identity"]
-PENALTIES = 10.0 ** np.arange(
-    2, -2.5, -0.5
-)  # the strongest first: each solution begins the search for the next
+# The strongest first: each solution is where the search for the next one starts.
+PENALTIES = 10.0 ** np.arange(2, -2.5, -0.5)
 FOLDS = 5
-SPREAD = 10.0  # of scaled features, see `fit`
-MOST = 50_000  # units that are fitted to; more would make the fit better by little, and slower by much
-MOST_TRIED = 4_000  # of these, that choose the penalty
+SPREAD = 10.0  # the mean squared distance of scaled features from their mean, see `fit_alone`
+MOST = 50_000  # units to fit to; more would improve the fit by little, and slow it down by much
+MOST_TRIED = 4_000  # units that choose the penalty
 
 
 @dataclass(frozen=True)
 class Linear:
     kernel: np.ndarray  # [D, outputs]
     bias: np.ndarray  # [outputs]
-    penalties: int = 0  # the last of so many of the strongest was its own
+    penalties: int = 0  # its penalty is the last of this many strongest PENALTIES
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         return features @ self.kernel + self.bias
@@ -36,8 +35,10 @@ class Linear:
 
 @dataclass(frozen=True)
 class Units:
-    """What is learnt from: features [N, D], targets [N, outputs] (a class is a one among zeros), and how much each of
-    the units weighs. Units of one group, such as the words of a text, are never on both sides of a fold."""
+    """The training data: features [N, D], targets [N, outputs] (one-hot for a class), and the weight of each unit.
+
+    Units of a group, such as the words of a text, are all in the same fold.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -49,48 +50,48 @@ class Units:
 
 
 def fit(units: Units, link: Link, strongest: int = 0) -> Linear:
-    """By the best penalty, or by the last of so many of the `strongest`."""
-    # Threads that wait for one another between so many small products cost more than they bring: with two, 400 texts
-    # took 9.4 s for 0.4, and 50,000 took twice as long.
+    """Fit with the best penalty, or with the last of the `strongest` ones if that number is given."""
+    # Between so many small products, threads lose more by waiting for one another than they gain: with two, 400 texts
+    # took 9.4 s instead of 0.4, and 50,000 took twice as long.
     with threadpool_limits(limits=1, user_api="blas"):
         return fit_alone(units, link, strongest)
 
 
 def fit_alone(units: Units, link: Link, strongest: int) -> Linear:
     units = units[sampled(units.group, MOST)]
-    # Numbers are learnt as distances from their mean, in units of their spread.
-    level, size = (units.y.mean(0), units.y.std(0) or 1.0) if link == "identity" else (0.0, 1.0)
+    # Numbers are standardised: their distances from the mean, in standard deviations.
+    mean, deviation = (units.y.mean(0), units.y.std(0) or 1.0) if link == "identity" else (0.0, 1.0)
     centre = units.x.mean(0)
-    # The mean squared distance from the centre becomes SPREAD, so that penalties mean the same for all features.
+    # The mean squared distance from the centre becomes SPREAD, so that penalties mean the same for any features.
     scale = np.sqrt(((units.x - centre) ** 2).sum(1).mean() / SPREAD) or 1.0
-    units = replace(units, x=(units.x - centre) / scale, y=(units.y - level) / size)
+    units = replace(units, x=(units.x - centre) / scale, y=(units.y - mean) / deviation)
     if not strongest:
         tried = units[sampled(units.group, MOST_TRIED)]
         strongest = 1 + int(np.argmin(out_of_fold(tried, link)))
-    model = along(units, link, PENALTIES[:strongest])[-1]
-    kernel = model.kernel * size / scale
-    return Linear(kernel, model.bias * size + level - centre @ kernel, strongest)
+    model = fit_each(units, link, PENALTIES[:strongest])[-1]
+    kernel = model.kernel * deviation / scale
+    return Linear(kernel, model.bias * deviation + mean - centre @ kernel, strongest)
 
 
 def out_of_fold(units: Units, link: Link) -> np.ndarray:
-    """The summed loss by each penalty, where every unit is predicted by a fit to the other folds."""
+    """Return the summed loss of each penalty in cross-validation, with fits to the other folds."""
     folds, losses = folds_of(units), np.zeros(len(PENALTIES))
     for fold in np.unique(folds):
         inside = units[folds == fold]
-        for n, model in enumerate(along(units[folds != fold], link, PENALTIES)):
+        for n, model in enumerate(fit_each(units[folds != fold], link, PENALTIES)):
             losses[n] += loss_of(link, model(inside.x), inside)[0]
     return losses
 
 
-def along(units: Units, link: Link, penalties: np.ndarray) -> list[Linear]:
-    """The fit with each penalty."""
+def fit_each(units: Units, link: Link, penalties: np.ndarray) -> list[Linear]:
+    """Return the fit with each penalty."""
     outputs = units.y.shape[1]
     model = Linear(np.zeros((units.x.shape[1], outputs)), np.zeros(outputs))
     return [model := regress(units, link, penalty, model) for penalty in penalties]
 
 
-def regress(units: Units, link: Link, penalty: float, begin: Linear) -> Linear:
-    """The least sum of the losses and of `penalty` times half the squared kernel."""
+def regress(units: Units, link: Link, penalty: float, start: Linear) -> Linear:
+    """Minimise the sum of the losses plus `penalty` times half the squared kernel, starting at `start`."""
     outputs = units.y.shape[1]
 
     def unpacked(flat):
@@ -102,11 +103,11 @@ def regress(units: Units, link: Link, penalty: float, begin: Linear) -> Linear:
         kernel = units.x.T @ slope + penalty * model.kernel
         return loss + penalty / 2 * (model.kernel**2).sum(), np.append(kernel, slope.sum(0))
 
-    return unpacked(minimize(objective, np.append(begin.kernel, begin.bias), jac=True, method="L-BFGS-B").x)
+    return unpacked(minimize(objective, np.append(start.kernel, start.bias), jac=True, method="L-BFGS-B").x)
 
 
 def loss_of(link: Link, outputs: np.ndarray, units: Units) -> tuple[float, np.ndarray]:
-    """The summed loss, and its slope."""
+    """Return the summed loss, and its gradient with respect to the outputs."""
     y, weight = units.y, units.weight[:, None]
     if link == "softmax":
         logs = outputs - logsumexp(outputs, axis=-1, keepdims=True)
@@ -117,16 +118,18 @@ def loss_of(link: Link, outputs: np.ndarray, units: Units) -> tuple[float, np.nd
 
 
 def sampled(groups: np.ndarray, most: int) -> np.ndarray:
-    """Indices of the units of whole groups, drawn at random: about `most` of them, or all, and never of fewer groups
-    than there are folds."""
+    """Return the indices of the units of whole groups, drawn at random: about `most` units, or all if there are fewer.
+
+    There are never fewer groups than folds, unless the data has fewer.
+    """
     drawn, share = unit(bits(key_of("probe"), groups)), most / len(groups)
-    enough = np.unique(drawn)[:FOLDS][-1]  # units of a group have the same number
+    enough = np.unique(drawn)[:FOLDS][-1]  # all units of a group draw the same number
     return np.flatnonzero((drawn < share) | (drawn <= enough))
 
 
 def folds_of(units: Units) -> np.ndarray:
-    """The fold of each unit. Groups are dealt out in the order of their first unit's target, so that each fold has its
-    share of every class."""
+    """Return the fold of each unit. Groups are dealt out in the order of their first unit's target, so that each fold
+    has its share of every class."""
     numbers, first = np.unique(units.group, return_index=True)
     shuffled = bits(key_of("folds of a probe"), numbers)
     order = np.lexsort((shuffled, *units.y[first].T))

@@ -1,8 +1,9 @@
 """The precision that can be promised, from how many of the most confident predictions are right.
 
-A precision below P at some level, and at all wider ones, means that their counts of right predictions stay below those
-of a random walk whose steps succeed with probability P. The promise holds for every level where that walk would be no
-higher but for a risk of RISK at all levels together, whichever P is asked for; not for several P at once.
+A level is a share of the most confident predictions. If the true precision were below P at some level and at all wider
+ones, their counts of right predictions would stay below those of a random walk whose steps succeed with probability P.
+So P is promised at every level where that walk would hardly get as many right: its chance to do so at any level is at
+most RISK. This holds for any P, but not for several values of P at once.
 """
 
 import math
@@ -16,15 +17,15 @@ from bert_jax.config import NotNegative, Share, check_ranges
 from bert_jax.errors import BertJaxError
 
 LEVELS = 20  # shares of the most confident predictions for which precision is counted
-RISK = 0.05  # that a promised precision does not hold, whichever is asked for
-FINEST = 1000  # a precision that is proposed has three decimals
+RISK = 0.05  # that a promised precision does not hold, whichever precision is requested
+FINEST = 1000  # proposed precisions are multiples of 1 / FINEST
 
 
 @dataclass(frozen=True)
 class Level:
-    """How many predictions were at least as probable as `threshold`, and how many of them were right.
+    """The number of predictions that are at least as probable as `threshold`, and how many of them are right.
 
-    Those of one document count as fewer, as far as they are right or wrong together.
+    Both numbers are smaller if the predictions of a document tend to be right or wrong together, see `design_effect`.
     """
 
     threshold: Share
@@ -40,10 +41,10 @@ class Level:
 Levels = tuple[Level, ...]
 
 
-def count_levels(confidence: np.ndarray, correct: np.ndarray, alike: float = 1.0) -> Levels:
-    """Of the most confident 5 %, 10 % and so on to all; equal ones are counted together, `alike` of them as one.
+def count_levels(confidence: np.ndarray, correct: np.ndarray, effect: float = 1.0) -> Levels:
+    """Count the most confident 5 %, 10 % and so on of the predictions, `effect` predictions as one.
 
-    The counts depend on the confidence alone, which tells nothing of how many are right.
+    Equal confidences are never divided. Confidence alone decides which predictions make a level, not what is right.
     """
     order = np.sort(confidence)[::-1]
     counts = {math.ceil(len(order) * n / LEVELS) for n in range(1, LEVELS + 1)} - {0}
@@ -52,26 +53,27 @@ def count_levels(confidence: np.ndarray, correct: np.ndarray, alike: float = 1.0
     ]
     levels = []
     for threshold, above in kept:
-        answers, wrong = int(above.sum() / alike), round(int((above & ~correct).sum()) / alike)
+        answers, wrong = int(above.sum() / effect), round(int((above & ~correct).sum()) / effect)
         levels.append(Level(threshold, answers, max(answers - wrong, 0)))
     return tuple(levels)
 
 
-def dependence(correct: np.ndarray, documents: np.ndarray) -> float:
-    """How many predictions of a document count as one, from 1 to all of them where they are right or wrong together.
+def design_effect(correct: np.ndarray, documents: np.ndarray) -> float:
+    """Return how many predictions count as one: 1 if those of a document are independent, up to all of a document if
+    they are right or wrong together.
 
-    It is the variance of the documents' sums of errors over that of independent ones, the design effect of a cluster
-    sample. As if one more document was wrong as a whole: without an error nothing shows what is independent.
+    It is the design effect of a cluster sample: the variance of the documents' sums of errors, over that of independent
+    errors. One more document is counted as wrong as a whole: without any error, nothing shows independence.
     """
     _, document_of, sizes = np.unique(documents, return_inverse=True, return_counts=True)
-    apart = correct - np.mean(correct) if len(correct) else np.zeros(0)
-    together, alone = np.square(np.bincount(document_of, apart)).sum(), np.square(apart).sum()
+    deviations = correct - np.mean(correct) if len(correct) else np.zeros(0)
+    together, alone = np.square(np.bincount(document_of, deviations)).sum(), np.square(deviations).sum()
     largest = np.square(sizes).sum() / max(sizes.sum(), 1)
     return float(max(1.0, (together + largest) / (alone + 1)))
 
 
 def lowest_threshold(levels: Levels, precision: float) -> float | None:
-    """The lowest probability above which the precision is promised; None where there is none."""
+    """Return the lowest confidence for which the precision is promised; None if there is none."""
     significance = significance_of_each(tuple(sorted({level.answers for level in levels})), precision)
     return min(
         (lv.threshold for lv in levels if chance(lv.answers, lv.right, precision) <= significance),
@@ -80,7 +82,7 @@ def lowest_threshold(levels: Levels, precision: float) -> float | None:
 
 
 def highest_precision(levels: Levels, below: float = 1.0) -> float:
-    """The highest below that one, to three decimals, for which there is a threshold; 0 where there is none."""
+    """Return the highest precision under `below`, to three decimals, that can be promised; 0 if none can."""
     low, high = 0, math.ceil(below * FINEST)
     while high - low > 1:
         middle = (low + high) // 2
@@ -90,20 +92,20 @@ def highest_precision(levels: Levels, below: float = 1.0) -> float:
 
 
 def fewest_answers(precision: float) -> int:
-    """How many, all of them right, it takes at least to promise a precision."""
+    """Return how many answers, all of them right, a promised precision takes at least."""
     return math.ceil(math.log(RISK) / math.log(precision))
 
 
 def chance(answers, right, precision: float):
-    """The probability of so few wrong answers, or fewer, if the true precision were `precision`."""
+    """Return the probability of at most this many wrong answers, if `precision` were the true precision."""
     return bdtr(np.subtract(answers, right), answers, 1 - precision)
 
 
 @cache
 def significance_of_each(counts: tuple[int, ...], precision: float) -> float:
-    """The highest at which every level may be tested, so that the walk passes at none but for a risk of RISK.
+    """Return the highest significance for testing each level, at which a walk passes any level with probability RISK.
 
-    Tested apart, each would get RISK / levels; but the levels share their most confident predictions.
+    Bonferroni's RISK / levels would be too strict, because the levels share their most confident predictions.
     """
     steps = [binomial(count, precision) for count in np.diff(counts, prepend=0).tolist()]
     chances = [
@@ -118,11 +120,12 @@ def significance_of_each(counts: tuple[int, ...], precision: float) -> float:
 
 
 def passing(steps: list[np.ndarray], few: list[int]) -> float:
-    """The probability that the walk has at any level fewer wrong answers than `few`.
+    """Return the probability that the walk has fewer wrong answers than `few` at any level.
 
-    `steps` are the probabilities of each number of further wrong answers.
+    `steps` holds, for each level, the probability of each number of wrong answers beyond those of the level before.
     """
-    wrong, total = np.ones(1), 0.0  # the probability of each number, among walks that never passed
+    # The probability of each number of wrong answers in a walk that has not passed yet.
+    wrong, total = np.ones(1), 0.0
     for further, fewer in zip(steps, few, strict=True):
         wrong = convolved(wrong, further)[: max(few)]
         total += wrong[:fewer].sum()
@@ -131,7 +134,7 @@ def passing(steps: list[np.ndarray], few: list[int]) -> float:
 
 
 def binomial(answers: int, precision: float) -> np.ndarray:
-    """The probability of each number of wrong answers."""
+    """Return the probability of each number of wrong answers, from 0 to all."""
     return np.diff(bdtr(np.arange(answers + 1), answers, 1 - precision), prepend=0)
 
 

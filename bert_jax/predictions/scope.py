@@ -1,7 +1,8 @@
-"""Whether a text is like those that a model learnt from, as `scope.safetensors` of its directory tells: the vectors of
-training texts, and how similar to them texts were that the model did not learn from.
+"""Whether a text is like the training texts of a model, or foreign.
 
-Probabilities say little about it: a classifier is sure of many a text that belongs to none of its classes.
+`scope.safetensors` in the model's directory holds the vectors of training texts, and how similar to them other known
+texts are, on which the model was not trained. Probabilities say little about this: a classifier is confident about many
+texts that belong to none of its classes.
 """
 
 from dataclasses import dataclass
@@ -20,25 +21,25 @@ from bert_jax.output import replacing
 
 FILE = "scope.safetensors"
 REMEDY = "delete it, or train again"
-MOST = 2_000  # training texts whose vectors are kept
-NEAREST = 10  # of them, that a text is compared with
-FEWEST = 25  # known texts that shares are counted by
-KEPT = 1_000  # similarities of known texts
-AT_ONCE = 1_000  # texts that are compared
+MOST = 2_000  # training texts whose vectors are kept, at most
+NEAREST = 10  # training texts that a text's similarity is the mean over
+FEWEST = 25  # known texts that a scope needs, at least
+KEPT = 1_000  # similarities of known texts that are kept, at most
+AT_ONCE = 1_000  # texts that are compared in one product
 FORMS = {"vectors": ("F16", 2), "known": ("F32", 1)}  # type and axes of each tensor of the file
 
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """Vectors have the length 1."""
+    """The vectors of training texts, of length 1, and the similarities of known texts."""
 
     vectors: np.ndarray  # [M, D] of training texts
-    known: np.ndarray  # the similarities of texts that the model did not learn from, the lowest first
+    known: np.ndarray  # [K], ascending: the similarities of texts that were not trained on
 
     @classmethod
     def of(cls, vectors: np.ndarray, similarities: np.ndarray | None = None) -> "Scope":
         known = np.sort(np.zeros(0) if similarities is None else similarities)
-        if len(known) > KEPT:  # their quantiles say the same
+        if len(known) > KEPT:  # quantiles represent them
             known = known[((np.arange(KEPT) + 0.5) * len(known) / KEPT).astype(int)]
         return cls(vectors.astype(np.float16), known.astype(np.float32))
 
@@ -47,18 +48,18 @@ class Scope:
         return len(self.known) > 0
 
     def check(self, share: float = 1.0) -> None:
-        """Refuse where there is nothing to tell, or too little to call any text foreign at this share."""
+        """Refuse a scope that is empty, or has too few known texts to call any text foreign at this share."""
         if not self.learnt:
             raise BertJaxError(
                 f"this model has no {FILE}, so it cannot tell which texts are foreign; `bert-jax train` writes one for "
-                f"labels, numbers and tags, from {FEWEST} texts or more that are held out or in folds"
+                f"labels, numbers and tags, if at least {FEWEST} texts are held out or in folds"
             )
 
         if share <= (lowest := 1 / (1 + len(self.known))):
             raise BertJaxError(
                 f"no text can be called foreign at {share:g}: the model has been compared with {len(self.known):,} "
-                f"known texts, so its shares begin at {ceil(1e4 * lowest) / 1e4:g}; ask for more than that, or train "
-                "with more texts"
+                f"known texts, so the lowest share is {ceil(1e4 * lowest) / 1e4:g}; set a higher one, or train with "
+                "more texts"
             )
 
     @cached_property
@@ -66,7 +67,7 @@ class Scope:
         return np.ascontiguousarray(self.vectors.T, np.float32)
 
     def similarity(self, vectors: np.ndarray) -> np.ndarray:
-        """Of each vector [N, D] the mean cosine with the nearest training texts."""
+        """Return the mean cosine [N] of each vector [N, D] with the nearest training texts."""
         nearest = min(NEAREST, len(self.vectors))
         means = [
             np.partition(vectors[i : i + AT_ONCE] @ self.columns, -nearest, axis=1)[:, -nearest:].mean(1)
@@ -75,8 +76,9 @@ class Scope:
         return np.concatenate([np.zeros(0, np.float32), *means])
 
     def share(self, similarities):
-        """The share of known texts that are as unlike the training texts or more; the text itself counts as one, so it
-        is never 0. Of known texts at most a share of p has p or less.
+        """Return the share of known texts that are at most as similar to the training texts, as a p-value.
+
+        The text itself counts as known, so the share is never 0. At most a share p of known texts gets p or less.
 
         >>> scope = Scope.of(np.eye(2), np.array([0.5, 0.6, 0.7]))
         >>> scope.share(np.array([0.4, 0.6, 0.9])).tolist()
@@ -89,18 +91,18 @@ NONE = Scope(np.zeros((0, 0), np.float16), np.zeros(0, np.float32))
 
 
 def drawn(count: int) -> np.ndarray:
-    """Indices of at most MOST of so many texts, always the same ones."""
+    """Return the indices of at most MOST of `count` texts, drawn at random, but always the same ones."""
     return sampled("scope", count, MOST)
 
 
 def save(directory, scope: Scope) -> None:
-    """Write the file, or remove an old one where there is nothing to write."""
+    """Write the scope, or remove an old file if the scope is empty."""
     path = Path(directory) / FILE
     if scope.learnt:
         with replacing(path) as new:
             try:
                 save_file({name: getattr(scope, name) for name in FORMS}, new)
-            except SafetensorError as error:  # a full disk, in the words of its library
+            except SafetensorError as error:  # such as a full disk, reported by the Rust library
                 raise of_rust(error) from error
     else:
         path.unlink(missing_ok=True)
@@ -108,7 +110,7 @@ def save(directory, scope: Scope) -> None:
 
 
 def read(directory, width: int) -> Scope:
-    """The scope of a model whose vectors have so many numbers."""
+    """Read the scope of a model whose vectors have `width` numbers."""
     path = Path(directory) / FILE
     if not path.is_file():
         return NONE

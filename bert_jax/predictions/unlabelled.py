@@ -1,4 +1,4 @@
-"""Examples without labels: what a model predicts of, in the rows of a file or of standard input."""
+"""Examples without labels, as input for predictions: the rows of a file or of standard input."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ from bert_jax.text.inputs import ending
 from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import plain
 
-NOT_ASKED = {*LABELS, *TAGS, *ANSWERS}  # columns that may be there, right or wrong
+NOT_ASKED = {*LABELS, *TAGS, *ANSWERS}  # label columns, which the input may have; they are ignored
 
 
 @dataclass(frozen=True)
 class Input:
-    """A file or standard input, and the rows of it that were read and are not answered yet."""
+    """A file or standard input, and the rows that were read but have no prediction yet."""
 
     source: str
-    live: BinaryIO | None = None  # standard input, where it is read as it is written
+    live: BinaryIO | None = None  # standard input, if it is read while it is still being written
     rows: deque[Located] = field(default_factory=deque)
 
     def examples(self, columns: Columns, kind: Kind) -> Iterator[Example]:
-        """Without their labels, whether there are any or not."""
+        """Read the examples without labels, even if the input has labels."""
         source = self.source
         suffix = "" if source == "-" or source.startswith("tfds:") else ending(source)
         if (examples := kind.read_file(source, columns, suffix)) is not None:
@@ -37,13 +37,13 @@ class Input:
             self.line_rows() if is_plain else tables.read_rows(source, columns.numbered, keep_broken=True)
         )
         where, row = first or ("", {})
-        columns = replace(columns.of(where, row), label="")  # a remembered one
+        columns = replace(columns.of(where, row), label="")  # drop a remembered label column
         if not columns.id:
             columns = replace(columns, id=usual(where, row, ["id"]))
         return kind.read_rows(self.without_labels(rows, columns), columns, row)
 
     def line_rows(self) -> Iterator[Located]:
-        """Lines that are JSON objects, if the first one is, or else each a text."""
+        """Read lines as JSON objects if the first line is one, otherwise each line as a text."""
         reader = LineReader(self.source, file=self.live)
         first, lines = peeked(reader)
         if first and first.lstrip().startswith("{"):
@@ -60,16 +60,16 @@ class Input:
             yield where, {name: value for name, value in row.items() if plain(name) not in not_asked}
 
     def row_of(self, example: Example) -> tables.Row:
-        """The row of the next example; {} where the input is no table."""
+        """Return the row of the next example; {} if the input is not a table."""
         while self.rows:
             where, row = self.rows.popleft()
-            if where == example.where:  # and not a bad row, which was skipped
+            if where == example.where:  # otherwise it is a bad row, which was skipped
                 return row
         return {}
 
 
 def read_foreign(source: str, columns: Columns, kind: Kind) -> list[Example]:
-    """Texts that a model should refuse; the file need not have the columns of those that it should know."""
+    """Read texts that a model should call foreign. The file need not have the columns of the training data."""
     if not kind.scoped:
         raise BertJaxError(
             f"{source}: models that predict {kind.name} cannot recognise foreign texts; leave the file out"

@@ -1,11 +1,11 @@
-"""What a report shows of the predictions for some examples. What a kind leaves empty is left out."""
+"""What a report shows of the predictions for some examples. It omits what a kind leaves empty."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-CURVES = 5  # whose precision and recall are drawn
-ENOUGH = 10  # examples of a class whose curve says something
+CURVES = 5  # classes whose precision and recall are drawn
+ENOUGH = 10  # examples of a class, below which its curve says little
 
 
 def empty_array():
@@ -26,18 +26,18 @@ class Shown:
 
 @dataclass(frozen=True)
 class Curve:
-    """What a curve of precision by recall is drawn from."""
+    """The data of a precision-recall curve."""
 
     probability: np.ndarray
     right: np.ndarray
-    wanted: int  # how many right ones there are, whether predicted or not
+    wanted: int  # the number of true ones, predicted or not: the denominator of recall
 
     @property
     def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """(recall, precision) of all that are at least as probable, from the most probable one down."""
+        """(recall, precision) at each probability as the threshold, from the highest down."""
         order = np.argsort(-self.probability, kind="stable")
         likely, hits = self.probability[order], np.cumsum(self.right[order])
-        last = np.append(likely[1:] != likely[:-1], True)[: len(likely)]  # equal ones come together
+        last = np.append(likely[1:] != likely[:-1], True)[: len(likely)]  # equal probabilities make one point
         return hits[last] / max(self.wanted, 1), (hits / np.arange(1, len(hits) + 1))[last]
 
     @property
@@ -51,21 +51,21 @@ class Curve:
 
 
 def worst(curves: dict[str, Curve]) -> dict[str, Curve]:
-    """CURVES of them, by average precision; those with few examples, which tell little, come last."""
+    """Return the CURVES worst by average precision; curves of few examples, which say little, come last."""
     order = sorted(curves, key=lambda name: (curves[name].wanted < ENOUGH, curves[name].average_precision))
     return {name: curves[name] for name in order[:CURVES] if curves[name].wanted}
 
 
 @dataclass(frozen=True)
 class View:
-    # Of each unit, the probability that it is right, before and after calibration, and whether it is.
+    # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
     before: np.ndarray = empty_array()
     after: np.ndarray = empty_array()
     right: np.ndarray = empty_array()
-    # Of each prediction that could be abstained from: the probability that it is right, and whether it is.
+    # One value for each prediction that the model may withhold: the probability that it is right, and whether it is.
     confidence: np.ndarray = empty_array()
     correct: np.ndarray = empty_array()
-    curves: dict[str, Curve] = field(default_factory=dict)  # of precision by recall, by name
+    curves: dict[str, Curve] = field(default_factory=dict)  # precision-recall curves, by name
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true

@@ -1,4 +1,4 @@
-"""What the kinds share that predict of a whole text or a pair, by a head that classifies."""
+"""The base of the kinds that predict something about a whole text or a pair, with a classification head."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from bert_jax.predictions.kind import Kind, Windows
 @dataclass(frozen=True)
 class Label:
     label: str
-    score: float  # its probability
-    margin: float = 0.0  # over the next likeliest; of several labels at once, over what it must exceed
+    score: float  # the probability of the label
+    margin: float = 0.0  # score minus that of the second label or, with several labels, minus its threshold
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class WholeTexts(Kind):
         return Target("int32")
 
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
-        """Each window has its example's label, and all windows of an example weigh as one."""
+        """Give each window the label of its example; the weights of an example's windows add up to 1."""
         count = len(windows.encodings)
         return [{"labels": self.value(example), "weight": 1 / count}] * count
 
     @abstractmethod
     def value(self, example: Example) -> Any:
-        """The label as the target of a window."""
+        """Return an example's label as the target of a window."""
 
 
 def learnable(kind: Kind, model) -> WholeTexts:
-    """The kind, if it gives a text logits that another model can learn."""
+    """Return the kind if another model can learn its logits for whole texts; refuse it otherwise."""
     if not isinstance(kind, WholeTexts) or kind.link is None:
         raise BertJaxError(f"{model} predicts {kind.name}; a classifier of texts is needed")
     return kind

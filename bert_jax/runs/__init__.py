@@ -1,1 +1,1 @@
-"""Whole runs: trainings with folds and sweeps around the loop, and the entries to them from Python."""
+"""Whole runs: training with folds and sweeps around the loop, and their Python entry points."""

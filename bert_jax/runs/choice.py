@@ -1,7 +1,7 @@
-"""Which method trains the final model: the one that predicts better what it did not learn from.
+"""Choose the method that trains the final model: the one with the better predictions for unseen examples.
 
-Few examples are all predicted, fold by fold, and these predictions also give scores and calibration. Of more examples
-one fold is predicted, and only chooses the method.
+If there are few examples, all of them are predicted fold by fold, and these predictions also give scores and
+calibration. If there are more, only one fold is predicted, and it only serves to choose the method.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,10 @@ CONTRAST_BELOW = 256  # examples of each class: with fewer, contrast was ahead o
 # Examples of each class: with 256 and 512 of ten emotions contrast was three points ahead of fine-tuning, with 1,200 of
 # SST-2's two classes two points behind.
 ONE_FOLD_BELOW = 1_000
-ONE_FOLD_FROM = 1_000  # examples: a fold of fewer would choose by chance
-# Pairs of each class that are encoded apart: with 8 and 16 of MRPC fine-tuning (accuracy 0.635, 0.652) was behind the
-# probe (0.696, 0.677), and folds of so few do not show it; with 256 it was ahead (0.717, 0.687).
+ONE_FOLD_FROM = 1_000  # examples: with fewer, one fold would choose by chance
+# Pairs of each class, if the texts of a pair are encoded separately: with 8 and 16 pairs of MRPC fine-tuning (accuracy
+# 0.635, 0.652) was behind the probe (0.696, 0.677), and folds of so few pairs do not show it; with 256 it was ahead
+# (0.717, 0.687).
 PROBE_BELOW = 64
 IN_WORDS: dict[Method, str] = {
     "probe": "a probe of the frozen encoder",
@@ -39,9 +40,9 @@ IN_WORDS: dict[Method, str] = {
 def choose(
     parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
 ) -> OutOfFold | None:
-    """The method of the final run, and what models trained by it predict out of fold; None if told to stop."""
+    """Return the method of the final run, with the out-of-fold predictions of its models; None if told to stop."""
     config, kind = parts.config, parts.task.kind
-    given: dict[Method, Outcomes] = {}
+    results: dict[Method, Outcomes] = {}
     tried = methods(config, parts.task, len(parts.judge.examples), parts.whole)
     count = config.data.folds
     if parts.whole:
@@ -52,50 +53,50 @@ def choose(
         if method == "probe":
             outcomes: Outcomes | None = parts.by_probes()
         else:
-            say(f"{models} {IN_WORDS[method]}; --config.data.folds=0 trains the final one alone")
+            say(f"{models} {IN_WORDS[method]}; --config.data.folds=0 trains only the final model")
             outcomes = parts.by_runs(method, values, overrides, workdir, run)
         if outcomes is None:
             return None
-        given[method] = outcomes
-        scores = score(given[method])
+        results[method] = outcomes
+        scores = score(results[method])
         say(f"{predicted}, {IN_WORDS[method]}: {in_words(scores)}")
         if method == "probe" and parts.curve:
             say(f"learning curve of the probe: {parts.curve.in_words()}")
         if scores[kind.best] == 1 and config.method == "auto":
-            break  # none is better
-    if config.method == "auto" and list(given) == ["probe"]:
+            break  # no method can be better
+    if config.method == "auto" and list(results) == ["probe"]:
         reason = "the probe makes no error"
         if tried == ["probe"]:
             reason = f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder"
         say(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")
-    best, why = best_of(given)
-    if len(given) > 1:
-        say(f"the final model is trained{' on everything' * parts.whole} by {IN_WORDS[best]}{why}")
-    return OutOfFold(best, given[best], parts.curve)
+    best, why = best_of(results)
+    if len(results) > 1:
+        say(f"the final model is trained{' on all examples' * parts.whole} by {IN_WORDS[best]}{why}")
+    return OutOfFold(best, results[best], parts.curve)
 
 
-def best_of(given: Mapping[Method, Outcomes]) -> tuple[Method, str]:
-    """(what predicts best, the reason where the probe's score is no lower and yet it is not chosen). A probe is chosen
-    if it is ahead by more than a standard error.
+def best_of(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
+    """Return (the best method, the reason if a probe is not chosen although its score is no lower, else "").
 
-    Of a few examples the better is often so by chance: of 128 of SST-2 a probe predicted 0.742 and contrast 0.719 out
-    of fold, and of 872 others 0.673 and 0.775.
+    A probe is chosen only if it is ahead by more than a standard error, because with few examples a small lead is often
+    chance: on 128 examples of SST-2 a probe had 0.742 out of fold and contrast 0.719, but on 872 others they had 0.673
+    and 0.775.
     """
-    trained = [method for method in given if method != "probe"]
+    trained = [method for method in results if method != "probe"]
     if not trained:
         return "probe", ""
-    metric = given[trained[0]].kind.best
-    best = max(trained, key=lambda method: standing(metric, score(given[method])))
-    if "probe" not in given:
+    metric = results[trained[0]].kind.best
+    best = max(trained, key=lambda method: standing(metric, score(results[method])))
+    if "probe" not in results:
         return best, ""
-    ahead = differences(given[best].sums, given["probe"].sums)[metric]
+    ahead = differences(results[best].sums, results["probe"].sums)[metric]
     if ahead.value > ahead.standard_error:
         return "probe", ""
     return best, "" if ahead.value < 0 else "; the probe is not ahead by more than a standard error"
 
 
 def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool = True) -> list[Method]:
-    """Those that are compared, by all folds or by one of them."""
+    """Return the methods to compare, by all folds if `whole`, else by one fold."""
     kind = task.kind
     if config.method != "auto":
         return [config.method]
@@ -111,8 +112,11 @@ def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool
 
 
 def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
-    """Whether one fold chooses the method of a run that holds out a share: one on single texts, which contrast may
-    teach more than fine-tuning. `asked` is the config as it was given, before the data completed it."""
+    """Return whether one fold must choose the method of a run that holds out a validation set.
+
+    Only runs on single texts need it, because there contrast may be better than fine-tuning. `asked` is the config
+    before it was completed from the data.
+    """
     examples = task.results.train if task.results else []
     few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)
     single = task.kind.contrasts and few and isinstance(examples[0].text, str)
@@ -120,7 +124,7 @@ def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
 
 
 def one_fold(values: dict, overrides: Sequence[str]) -> Folds:
-    """All labelled examples in folds, the first of which is predicted."""
+    """Return all labelled examples in folds, of which only the first is predicted."""
     module, config = tasks.read(values, [*overrides, f"data.folds={FOLDS}"])
     task, data, config = module.open(config)
     return Folds(cast(Finetuning, task), data, cast(FinetuneConfig, config), predicted=[0])

@@ -1,4 +1,4 @@
-"""`bert_jax.finetune`: texts and labels that a program holds, learnt as those of a file are."""
+"""`bert_jax.finetune`: fine-tuning on texts and labels in memory, as on those of a file."""
 
 import math
 from collections.abc import Iterable, Mapping, Set
@@ -19,29 +19,32 @@ NUMBER = "number"
 
 
 def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> Run:
-    """Train a classifier or a tagger from texts and their labels, beginning with a model directory or a loaded model.
+    """Train a classifier or a tagger on texts and their labels, starting from a model directory or a loaded model.
 
         run = bert_jax.finetune("model", frame["text"], frame["label"], epochs=3)
         run.model.classify("a text")
 
-    `texts` and `labels` are lists, arrays, or columns of pandas, polars or pyarrow. A text is a string; a pair is a
-    tuple of two; words are a list of them. The labels tell what is learnt: strings and whole numbers are classes,
-    fractions are numbers, a list is several labels of a text or, beside words, a tag for each word. The keys `task` and
-    `kind` say otherwise. `heldout`, a pair (texts, labels), is the validation set; without it a share is held out, and
-    fewer than 2,000 examples are cross-validated. `keys` are those of configs/classify.py and configs/tag.py.
-    `workdir` is the directory of the run. Without one it is temporary, and `run.model.save(DIR)` keeps the model.
+    `texts` and `labels` are lists, arrays, or columns of pandas, polars or pyarrow. A text is a string, a pair is a
+    tuple of two strings, and words are a list of strings. The labels decide what is learnt: strings and whole numbers
+    are classes, fractions are numbers, and a list holds several labels of a text or, for words, a tag for each word.
+    The keys `task` and `kind` override this. `heldout`, a pair (texts, labels), is the validation set; without it a
+    share of the examples is held out, and fewer than 2,000 examples are cross-validated. `keys` are those of
+    configs/classify.py and configs/tag.py. `workdir` is the directory of the run; without it the directory is
+    temporary, and `run.model.save(DIR)` keeps the model.
     """
     check_arguments("finetune", ("texts", "labels", "heldout", "workdir"), keys)
     parts = {"texts": series_of(texts, labels)}
     data = {"train": f"{PREFIX}texts"}
     if heldout is not None:
         if not isinstance(heldout, list | tuple) or len(heldout) != 2:
-            raise BertJaxError("heldout is a pair: heldout=(texts, labels)")
+            raise BertJaxError("heldout must be a pair, heldout=(texts, labels)")
         parts["heldout"] = series_of(*heldout)
         data["heldout"] = f"{PREFIX}heldout"
     task = keys.get("task") or (TAG if are_tagged(*parts["texts"]) else CLASSIFY)
     if task not in ROWS:
-        raise BertJaxError(f"finetune has no task {task!r:.60}; {nearest(task, ROWS)}; fit has the others")
+        raise BertJaxError(
+            f"finetune has no task {task!r:.60}; {nearest(task, ROWS)}; use bert_jax.fit for others"
+        )
     kind = {"kind": kind_of(parts["texts"][1])} if task == CLASSIFY else {}
     if kind == {"kind": NUMBER} and "kind" not in keys:
         say('the labels hold fractions, so they are learnt as numbers; kind="classes" learns them as classes')
@@ -63,8 +66,11 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
 def complete(
     name: str, texts: list, labels: list, skips: bool, may_be_blank: bool = False
 ) -> list[tuple[int, Any, Any]]:
-    """(number, text, label) of those that have both; others are refused, or skipped and counted. A label that
-    `may_be_blank` is that of a text without any."""
+    """Return (index, text, label) of the examples that have a text and a label.
+
+    Refuse other examples, or skip and count them if `skips`. With `may_be_blank`, a blank label means a text without
+    labels.
+    """
     of_texts, of_labels = (name, "labels") if name == "texts" else (f"{name}[0]", f"{name}[1]")
     whole, bad = [], []
     for n, (text, label) in enumerate(zip(texts, labels, strict=True)):
@@ -85,7 +91,7 @@ def complete(
 
 
 def fault_of_text(place: str, text) -> str:
-    """Why it is no text, a pair or words; "" where it is."""
+    """Return why a value is not a text, a pair or a list of words; "" if it is one."""
     if is_missing(text) or (isinstance(text, str) and not text.strip()):
         return f"{place} is empty ({text!r})"
     if isinstance(text, tuple):
@@ -94,18 +100,19 @@ def fault_of_text(place: str, text) -> str:
 
 
 def is_missing(value) -> bool:
-    """Whether it is no value, in the words of Python, numpy or pandas."""
+    """Return whether a value is missing: None, NaN, or NA or NaT of pandas."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float) and math.isnan(value)
 
 
 def series_of(texts, labels) -> tuple[list, list]:
+    """Return texts and labels as lists of the same length; refuse anything else."""
     both = []
     for name, values in (("texts", texts), ("labels", labels)):
         values = as_list(values)
         if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
-            raise BertJaxError(f"{name} are a list, an array or a column, not a {type(values).__name__}")
+            raise BertJaxError(f"{name} must be a list, an array or a column, not a {type(values).__name__}")
         both.append(list(values))
     if len(both[0]) != len(both[1]):
         raise BertJaxError(
@@ -115,7 +122,10 @@ def series_of(texts, labels) -> tuple[list, list]:
 
 
 def are_tagged(texts: list, labels: list) -> bool:
-    """Whether the texts are words with a tag each; two words may be a pair of texts."""
+    """Return whether the texts are lists of words with one tag per word, rather than pairs of texts in lists.
+
+    A text of two words could also be a pair, so the number of tags decides.
+    """
     if not all(isinstance(text, list) for text in texts) or not all(
         isinstance(label, list | tuple) for label in labels
     ):
@@ -125,7 +135,7 @@ def are_tagged(texts: list, labels: list) -> bool:
 
 
 def kind_of(labels: list) -> str:
-    """The kind of the predictions that labels ask for.
+    """Return the kind of prediction that these labels need.
 
     >>> kind_of(["a", "b"]), kind_of([["a", "b"], []]), kind_of([0.5, 1.0])
     ('classes', 'labels', 'number')

@@ -1,4 +1,4 @@
-"""`bert_jax.fit`: a whole run from Python, and what it leaves."""
+"""`bert_jax.fit`: a whole run from Python, and its results."""
 
 import shutil
 import tempfile
@@ -26,17 +26,17 @@ from bert_jax.terminal import say
 from bert_jax.train.log import read, shown
 from bert_jax.train.workdir import Workdir
 
-ALIKE = 0.8  # of a misspelt argument and the one that is meant
+ALIKE = 0.8  # lowest similarity of a misspelt argument and the right one
 
 
 class Run:
     """A run of `fit` or `finetune`.
 
     `model`      the trained model, as `bert_jax.load` opens it
-    `metrics`    what was measured, a dict for each line of the log: `pandas.DataFrame(run.metrics)`
-    `scores`     those of the model: of the validation set, or out of fold where it was cross-validated
-    `report`     the path of its report, None where it wrote none
-    `workdir`    its directory; a temporary one is removed with this object, or when Python ends
+    `metrics`    the measurements, a dict for each line of the log: `pandas.DataFrame(run.metrics)`
+    `scores`     the model's scores: on the validation set, or out of fold if the run was cross-validated
+    `report`     the path of the report, None if there is none
+    `workdir`    the directory of the run; a temporary one is removed with this object, or when Python exits
     """
 
     def __init__(self, workdir: Path, scores: dict[str, float] | None):
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """Of a sweep those of all its runs, with the name of each in `run`."""
+        """The measurements; for a sweep those of all its runs, with the name of the run in the column `run`."""
         directory = Workdir(self.workdir)
         if directory.metrics.exists():
             return flat(directory.metrics)
@@ -71,21 +71,21 @@ class Run:
 
 
 def flat(metrics: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl, timings among the other columns."""
+    """Return the lines of a metrics.jsonl, with the timings as columns like the others."""
     return [line | line.pop("time", {}) for line in read(metrics)]
 
 
 def fit(config=None, *, workdir=None, **keys) -> Run:
     """Train as `bert-jax train` does: the same loop, the same directory, the same report.
 
-    `config` is the name of a config, a config file ("configs/classify.py:mrpc"), a dict or a ConfigDict; `keys` change
-    it, nested as dicts or with dots:
+    `config` is the name of a config, a config file ("configs/classify.py:mrpc"), a dict or a ConfigDict. `keys` change
+    its keys, as nested dicts or as names with dots:
 
         run = bert_jax.fit("classify", init="model", data={"train": "train.csv"}, epochs=3)
         run.model.classify("a text")
 
-    Without a `workdir` the run has a temporary directory, which lives as long as the `Run`; an existing run in a
-    `workdir` is resumed. Ctrl-C ends the run after its step, with a checkpoint.
+    Without a `workdir` the run has a temporary directory, which lives as long as the `Run`; an existing run in
+    `workdir` is resumed. Ctrl-C stops the run after the current step, with a checkpoint.
     """
     given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
     check_arguments("fit", ("config", "workdir"), keys)
@@ -93,7 +93,7 @@ def fit(config=None, *, workdir=None, **keys) -> Run:
 
 
 def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> None:
-    """Refuse a key that is a misspelt argument of the function; other keys are those of a config, which checks them."""
+    """Refuse a key that is a misspelt argument of the function; the config checks all other keys."""
     for name in keys:
         close = get_close_matches(str(name)[:80], arguments, n=1, cutoff=ALIKE)
         if close and not any(
@@ -103,10 +103,10 @@ def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> N
 
 
 def begin(values: dict, workdir, command: str) -> Run:
-    """The run of a whole config, whose `init` may be a loaded model; `command` is how its report says it was begun."""
+    """Run a complete config, whose `init` may be a loaded model; `command` is what the report shows as its command."""
     keep_programs()
     if workdir is None and jax.process_count() > 1:
-        raise BertJaxError("a run of several processes needs a workdir that all of them reach")
+        raise BertJaxError("a run of several processes needs a workdir that all of them can access")
     path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else Path(workdir)
     try:
         if isinstance(model := values.get("init"), Model):
@@ -125,7 +125,7 @@ def begin(values: dict, workdir, command: str) -> Run:
 
 
 def saved(model: Model, workdir: Path) -> Path:
-    """The directory of a loaded model that a run begins with; the run goes on with no other one."""
+    """Save the loaded model that a run starts from, and return its directory; refuse to resume with another model."""
     directory = workdir / "init"
     if not directory.is_dir() or not any(workdir.rglob("run.json")):
         model.save(directory)
@@ -133,23 +133,25 @@ def saved(model: Model, workdir: Path) -> Path:
     with errors_of(directory), beside(directory, is_directory=True) as scratch:
         model.save(scratch / "init")
         if hashes.read(scratch / "init") != hashes.read(directory):
-            raise BertJaxError(f"{workdir} was begun with another model; name another workdir")
+            raise BertJaxError(f"{workdir} was started from another model; name another workdir")
     return directory
 
 
 def values_of(config) -> dict:
+    """Return the values of a config of any of the types that `fit` takes."""
     if config is None:
         return {}
     if isinstance(config, str | PathLike):
         return configs.read_file(fspath(config))
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
-        raise BertJaxError(f"config is a name, a file or a dict, not {config!r:.60}")
+        raise BertJaxError(f"config must be a name, a file or a dict, not {config!r:.60}")
     return dict(values)
 
 
 def merged(values: Mapping, keys: Mapping) -> dict:
-    """
+    """Return the values of a config, changed by keys that are nested or have dots.
+
     >>> merged({"data": {"batch": 8, "rows": "packed"}}, {"data": {"batch": 16}, "log.every": 5})
     {'data': {'batch': 16, 'rows': 'packed'}, 'log': {'every': 5}}
     """
@@ -166,7 +168,7 @@ def merged(values: Mapping, keys: Mapping) -> dict:
 
 
 def call(name: str, given: Sequence[str], keys: Mapping) -> str:
-    """The call as it may be written again; `given` are the arguments before the keys.
+    """Return a call as Python code, for reports; `given` are the arguments before the keys.
 
     >>> call("fit", ["'classify'"], {"epochs": 3, "data.batch": 8})
     "bert_jax.fit('classify', epochs=3, **{'data.batch': 8})"

@@ -1,8 +1,8 @@
-"""Training examples in parts: each is predicted by a model that did not learn from it.
+"""Training examples in folds: each fold is predicted by a model that did not learn from it.
 
-WORKDIR/folds/METHOD/K/              the run that leaves fold K out
-WORKDIR/folds/METHOD/K/logits.npz    what its model gives for fold K; the model and its checkpoints are removed then
-WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to those that its model learnt from
+WORKDIR/folds/METHOD/K/              the run that leaves out fold K
+WORKDIR/folds/METHOD/K/logits.npz    the logits of its model for fold K; its model and checkpoints are then removed
+WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to the texts that its model learnt from
 """
 
 import shutil
@@ -39,13 +39,14 @@ from bert_jax.train.task import Data
 from bert_jax.train.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
-FEWEST_OF_CURVE = 40  # examples: of fewer a quarter teaches nothing
+FEWEST_OF_CURVE = 40  # examples for a learning curve: with fewer, a quarter of them teaches nothing
 SHORT: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}
-OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")  # of the run of a fold
+# Keys that the run of a fold sets itself.
+OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")
 
 
 class Folds:
-    """The training examples of a run, in parts, of which the `predicted` ones are predicted; None for all."""
+    """The training examples of a run in folds; `predicted` are the indices of the folds to predict, None for all."""
 
     def __init__(
         self, task: Finetuning, data: Data, config: FinetuneConfig, predicted: Sequence[int] | None = None
@@ -70,10 +71,11 @@ class Folds:
 
     @property
     def whole(self) -> bool:
+        """Whether all folds are predicted."""
         return len(self.predicted) == self.config.data.folds
 
     def outcomes(self, logits: list) -> Outcomes:
-        """Of the examples that are predicted."""
+        """Return the outcomes of the predicted examples, from the logits of all pieces."""
         examples, raws = (
             list(compress(values, self.is_predicted))
             for values in (self.judge.examples, self.judge.raws(logits))
@@ -81,11 +83,11 @@ class Folds:
         return Outcomes(self.task.kind, examples, raws)
 
     def prior_shift(self, learnt: np.ndarray) -> np.ndarray:
-        """What to add to the logits of a model that was trained on the pieces `learnt`, so that they are those of a
-        model that knows the class shares of all examples.
+        """Return the shift of the logits of a model trained on the pieces `learnt` to the class shares of all examples.
 
-        A fold that has more of a class leaves less of it to learn from. Without the shift a probe is right on half of
-        16 balanced pairs, with it on 64%, and on 62% of other pairs (MRPC, five draws).
+        If a fold has more examples of a class, fewer of them are left to learn from, which biases the model against the
+        class. On 16 balanced pairs of MRPC (five draws) a probe has an accuracy of 50% without the shift and of 64%
+        with it; on other pairs it has 62%.
         """
         if self.class_of_piece is None or self.task.class_weights:
             return np.zeros((), np.float32)
@@ -94,7 +96,7 @@ class Folds:
         return expected - known
 
     def by_probes(self) -> Outcomes:
-        """Predictions of regressions on the frozen encoder's features, which need no run."""
+        """Predict by regressions on the frozen encoder's features, which need no training run."""
         task, link = self.task, self.task.kind.link
         assert link is not None  # or the config refuses the method
         params, _ = warm_start.read(self.config.init, task, self.config.seed)
@@ -109,10 +111,11 @@ class Folds:
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
             inside = self.of_example == fold
-            near[inside] = Scope.of(vectors[self.learnt(fold)]).similarity(vectors[inside])
+            near[inside] = Scope.of(vectors[self.sample_learnt(fold)]).similarity(vectors[inside])
         return replace(whole, similarities=near)
 
     def curve_of(self, features: Features, link: Link, whole: Outcomes, penalties: int) -> LearningCurve:
+        """Return the learning curve of a probe: its scores with a quarter, a half and all of the examples."""
         part = folds(self.judge.examples, PARTS)[self.example_of_piece]
         quarters = [part == n for n in range(PARTS)]
         halves = [part < PARTS // 2, part >= PARTS // 2]
@@ -127,8 +130,11 @@ class Folds:
     def by_probe(
         self, features: Features, link: Link, learnt: np.ndarray, strongest: int = 0
     ) -> tuple[Outcomes, int]:
-        """Each fold predicted by a regression on those pieces of the others that are `learnt`, and how many of the
-        strongest penalties were tried at most."""
+        """Predict each fold by a regression on the pieces of the other folds that are in `learnt`, a mask.
+
+        The penalty is the last of the `strongest` ones; 0 lets each fold choose. Return the outcomes and the largest
+        such number among the folds.
+        """
         logits: list = [None] * len(self.pieces)
         most = 0
         for fold in self.predicted:
@@ -147,11 +153,11 @@ class Folds:
         workdir: Path,
         run: Callable[..., bool],
     ) -> Outcomes | None:
-        """Predictions of fine-tuned models; None if told to stop before the end."""
+        """Predict each fold by a model trained on the other folds; None if told to stop before the end."""
         kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
         count = self.config.data.folds
         whole = cast(FinetuneConfig, tasks.read(values, [*kept, f"method={method}"])[1])
-        # Steps and rate are those of all examples, so that one compiled step serves all folds.
+        # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
         rate = whole.rate_of(self.task.layout.config.hidden_size, len(self.pieces))
         own = [f"steps={self.config.steps}", f"optimizer.rate={rate}", f"method={method}"]
         own += ["report=False", f"data.folds={count}"]
@@ -163,7 +169,7 @@ class Folds:
             with part_of_run(f"fold {fold + 1} of {count}, {SHORT[method]}"):
                 task, data, config = module.open(config)
                 if path.exists():
-                    directory.begin(config, data, task)  # or it is of another config
+                    directory.begin(config, data, task)  # refuses the directory of another config
                 elif not run(task, data, config, directory.path):
                     return None
                 else:
@@ -178,14 +184,14 @@ class Folds:
         return replace(self.outcomes(logits), similarities=self.similarities(workdir / "folds" / method))
 
     def predict(self, directory: Workdir, fold: int, path: Path) -> None:
-        """Write what the model of a fold gives for it."""
+        """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
         model = load(directory.model)
         pieces = np.flatnonzero(self.of_piece == fold)
         program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
         outputs = model.run([self.pieces[i].encoding for i in pieces], program)
         logits, vectors = zip(*outputs, strict=True)
         if model.kind.scoped and self.whole:
-            learnt = np.flatnonzero(self.is_first)[self.learnt(fold)]
+            learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
             program = pooled_states(model.config, "mean", True)
             scope = Scope.of(np.stack(model.run([self.pieces[i].encoding for i in learnt], program)))
             near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
@@ -194,14 +200,16 @@ class Folds:
         with replacing(path) as new, open(new, "wb") as file:
             np.savez(file, *logits)
 
-    def learnt(self, fold: int) -> np.ndarray:
-        """Of the examples that the model of a fold learnt from, those that others are compared with."""
+    def sample_learnt(self, fold: int) -> np.ndarray:
+        """Return the indices of examples, drawn from those that a fold's model learnt from, for similarities."""
         others = np.flatnonzero(self.of_example != fold)
         return others[drawn(len(others))]
 
     def similarities(self, directory: Path) -> np.ndarray | None:
-        """Of each example to those that its model learnt from; None where an earlier version saved none, and of a part
-        of the folds, which only chooses the method."""
+        """Return the similarity of each example to the examples that its model learnt from.
+
+        Return None if only some folds are predicted, to choose the method, or if an earlier version saved none.
+        """
         if not self.whole:
             return None
         near = np.zeros(len(self.of_example), np.float32)
@@ -215,7 +223,7 @@ class Folds:
 
 
 def log_shares(classes: np.ndarray, count: int) -> np.ndarray:
-    """Of each of so many classes, the logarithm of its share; one that does not occur counts as half a text."""
+    """Return the log of the share of each of `count` classes, [count]; half a text is added to each class."""
     counts = np.bincount(classes, minlength=count) + 0.5
     return np.log(counts / counts.sum()).astype(np.float32)
 
@@ -227,6 +235,7 @@ def read_logits(path: Path) -> list[np.ndarray]:
 
 @contextmanager
 def undamaged(path: Path) -> Iterator[None]:
+    """Turn an error in reading a file into a message that says how to go on."""
     try:
         yield
     except (BadZipFile, EOFError, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A whole run, from the values of a config to a finished model: one training, one with folds, or a sweep."""
+"""A whole run, from the values of a config to a finished model: plain training, training with folds, or a sweep."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,21 +47,21 @@ TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, an
 
 
 def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> dict[str, float] | None:
-    """The scores of its model, {} where nothing measured them; None if told to stop before the end.
+    """Run a config. Return the scores of its model, {} if none were measured, or None if told to stop before the end.
 
-    `overrides` change the `values` of a config, and `command` is how it was begun.
+    `overrides` change the `values` of the config; `command` is the command that the model's files and report show.
     """
     module, config = tasks.read(values, overrides)
     directory = Workdir(workdir)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
-        refuse_foreign(directory.report, REPORTED)  # now, not after days
+        refuse_foreign(directory.report, REPORTED)  # before training, which may take days
     if config.seeds > 1 or config.sweep:
         return run_sweep(sweep.plan(values, overrides, config, directory.path), directory, command)
     opened = module.open(config)
     tell_of_labels(opened[0], opened[-1])
     cache, out_of_fold = None, None
     if isinstance(config, FinetuneConfig) and jax.process_count() == 1:
-        begun = as_begun(opened, values, overrides, directory)  # refused now, not after the folds
+        begun = as_resumed(opened, values, overrides, directory)  # before the folds, in case it refuses
         if parts := parts_to_predict(config, opened, values, overrides, directory):
             cache = StepCache()
             chosen = choose(parts, values, overrides, directory.path, partial(run_single, cache=cache))
@@ -93,7 +93,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
 def parts_to_predict(
     asked: FinetuneConfig, opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir
 ) -> Folds | None:
-    """Those that choose the method of the run, None where nothing is to be chosen any more."""
+    """Return the folds that choose the method of the run, or None if there is no method to choose."""
     task, data, config = cast(Finetuning, opened[0]), opened[1], cast(FinetuneConfig, opened[2])
     if config.chooses:
         return Folds(task, data, config)
@@ -103,7 +103,7 @@ def parts_to_predict(
 
 
 def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[str]) -> Opened:
-    """The run by a method that folds have chosen; contrast has a task and a learning rate of its own."""
+    """Return the run with a method that folds have chosen; contrast has its own task and learning rate."""
     task, data, config = opened[0], opened[1], cast(FinetuneConfig, opened[2])
     if config.method == method:
         return opened
@@ -113,9 +113,11 @@ def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[
     return module.open(asked)
 
 
-def as_begun(opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir) -> Opened:
-    """The run by the method that was chosen when it began; the directory of another run is refused. Nothing is written
-    where there is none yet."""
+def as_resumed(opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir) -> Opened:
+    """Return the run with the method that was chosen when it was started, if its directory exists.
+
+    Refuse the directory of another run. Write nothing if there is no run yet.
+    """
     if not directory.run.exists():
         return opened
     config = opened[-1]
@@ -128,7 +130,7 @@ def as_begun(opened: Opened, values: dict, overrides: Sequence[str], directory: 
 
 
 def draw_training(directory: Workdir, usual: Usual = nothing_known) -> None:
-    """Of a run of no step there is nothing to draw."""
+    """Draw the training curves, unless the run took no steps."""
     if any(line["step"] > 0 for line in read(directory.metrics)):
         draw(directory.metrics, directory.curves, usual)
 
@@ -154,9 +156,9 @@ def run_single(
 
 
 def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] | None:
-    """A function that gives the parameters to begin with; None where those are random initial values."""
+    """Return a function that returns the parameters to start from; None for plain random initial values."""
 
-    def of_directory() -> dict:
+    def from_directory() -> dict:
         params, missing = warm_start.read(config.init, task, config.seed)
         initial = f" with initial values for {', '.join(missing)}" if missing else ""
         if isinstance(task, Finetuning) and task.begins_as_probe and missing:
@@ -166,17 +168,17 @@ def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] |
             say(f"begins from {config.init}{initial}{step}")
         return task.begun(params, data, config.steps)
 
-    def of_data() -> dict:
+    def from_data() -> dict:
         if jax.process_count() > 1:
             raise BertJaxError(
-                "initial values are read off the data by one process alone; train --config.steps=0 in one, then set "
-                "--config.init to its model and --config.first_step=0"
+                "only a run of one process can compute initial values from the data; run with --config.steps=0 in one "
+                "process, then set --config.init to its model and --config.first_step=0"
             )
         return task.begun(jax.device_get(jax.jit(lambda: fresh_params(task, config))()), data, config.steps)
 
     if config.init and not config.scratch:
-        return of_directory
-    return of_data if task.begins_with_data else None
+        return from_directory
+    return from_data if task.begins_with_data else None
 
 
 def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:
@@ -190,7 +192,7 @@ def conclude(
     origin: Origin,
     out_of_fold: OutOfFold | None = None,
 ) -> Finished | None:
-    """What is known of the model of a fine-tuning."""
+    """Write what belongs to a trained model: its origin and, after fine-tuning, calibration, scope and report."""
     origins.save(workdir.model, origin)
     if not isinstance(task, Finetuning) or not task.results:
         return None
@@ -206,12 +208,13 @@ def conclude(
 
 
 def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, command: str) -> None:
-    """Write the model's card, of a task that has one."""
+    """Write the model's card, if the task has one."""
     if task.card:
         card.write(workdir.model, task, card.Run(config, metrics, command))
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:
+    """Return the command and the training data of a model; for pre-training the origin is unknown."""
     if not isinstance(config, FinetuneConfig | RerankConfig | EmbedConfig) or not isinstance(data, Epochs):
         return origins.UNKNOWN
     columns = config.data.columns

@@ -1,8 +1,8 @@
-"""One run by several seeds and settings, in one process: how far chance and choice move its scores.
+"""Run a config with several seeds and settings in one process, to see how much they change its scores.
 
-sweep.md, sweep.png     the results, in the directory of all runs
-SETTING/seed=N/         each run, a directory as of any
-model/                  that of the best run, by the setting that is best on average
+sweep.md, sweep.png     the results
+SETTING/seed=N/         the directory of each run
+model/                  the model of the best run of the setting that is best on average
 """
 
 import itertools
@@ -34,7 +34,7 @@ from bert_jax.train.stop import Stop
 from bert_jax.train.task import Data, Task
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
-# Keys that a sweep sets itself -> what to do instead of varying them.
+# Keys that a sweep sets itself -> what to do instead of varying the key.
 OWN_KEYS = {
     "seed": "for several seeds set --config.seeds=N",
     "seeds": "for several seeds set --config.seeds=N",
@@ -42,8 +42,8 @@ OWN_KEYS = {
     "data.folds": "its runs are compared on a validation set; leave data.folds out of it",
 }
 MOST_RUNS = 10_000
-FAR = 0.05
-DEVIATIONS = 5  # of the runs' spread around their median, robustly measured
+FAR = 0.05  # a difference of scores up to this never marks a run as degenerate
+DEVIATIONS = 5  # nor does a distance from the median up to this many robust standard deviations
 
 
 @dataclass
@@ -54,19 +54,19 @@ class Run:
     module: ModuleType
     config: RunConfig
     metric: str = ""
-    value: float = float("nan")  # of its best evaluation
-    last: dict = field(default_factory=dict)  # what its last evaluation measured
-    trouble: str = ""  # why it is degenerate, if it is
-    standing: tuple[float, float] = (-math.inf, -math.inf)  # of its best evaluation
+    value: float = float("nan")  # of the metric, in the evaluation of the kept model
+    last: dict = field(default_factory=dict)  # the metrics of the last evaluation
+    trouble: str = ""  # why the run is degenerate; "" if it is not
+    standing: tuple[float, float] = (-math.inf, -math.inf)  # of the evaluation of the kept model
 
     @property
     def score(self) -> float:
-        """The higher, the better."""
+        """The value, negated if lower values are better."""
         return -self.value if lower_is_better(self.metric) else self.value
 
 
 def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[Run]:
-    """All runs, each with its config, so that every setting is sound before any is run."""
+    """Return all runs with their configs, so that an invalid setting is refused before any run starts."""
     keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
     whole = [SHORT.get(key, key) for key in keys]
     if twice := [key for key in whole if whole.count(key) > 1]:
@@ -83,14 +83,15 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
         changed = [f"{key}={value}" for key, value in zip(whole, chosen, strict=True)]
         for seed in range(config.seed, config.seed + config.seeds):
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
-            # A config file may ask for seeds, too; each of them is a single run.
+            # A config file may set seeds and sweep, too; each run here is a single one.
             single = [*kept, *changed, f"seed={seed}", "seeds=1", "sweep=", *split]
             runs.append(Run(name, seed, path, *read(values, single)))
     return runs
 
 
 def parse_sweep(text: str) -> list[tuple[str, list]]:
-    """
+    """Parse the keys of a sweep and their values.
+
     >>> parse_sweep("lr=[2e-5,3e-5];batch=[16]")
     [('lr', [2e-05, 3e-05]), ('batch', [16])]
     >>> parse_sweep("data.lengths=[(128,), (128, 512)]")
@@ -109,7 +110,7 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
 
 
 def values_in(text: str) -> list[str]:
-    """The parts between commas; a comma within brackets does not separate."""
+    """Split a text at commas that are not within brackets."""
     values, depth = [""], 0
     for character in text:
         depth += (character in "([") - (character in ")]")
@@ -121,7 +122,7 @@ def values_in(text: str) -> list[str]:
 
 
 def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], bool]) -> bool:
-    """Train them one after the other; return False if told to stop before the end."""
+    """Train the runs in sequence; return False if told to stop before the end."""
     for number, run in enumerate(runs, 1):
         if jax.process_index() == 0:
             say(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}")
@@ -149,7 +150,7 @@ def measured(line: dict) -> dict[str, float]:
 
 
 def mark_degenerate(runs: Sequence[Run]) -> None:
-    """Mark what learnt nothing, what fell back from what it had learnt, and what lies far behind the others."""
+    """Mark runs that learnt nothing, that ended far from their best score, or that are far below the median."""
     scores = np.array([run.score for run in runs])
     median, shown = np.nanmedian(scores), np.nanmedian([run.value for run in runs])
     spread = 1.4826 * np.nanmedian(np.abs(scores - median))
@@ -165,7 +166,7 @@ def mark_degenerate(runs: Sequence[Run]) -> None:
 
 
 def settle(workdir: Path, runs: Sequence[Run]) -> Run:
-    """Write the results, and put the best run's model and curves where those of a single run would be."""
+    """Write the results; copy the best run's model and draw its curves where those of a single run would be."""
     kept = [run for run in runs if run.last and (run.path / "model").is_dir()]
     sound = [run for run in kept if not run.trouble] or kept
     if not sound:
@@ -185,7 +186,7 @@ def settle(workdir: Path, runs: Sequence[Run]) -> Run:
 
 
 def table(runs: Sequence[Run], settings: Sequence[str], chosen: Run) -> str:
-    """A Markdown table of the settings."""
+    """Return a Markdown table of the settings, with notes on degenerate runs and on the chosen run."""
     lines = [
         f"| setting | mean {chosen.metric} | standard deviation | best | runs in the mean | degenerate, left out |"
     ]

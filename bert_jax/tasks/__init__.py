@@ -1,9 +1,9 @@
-"""What models are trained for: one file for each objective.
+"""Training tasks: one file for each objective.
 
-The file defines `Config`, `open(config) -> (Task, Data, config)` and `inspect(config, step, rows)`. What a config
-leaves to the data, such as the steps of an epoch, is in the one that `open` returns. A task that leaves several models
-also defines `reopen(layouts) -> Task`: as far as `Task.models` goes, without data. One whose steps can be compiled
-before the run, by `bert-jax preflight`, defines `outline(config) -> Outline`.
+The file defines `Config`, `open(config) -> (Task, Data, config)` and `inspect(config, step, rows)`. The config that
+`open` returns also holds what depends on the data, such as the number of steps. A task whose runs save several models
+also defines `reopen(layouts) -> Task`, which needs no data and only has to serve `Task.models`. A task whose steps
+`bert-jax preflight` can compile before the run defines `outline(config) -> Outline`.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from bert_jax.tasks.outline import Outline
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Task
 
-# Config key `task`: the name of a file here or of one that was registered, or the path of a module, mypackage.spot.
+# Values of the config key `task`: a file in this folder, a registered name, or a module's path such as mypackage.spot.
 TASKS = Registry(
     "bert_jax.tasks",
     "task",
@@ -49,30 +49,30 @@ TASKS = Registry(
 
 @dataclass(frozen=True)
 class TaskName:
-    """The key of a config that says who reads the others."""
+    """The config key that names the task, which defines all other keys."""
 
     task: str = "pretrain"
 
 
 def load(spec: str, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
-    """The task's module and the config as it reads it, of `FILE:NAME` and overrides."""
+    """Return the task's module and its config, read from `FILE:NAME` and changed by the overrides."""
     return read(configs.read_file(spec), overrides)
 
 
 def read(values: dict, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
-    """Likewise, of the values in a config file."""
+    """Return the task's module and its config, from the values of a config file and the overrides."""
     module = module_of(values, overrides)
     return module, configs.read(values, overrides, module.Config)
 
 
 def module_of(values: dict, overrides: Sequence[str]) -> ModuleType:
-    """Of the task that the values or the overrides name."""
+    """Return the module of the task that the values or the overrides name."""
     of_task = [override for override in overrides if override.startswith("task=")]
     return TASKS[configs.read(values, of_task, TaskName, whole=False).task]
 
 
 def outline_of(config: RunConfig) -> Outline:
-    """What the steps of a run compute."""
+    """Return the outline of the run, from which its steps can be compiled."""
     module = TASKS[config.task]
     if not hasattr(module, "outline"):
         raise BertJaxError(
@@ -82,6 +82,6 @@ def outline_of(config: RunConfig) -> Outline:
 
 
 def reopen(name: str, layouts: dict[str, Layout]) -> Task:
-    """The task of a run, as far as its models go."""
+    """Return the task of a run without its data, to save or open its models."""
     module = TASKS[name]
     return module.reopen(layouts) if hasattr(module, "reopen") else Task(layouts[""])

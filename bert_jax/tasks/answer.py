@@ -1,7 +1,7 @@
-"""Fine-tuning on questions: where in a passage the answer starts and ends, or that it is not there.
+"""Fine-tuning on questions: find where in a passage the answer starts and ends, or that there is none.
 
-A passage longer than the model is read in windows; in one without the answer, and where there is none at all, the
-answer is [CLS], as in BERT's SQuAD runs.
+A passage that is too long for the model is read in windows. In a window without the answer, and if the question has no
+answer, the target is [CLS], as in BERT's SQuAD runs.
 """
 
 from dataclasses import dataclass, field

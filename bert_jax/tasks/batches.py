@@ -1,4 +1,4 @@
-"""How the examples of a run become batches on the devices that there are."""
+"""How the examples of a run are batched for the available devices."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def batch_config(
     sets: Sequence[tuple[int, float]] = (),
     together: int = 1,
 ) -> BatchConfig:
-    """`together` pieces are those of one of the config's examples."""
+    """Return the settings of the batches; each of the config's examples consists of `together` pieces."""
     mesh, backend = config.mesh, platform()
     return BatchConfig(
         layout,
@@ -27,7 +27,7 @@ def batch_config(
         encoder.hidden_size,
         encoder.layers,
         longest,
-        # A TPU's lanes, and the attention kernel there, take lengths of 128.
+        # A TPU's lanes, and its attention kernel, take multiples of 128 tokens.
         multiple=128 if backend == "tpu" else 8,
         shards=device_count() // mesh.tensor * mesh.accumulate,
         costs=COSTS.get(backend, OF_ACCELERATORS),

@@ -1,4 +1,4 @@
-"""What the cards of the models of tasks say."""
+"""The model cards of embedders and cross-encoders."""
 
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.tasks.embed_config import EmbedConfig
@@ -11,15 +11,17 @@ from bert_jax.train.task import Card
 LIBRARY = "sentence-transformers"
 
 
-def of_embedder(task: Embedding, config: EmbedConfig, counts: tuple[int, int], truncated: Truncated) -> Card:
-    """`counts` are of groups: to train on, held out."""
-    embedder, settings, (learnt, heldout) = task.embedder, task.settings, counts
+def embedder_card(
+    task: Embedding, config: EmbedConfig, counts: tuple[int, int], truncated: Truncated
+) -> Card:
+    """Return the card of an embedder; `counts` are the numbers of training and validation groups."""
+    embedder, settings, (train, heldout) = task.embedder, task.settings, counts
     prompts = {name: text for name, text in embedder.prompts.items() if text}
     prompt = f', prompt="{next(iter(prompts))}"' if prompts else ""
     named = prompt.replace("prompt=", "prompt_name=")
     sizes = " or ".join(map(str, config.loss.sizes))
     files = ", ".join(f"`{spec}`" for spec in config.data.train)
-    scale = f"{settings.scale:g}{', learnt from there' * task.learns_scale}"
+    scale = f"{settings.scale:g}{', then learnt' * task.learns_scale}"
     return Card(
         library=LIBRARY,
         pipeline="sentence-similarity",
@@ -37,7 +39,7 @@ bert_jax.load("DIR").embed(["a text"]{prompt})
 from sentence_transformers import SentenceTransformer
 SentenceTransformer("DIR").encode(["a text"]{named})""",
         data=[
-            f"{learnt:,} groups of {task.texts} texts, of {files}; {heldout:,} held out, "
+            f"{train:,} groups of {task.texts} texts, from {files}; {heldout:,} groups for validation, from "
             f"{source_of_heldout(config, 'documents')}.",
             *notice(truncated, "texts"),
         ],
@@ -46,16 +48,16 @@ SentenceTransformer("DIR").encode(["a text"]{named})""",
             "scale of cosines": scale if "scale" in task.loss.reads else "",
             "margin": f"{settings.margin:g}" if settings.margin and "margin" in task.loss.reads else "",
             "teacher": f"`{config.loss.teacher}`" if config.loss.teacher else "",
-            "groups of a step": f"{config.batch:,}",
+            "groups per step": f"{config.batch:,}",
         },
     )
 
 
-def of_cross_encoder(
+def cross_encoder_card(
     task: Ranking, config: RerankConfig, counts: tuple[int, ...], truncated: Truncated
 ) -> Card:
-    """`counts` are of queries: to train on, held out, for calibration."""
-    learnt, heldout, calibration = counts
+    """Return the card of a cross-encoder; `counts` are the numbers of training, validation and calibration queries."""
+    train, heldout, calibration = counts
     most = task.layout.config.max_positions
     return Card(
         library=LIBRARY,
@@ -63,8 +65,8 @@ def of_cross_encoder(
         tags=("cross-encoder", "reranker"),
         about=[
             "A cross-encoder: it reads a query and a document together, and scores how relevant the document is.",
-            f"It reads {most:,} tokens of both at most, and learnt from {config.data.max_length:,}; longer documents "
-            "are truncated.",
+            f"It reads at most {most:,} tokens of both together, and was trained on at most "
+            f"{config.data.max_length:,}; longer documents are truncated.",
         ],
         usage="""import bert_jax
 bert_jax.load("DIR").rank("a query", ["a document", "another"])
@@ -72,27 +74,27 @@ bert_jax.load("DIR").rank("a query", ["a document", "another"])
 from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
         data=[
-            f"{learnt:,} queries with up to {task.documents} documents each, of `{config.data.train}`; {heldout:,} "
-            f"held out, {source_of_heldout(config, 'queries')}, and {calibration:,} for calibration.",
+            f"{train:,} queries with up to {task.documents} documents each, from `{config.data.train}`; {heldout:,} "
+            f"for validation, from {source_of_heldout(config, 'queries')}, and {calibration:,} for calibration.",
             *notice(truncated, "pairs"),
         ],
         recipe={
             "loss": task.loss.name,
             "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
-            "queries of a step": f"{config.batch:,}",
+            "queries per step": f"{config.batch:,}",
         },
         calibrated=relevance,
     )
 
 
 def relevance(calibration: Calibration) -> str:
-    """What the scores of a cross-encoder are."""
+    """Say what the scores of a cross-encoder mean."""
     if not calibration.learnt:
         return (
             "Scores are the sigmoid of the logit, here and in `sentence_transformers`. They were not calibrated: "
             "trust their order, not their values."
         )
-    pairs = f"{calibration.examples:,} pairs that it did not learn from"
+    pairs = f"{calibration.examples:,} pairs that it was not trained on"
     if calibration.keeps_probabilities:
         return (
             f"Scores are the sigmoid of the logit, here and in `sentence_transformers`: as probabilities, checked on "
@@ -103,11 +105,12 @@ def relevance(calibration: Calibration) -> str:
     return (
         f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
         f"{abs(offset):.4g}). "
-        "`sentence_transformers` gives sigmoid(logit): other values in the same order."
+        "`sentence_transformers` returns sigmoid(logit): other values in the same order."
     )
 
 
 def source_of_heldout(config: EmbedConfig | RerankConfig, what: str) -> str:
+    """Say where the validation set comes from: a file, or a share of the training data."""
     data = config.data
     return f"`{data.heldout}`" if data.heldout else f"{data.heldout_share:.0%} of its {what}"
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on whole texts or pairs of them: one class, several labels at once, a number, or a kind of your own."""
+"""Fine-tuning on texts or pairs of texts: one class, several labels at once, a number, or a kind of your own."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -16,18 +16,19 @@ from bert_jax.tasks.outline import Outline, outlined
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    # what is predicted of a text: one of several classes, several labels at once, a number, or a kind of your own
+    # what is predicted for a text: one of several classes, several labels at once, a number, or a kind of your own
     kind: Annotated[str, Registered(lambda: ("classes", "labels", "number"))] = "classes"
-    labels: tuple[str, ...] = ()  # labels in the order of the model's outputs; (): those of the data
-    class_weights: Literal["none", "balanced"] = "none"  # balanced: all classes weigh the same, however rare
-    # share of the target spread over all classes
+    labels: tuple[str, ...] = ()  # labels in the order of the model's outputs; (): the labels in the data
+    # weights of classes in the loss; balanced: all classes count the same, however rare
+    class_weights: Literal["none", "balanced"] = "none"
+    # share of the target probability that is spread over all classes
     label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
 
     def __post_init__(self):
         super().__post_init__()
         if not self.predicts.one_label and (self.class_weights != "none" or self.label_smoothing):
             raise BertJaxError(
-                f"class_weights and label_smoothing are for one class a text, not for kind={self.kind}"
+                f"class_weights and label_smoothing are for one class per text, not for kind={self.kind}"
             )
 
     @property

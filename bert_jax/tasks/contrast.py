@@ -1,5 +1,5 @@
-"""Fine-tuning by contrast: the encoder learns to bring texts of one class together and those of different classes
-apart; then the head is a probe. A batch of a few texts has many pairs, so it learns from few labels (SetFit)."""
+"""Contrastive fine-tuning (SetFit): the encoder learns to place texts of one class close together and texts of
+different classes apart; then the head is fitted as a probe. A few texts make many pairs, so few labels are enough."""
 
 from typing import ClassVar, cast
 
@@ -18,10 +18,10 @@ class Contrasting(Finetuning):
 
     @property
     def begins_as_probe(self) -> bool:
-        return False  # it ends as one
+        return False  # the head is fitted as a probe at the end instead
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """What the head reads of each text: [B, D], or [B, P, D] where texts are packed."""
+        """Return what the head reads of each text: [B, D], or [B, P, D] if texts are packed."""
         outputs = super().outputs(params, batch, constants, key)
         return {VECTORS: states_read(HEADS[self.head], outputs, batch)}
 

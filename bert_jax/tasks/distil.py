@@ -1,7 +1,7 @@
-"""Distilling a pre-trained model: a smaller one learns from what it makes of text without labels.
+"""Distillation of a pre-trained model: a smaller model learns from the teacher's outputs on text without labels.
 
-The teacher is a constant of the step: it lies on the mesh as parameters do, and no checkpoint holds it. Both models
-read the same tokens, so they have one tokenizer.
+The teacher's parameters are constants of the step: they lie on the mesh as trained parameters do, and no checkpoint
+holds them. Both models read the same tokens, so they share a tokenizer.
 """
 
 import dataclasses
@@ -41,30 +41,31 @@ from bert_jax.train.task import Data, Task
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
 Weight = Annotated[float, Range(0, 1e6)]
-TEACHER = "teacher"  # its parameters among the constants, and what it makes of a batch among the outputs
+# key of its parameters among the constants, and of its outputs among the outputs of a step
+TEACHER = "teacher"
 
 inspect = pretrain.inspect
 
 
 @dataclass(frozen=True)
 class StudentConfig(ModelConfig):
-    """Sizes of the student, which is like `init` or the teacher in everything else."""
+    """Sizes of the student; in everything else it is like `init`, or else like the teacher."""
 
-    layers: NotNegative = 0  # 0: those of `init`, or half of the teacher's
-    hidden_size: NotNegative = 0  # 0: that of `init`, or the teacher's
-    heads: NotNegative = 0  # 0: as many as `init` has, or the teacher
-    feed_forward: NotNegative = 0  # 0: as many times hidden_size as in `init`, or the teacher
-    vocab_multiple: Positive = (
-        1  # word embeddings of both models are padded to a multiple of it; 128 on a TPU
-    )
-    unroll: bool = False  # layers of both models one after another, not as a loop
+    layers: NotNegative = 0  # number of layers; 0: as in `init`, or half as many as the teacher
+    hidden_size: NotNegative = 0  # size of the hidden states; 0: as in `init`, or in the teacher
+    heads: NotNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
+    # inner size of the feed-forward; 0: in the same ratio to hidden_size as in `init`, or in the teacher
+    feed_forward: NotNegative = 0
+    # pad the word embeddings of both models to a multiple of this; use 128 on a TPU
+    vocab_multiple: Positive = 1
+    unroll: bool = False  # compile the layers of both models one by one, not as a loop
 
     @property
     def computed(self) -> dict[str, Any]:
         return super().computed | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
 
     def of(self, source: EncoderConfig, layers: int) -> EncoderConfig:
-        """Of the model that it is like, with so many layers unless told otherwise."""
+        """Return the student's config: that of `source` with the sizes set here; `layers` is the default for layers."""
         width = self.hidden_size or source.hidden_size
         rates = {name: getattr(self, name) for name in ("dropout", "attention_dropout")}
         return source.replace(
@@ -78,19 +79,18 @@ class StudentConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What the student learns from; each objective reads its own."""
+    """Settings of the losses; each objective reads its own."""
 
-    temperature: Annotated[float, Range(0, 1000, above=True)] = (
-        2.0  # distilbert: of both models' probabilities
-    )
-    soft: Weight = 5.0  # distilbert: weight of the teacher's probabilities for masked words
-    mlm: Weight = 2.0  # distilbert: weight of the words themselves
-    cosine: Weight = 1.0  # distilbert: weight of the directions of the last hidden states
-    relation_heads: Annotated[int, Range(1, 4096)] = (
-        48  # minilm: that queries, keys and values are split into
-    )
-    scores: Weight = 1.0  # tinybert: weight of the scores of attention; 0: not learnt, and heads may differ
-    # minilm: the teacher's layer that is learnt; 0: the last of up to 12, else that at seven eighths of the depth
+    # distilbert: temperature of both models' probabilities
+    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    soft: Weight = 5.0  # distilbert: weight of the loss against the teacher's probabilities for masked words
+    mlm: Weight = 2.0  # distilbert: weight of the masked-LM loss
+    cosine: Weight = 1.0  # distilbert: weight of the cosine distance between the last hidden states
+    # minilm: number of heads into which queries, keys and values are split
+    relation_heads: Annotated[int, Range(1, 4096)] = 48
+    # tinybert: weight of the loss on attention scores; 0: none, and numbers of heads may differ
+    scores: Weight = 1.0
+    # minilm: teacher's layer to learn from; 0: the last one of up to 12, else the one at seven eighths of the depth
     teacher_layer: NotNegative = 0
 
     def __post_init__(self):
@@ -101,8 +101,8 @@ class LossConfig:
 class Config(CorporaConfig):
     objective: Objective = "distilbert"  # what the student learns
     teacher: str = ""  # model directory of the teacher
-    # model directory that the student begins as; "": the teacher with fewer layers if both are as wide, else initial
-    # values
+    # model directory that the student starts from; "": the teacher with fewer layers if all other sizes are the same,
+    # else initial values
     init: str = ""
     first_step: int = 0
     model: StudentConfig = field(default_factory=StudentConfig)
@@ -119,14 +119,15 @@ class Config(CorporaConfig):
 
 @dataclass(frozen=True)
 class Distilling(Pretraining):
-    """A student that learns from its teacher's outputs; an objective says which."""
+    """A student that learns from its teacher's outputs; each subclass is an objective."""
 
-    heads: ClassVar[tuple[str, ...]] = ()  # of both models
+    heads: ClassVar[tuple[str, ...]] = ()  # that both models need
 
     teacher: Layout = field(kw_only=True)
     teacher_params: dict = field(kw_only=True, compare=False, repr=False)
     settings: LossConfig = field(default=LossConfig(), kw_only=True)
-    source: EncoderConfig | None = field(default=None, kw_only=True)  # of the model that it begins as
+    # of the model that the student starts from
+    source: EncoderConfig | None = field(default=None, kw_only=True)
 
     def begun(self, params: dict, data: Data, steps: int) -> dict:
         return with_layers(params, self.source, self.layout.config) if self.source else params
@@ -140,7 +141,7 @@ class Distilling(Pretraining):
         return student | {TEACHER: self.teacher.module.apply({"params": constants[TEACHER]}, batch)}
 
     def check(self) -> None:
-        """Refuse a student that cannot learn so from its teacher."""
+        """Refuse a student that cannot learn from this teacher by this objective."""
 
     def flops(self, rows: int, length: int) -> float:
         return super().flops(rows, length) + self.teacher_flops(rows, length)
@@ -150,10 +151,10 @@ class Distilling(Pretraining):
 
 
 class LikeDistilBert(Distilling):
-    """The masked words, the teacher's probabilities of them, and the directions of its hidden states.
+    """Learn the masked words, the teacher's probabilities for them, and the directions of its hidden states.
 
-    The probabilities are compared where words are masked; DistilBERT's own program did so at every token, which takes
-    several times the memory.
+    The probabilities are compared only at masked words; DistilBERT's own program compares them at every token, which
+    takes several times the memory.
     """
 
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
@@ -162,7 +163,7 @@ class LikeDistilBert(Distilling):
         ours, theirs = self.layout.config.hidden_size, self.teacher.config.hidden_size
         if self.settings.cosine and ours != theirs:
             raise BertJaxError(
-                f"hidden states of {ours} numbers have no cosine with the teacher's of {theirs}; set "
+                f"hidden states of {ours} dimensions have no cosine with the teacher's {theirs} dimensions; set "
                 f"--config.loss.cosine=0, or --config.model.hidden_size={theirs}"
             )
 
@@ -184,8 +185,8 @@ class LikeDistilBert(Distilling):
         return super().losses(outputs, batch) | super().scores(outputs, batch)
 
 
-class OfLayers(Distilling):
-    """What layers make of a text is learnt, and no words are predicted."""
+class LayerDistilling(Distilling):
+    """Learn the outputs of the teacher's layers; no words are predicted."""
 
     def flops(self, rows: int, length: int) -> float:
         return Task.flops(self, rows, length) + self.teacher_flops(rows, length)
@@ -200,10 +201,10 @@ class OfLayers(Distilling):
         return means
 
 
-class LikeMiniLM(OfLayers):
-    """How the tokens of a text relate to each other by the queries, keys and values of one layer (MiniLMv2).
+class LikeMiniLM(LayerDistilling):
+    """Learn how tokens relate to each other by the queries, keys and values of one layer (MiniLMv2).
 
-    Nothing above the queries, keys and values of the student's last layer is learnt.
+    Nothing above the queries, keys and values of the student's last layer is trained.
     """
 
     best = "relation_loss"
@@ -225,7 +226,7 @@ class LikeMiniLM(OfLayers):
             )
         if self.teacher_layer > (layers := self.teacher.config.layers):
             raise BertJaxError(
-                f"loss.teacher_layer is {self.teacher_layer}, and the teacher has {layers} layers; set "
+                f"loss.teacher_layer is {self.teacher_layer}, but the teacher has {layers} layers; set "
                 f"--config.loss.teacher_layer={layers} or lower"
             )
 
@@ -251,11 +252,11 @@ class LikeMiniLM(OfLayers):
         return self.relations(outputs, batch)
 
 
-class LikeTinyBert(OfLayers):
-    """The embeddings, the hidden states of layers evenly taken from the teacher's, and the scores of their attention
-    unless they have no weight.
+class LikeTinyBert(LayerDistilling):
+    """Learn the embeddings, and the hidden states and attention scores of evenly spaced layers of the teacher.
 
-    The student's states are brought to the teacher's width by two dense layers, which the finished model is without.
+    Attention scores are left out if their weight is 0. Two dense layers project the student's states to the teacher's
+    width; the finished model does without them.
     """
 
     best = "states_loss"
@@ -265,7 +266,7 @@ class LikeTinyBert(OfLayers):
         ours, theirs = self.layout.config.heads, self.teacher.config.heads
         if self.settings.scores and ours != theirs:
             raise BertJaxError(
-                f"objective=tinybert compares heads one by one, and the student has {ours}, the teacher {theirs}; set "
+                f"objective=tinybert compares heads one by one, but the student has {ours}, the teacher {theirs}; set "
                 f"--config.model.heads={theirs}, or --config.loss.scores=0"
             )
 
@@ -313,7 +314,7 @@ class LikeTinyBert(OfLayers):
 
 
 def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
-    """Of the encoder of a model, see Encoder.layerwise."""
+    """Return the intermediate values of a model's encoder; see Encoder.layerwise."""
     rngs = None if key is None else {"dropout": key}
     encoder, variables = Encoder(layout.config), {"params": params["encoder"]}
     values: Any = encoder.apply(variables, batch, key is not None, rngs=rngs, method="layerwise", **wanted)
@@ -345,7 +346,7 @@ def outline(config: Config) -> Outline:
 
 
 def task_of(config: Config) -> tuple[Distilling, Config]:
-    """The task with zeros for the teacher, which take no memory, and the config with what its student begins as."""
+    """Return the task, with zeros for the teacher, which take no memory, and the config with its actual `init`."""
     objective = OBJECTIVES[config.objective]
     teacher = layout_of(config.teacher, objective.heads, config)
     begins = layout_of(config.init, objective.heads, config) if config.init else teacher
@@ -356,7 +357,7 @@ def task_of(config: Config) -> tuple[Distilling, Config]:
         check_sizes(config.init, begins.config, all_layers)
     if config.init and not config.scratch and encoder.groups > begins.config.groups:
         raise BertJaxError(
-            f"model.layers is {encoder.layers}, and {config.init} has {begins.config.layers} layers; set "
+            f"model.layers is {encoder.layers}, but {config.init} has {begins.config.layers} layers; set "
             f"--config.model.layers={begins.config.layers} or fewer, or leave --config.init out"
         )
     is_part = all_layers.architecture == begins.config.architecture and encoder.layers <= begins.config.layers
@@ -374,7 +375,7 @@ def task_of(config: Config) -> tuple[Distilling, Config]:
 
 
 def layout_of(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
-    """The encoder of a model directory with the heads that an objective needs."""
+    """Return the layout of a model directory's encoder with only the heads that the objective needs."""
     source, _ = hub.survey(directory, **config.model.computed)
     if missing := [head for head in heads if head not in source.heads]:
         raise BertJaxError(
@@ -383,8 +384,8 @@ def layout_of(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
         )
     if source.config.max_positions < max(config.data.lengths):
         raise BertJaxError(
-            f"data.lengths goes up to {max(config.data.lengths)}, and {directory} reads {source.config.max_positions} "
-            "tokens; set shorter --config.data.lengths"
+            f"data.lengths goes up to {max(config.data.lengths)}, but {directory} reads at most "
+            f"{source.config.max_positions} tokens; set shorter --config.data.lengths"
         )
     published = {key: value for key, value in source.published.items() if key not in OF_HEAD}
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Distilling a fine-tuned classifier: a smaller model learns what it gives for texts, whether they have labels or not.
+"""Distillation of a fine-tuned classifier: a smaller model learns its predictions for texts, with or without labels.
 
 The teacher reads each text once, before the first step, so it may be of another family and have another tokenizer.
 """
@@ -36,17 +36,17 @@ from bert_jax.tasks.student import with_layers
 from bert_jax.train.task import Data
 
 TAUGHT = "taught"  # target: the teacher's logits
-LABELLED = "labelled"  # target: whether the label is the data's own
+LABELLED = "labelled"  # target: whether the label comes from the data, not from the teacher
 
 
 @dataclass(frozen=True)
 class StudentConfig(HeadConfig):
-    layers: NotNegative = 0  # 0: those of `init`, or half of them if that is the teacher
+    layers: NotNegative = 0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         if self.layers > encoder.layers:
             raise BertJaxError(
-                f"model.layers is {self.layers}, and {init} has {encoder.layers} layers; set "
+                f"model.layers is {self.layers}, but {init} has {encoder.layers} layers; set "
                 f"--config.model.layers={encoder.layers} or fewer"
             )
         return super().changed(encoder, longest, init).replace(layers=self.layers or encoder.layers)
@@ -57,9 +57,11 @@ class Config(ClassifyConfig):
     usual_epochs: ClassVar[float] = 5.0
 
     teacher: str = ""  # directory of the fine-tuned classifier
-    init: str = ""  # model directory that the student begins as; "": the teacher, with fewer layers
-    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0  # of both models' probabilities
-    labels_weight: Share = 0.0  # of the labels' own loss, where texts have labels; the rest is the teacher's
+    init: str = ""  # model directory that the student starts from; "": the teacher, with fewer layers
+    # temperature of both models' probabilities
+    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    # weight of the loss on labels, for texts that have one; the rest of 1 is the weight of the loss on the teacher
+    labels_weight: Share = 0.0
     model: StudentConfig = field(default_factory=StudentConfig)
 
     def __post_init__(self):
@@ -89,7 +91,8 @@ class DistillingClassifier(Finetuning):
     takes_class_weights: ClassVar[bool] = False
     temperature: float = field(default=2.0, kw_only=True)
     labels_weight: float = field(default=0.0, kw_only=True)
-    source: EncoderConfig | None = field(default=None, kw_only=True)  # of the model that it begins as
+    # of the model that the student starts from
+    source: EncoderConfig | None = field(default=None, kw_only=True)
 
     def begun(self, params: dict, data: Data, steps: int) -> dict:
         if self.source is not None:
@@ -146,7 +149,7 @@ def open(config: Config) -> tuple[DistillingClassifier, Epochs, Config]:
 
 
 def completed(config: Config, teacher: Model, reading: "TaughtReader") -> Config:
-    """With what follows from the teacher, and from whether the texts have labels."""
+    """Return the config with the values that follow from the teacher and from whether the texts have labels."""
     student, data = config.model, dataclasses.replace(config.data, folds=0)
     if config.init == config.teacher and not student.layers:
         student = dataclasses.replace(student, layers=max(teacher.config.layers // 2, 1))
@@ -156,17 +159,18 @@ def completed(config: Config, teacher: Model, reading: "TaughtReader") -> Config
         return config
     if config.labels_weight:
         raise BertJaxError(f"{data.train} has no labels; leave labels_weight out")
-    say("the texts have no labels: scores are agreement with the teacher, and the student is not calibrated")
+    say("the texts have no labels: scores measure agreement with the teacher; the student is not calibrated")
     return dataclasses.replace(config, report=False, data=dataclasses.replace(data, calibration_share=0.0))
 
 
 class TaughtReader:
-    """Reads texts, and has the teacher read them, whose predictions stand in for missing labels."""
+    """Reads texts and runs the teacher on them; its predictions stand in for missing labels."""
 
     def __init__(self, teacher: Model, kind: WholeTexts, long: str):
         self.teacher, self.kind, self.long = teacher, kind, long
         self.taught: dict[Any, np.ndarray] = {}  # text or pair -> logits
-        self.labelled: set[str] = set()  # where the examples stand whose label is the data's own
+        # places (`Example.where`) of the examples whose label comes from the data
+        self.labelled: set[str] = set()
         self.examples: dict[tuple, list[Example]] = {}
 
     def read(self, spec: str, columns: Columns, most: int = 0) -> list[Example]:
@@ -193,7 +197,7 @@ class TaughtReader:
         return tuple(sorted(label)) if isinstance(label, set) else label
 
     def with_targets(self, pieces: Sequence[Piece], examples: Sequence[Example]) -> list[Piece]:
-        """The windows of a text all learn what the teacher gives for the whole text."""
+        """Add the teacher's logits for the whole text to each of its windows."""
         return [
             dataclasses.replace(piece, targets=piece.targets | self.targets(examples[piece.example]))
             for piece in pieces

@@ -1,8 +1,9 @@
-"""Replaced-token detection, as ELECTRA and DeBERTa-v3 learn: a small masked LM, the generator, replaces words, and the
-discriminator tells for every token whether it was replaced. The discriminator is the run's model.
+"""Replaced-token detection, the objective of ELECTRA and DeBERTa-v3: a small masked LM, the generator, replaces masked
+words, and the discriminator predicts for every token whether it was replaced. The discriminator is the run's model.
 
-The parameters are {"generator": ..., "discriminator": ...}. Embeddings that both use are the generator's: tied, they
-are missing in the discriminator's own; disentangled, these hold what the discriminator adds to them ("words_delta").
+The parameters are {"generator": ..., "discriminator": ...}. Shared embeddings are stored with the generator. If they
+are tied, the discriminator's parameters lack them; if they are disentangled, those hold what the discriminator adds to
+them ("words_delta").
 """
 
 import dataclasses
@@ -29,9 +30,9 @@ from bert_jax.tasks.pretrain import Corpora, MaskedWords, family_of, fitting
 from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.rules import EMBEDDINGS, Parameter
 
-GENERATOR = "generator"  # the directory of its model, within the discriminator's
-HEADS = ("replaced", "replaced_in_context")  # of which a family has one
-OWN = "projection"  # of the embeddings: as wide as the model, so never shared
+GENERATOR = "generator"  # the directory of its model, within that of the discriminator
+HEADS = ("replaced", "replaced_in_context")  # a family has at most one of them
+NEVER_SHARED = "projection"  # this part of the embeddings is as wide as the model
 DISENTANGLED = ("words", "positions")
 DELTA = "_delta"
 
@@ -43,16 +44,15 @@ Weight = Annotated[float, Range(0, 1e6, above=True)]
 class GeneratorConfig:
     """The generator's size, as shares of the discriminator's."""
 
-    width: Portion = (
-        0.25  # width of the generator, its feed-forward and heads, as a share of the discriminator's
-    )
+    # width of the generator, its feed-forward and heads, as a share of the discriminator's
+    width: Portion = 0.25
     depth: Portion = 1.0  # layers of the generator, as a share of the discriminator's
 
     def __post_init__(self):
         check_ranges(self, "generator.")
 
     def of(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """With the discriminator's embeddings and heads of its size."""
+        """Return the generator's config; its embeddings and each of its heads are as wide as the discriminator's."""
         d = discriminator
         width, embedding = round(self.width * d.hidden_size), d.embedding_width
         return d.replace(
@@ -67,10 +67,10 @@ class GeneratorConfig:
 @dataclass(frozen=True)
 class Config(pretrain.Config):
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
-    # embeddings: "tied", both models train the same; "disentangled", the discriminator trains what it adds to those of
-    # the generator
+    # how both models share embeddings; tied: they train the same ones; disentangled: the discriminator trains only what
+    # it adds to those of the generator
     sharing: Literal["tied", "disentangled"] = "tied"
-    discriminator_weight: Weight = 50.0  # weight of the discriminator's loss beside that of the generator
+    discriminator_weight: Weight = 50.0  # weight of the discriminator's loss; the generator's has weight 1
 
 
 def open(config: Config) -> tuple["ReplacedTokens", Corpora, Config]:
@@ -98,9 +98,9 @@ def reopen(layouts: dict[str, Layout]) -> "ReplacedTokens":
     return ReplacedTokens(layouts[""], generator=layouts[GENERATOR])
 
 
-def begun_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layout, Layout]:
-    """The discriminator in the directory `init` and its generator, if a run whose model is `model` may go on from
-    them."""
+def initial_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layout, Layout]:
+    """Return the layouts of the discriminator in `directory` and of its generator; refuse them if a run with `model`
+    cannot start from them."""
     discriminator, _ = hub.survey(directory)
     if head not in discriminator.heads:
         raise BertJaxError(
@@ -130,7 +130,7 @@ def begun_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layo
 
 @dataclass(frozen=True)
 class ReplacedTokens(MaskedWords):
-    """`layout` is the discriminator's."""
+    """Pre-training of a generator and a discriminator; `layout` is the discriminator's."""
 
     best = "replaced_loss"
     rules = (
@@ -146,7 +146,7 @@ class ReplacedTokens(MaskedWords):
     def of(cls, config: Config) -> "ReplacedTokens":
         if not config.data.packed:
             raise BertJaxError(
-                f"data.examples={config.data.examples} makes pairs, of which the task electra learns nothing; set "
+                f"data.examples={config.data.examples} makes pairs, from which the task electra does not learn; set "
                 "--config.data.examples=full_sentences"
             )
         family = family_of(config, hub.survey(config.init)[0] if config.init else None)
@@ -159,9 +159,9 @@ class ReplacedTokens(MaskedWords):
         model = family.fixed(config.model)
         smaller = config.generator.of(model)
         if config.init:
-            _, begun = begun_layouts(config.init, head, model)
+            _, source = initial_layouts(config.init, head, model)
             of_run = {name: getattr(model, name) for name in (*COMPUTED, *RATES)}
-            smaller = begun.config.replace(**of_run)
+            smaller = source.config.replace(**of_run)
         return cls(
             Layout(model, family, (head,), pooler=False),
             config.data,
@@ -181,7 +181,7 @@ class ReplacedTokens(MaskedWords):
         tables = embeddings(generator)
         shared = [name for name in tables if name in DISENTANGLED or not self.disentangled]
         discriminator = with_embeddings(
-            discriminator, embeddings(discriminator) | {n: tables[n] for n in shared if n != OWN}
+            discriminator, embeddings(discriminator) | {n: tables[n] for n in shared if n != NEVER_SHARED}
         )
         return self.of_models({"": discriminator, GENERATOR: generator})
 
@@ -193,11 +193,11 @@ class ReplacedTokens(MaskedWords):
             whole = {name: table for name, table in own.items() if not name.endswith(DELTA)}
             whole |= {name: tables[name] + delta for name, delta in deltas.items()}
         else:
-            whole = own | {name: table for name, table in tables.items() if name != OWN}
+            whole = own | {name: table for name, table in tables.items() if name != NEVER_SHARED}
         return {"": with_embeddings(discriminator, whole), GENERATOR: generator}
 
     def of_models(self, models: dict[str, dict]) -> dict:
-        """Tied embeddings are the discriminator's."""
+        """Return the parameters of the task; tied embeddings get the values of the discriminator's."""
         generator, discriminator = models[GENERATOR], models[""]
         tables, whole = embeddings(generator), embeddings(discriminator)
         if self.disentangled:
@@ -206,15 +206,16 @@ class ReplacedTokens(MaskedWords):
                 for name, table in whole.items()
             }
         else:
-            own = {name: table for name, table in whole.items() if name == OWN}
-            shared = {name: table for name, table in whole.items() if name != OWN}
+            own = {name: table for name, table in whole.items() if name == NEVER_SHARED}
+            shared = {name: table for name, table in whole.items() if name != NEVER_SHARED}
             generator = with_embeddings(generator, tables | shared)
         return {GENERATOR: generator, "discriminator": with_embeddings(discriminator, own)}
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """Logits of the generator and of the discriminator, what was drawn, and where that is another token."""
+        """Return the logits of the generator ("mlm") and of the discriminator ("told"), the drawn tokens, and where
+        these differ from the original ones ("replaced")."""
         keys = [None, None] if key is None else [jax.random.fold_in(key, number) for number in range(2)]
-        # Of held-out rows the draws are the same in every evaluation.
+        # Rows of the validation set get the same draws in every evaluation.
         to_draw = jax.random.key(0, impl="threefry2x32") if key is None else jax.random.fold_in(key, 2)
         generator = params[GENERATOR]
         logits = applied(self.generator, generator, batch, keys[0])["mlm"]
@@ -228,14 +229,14 @@ class ReplacedTokens(MaskedWords):
         return {"mlm": logits, "drawn": drawn, "replaced": replaced, "told": told}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        total, weight = told_loss(outputs, batch)
+        total, weight = detection_loss(outputs, batch)
         return super().losses(outputs, batch) | {"weighted_replaced_loss": Loss(self.weight * total, weight)}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        """Precision and recall are of the replaced tokens, the share is theirs of all."""
+        """Score how well replaced tokens are detected; `replaced_share` is their share of all tokens."""
         told, replaced, real = outputs["told"] > 0, outputs["replaced"], batch["mask"] > 0
         return super().scores(outputs, batch) | {
-            "replaced_loss": told_loss(outputs, batch),
+            "replaced_loss": detection_loss(outputs, batch),
             "replaced_accuracy": weigh(told == replaced, real),
             "replaced_share": weigh(replaced, real),
             "replaced_precision": weigh(replaced, real & told),
@@ -254,21 +255,22 @@ def embeddings(model: dict) -> dict:
 
 def with_embeddings(model: dict, tables: dict) -> dict:
     rest = {name: part for name, part in model["encoder"].items() if name != "embeddings"}
-    # Without any there is no entry: an empty one has no name in a flat dict of parameters.
+    # Without tables there is no entry: an empty dict would get lost when parameters are flattened.
     return model | {"encoder": rest | ({"embeddings": tables} if tables else {})}
 
 
 def applied(layout: Layout, params: dict, batch: dict, key) -> dict:
     rngs = None if key is None else {"dropout": key}
-    # Any: it is a pair only where what the module changes is asked for.
+    # Any: `apply` returns a pair only if it is asked for changed variables.
     outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
     return outputs
 
 
 def draw(logits, key, rows=None):
-    """An entry [B, K] for each of the logits [B, K, V], by their softmax; draws follow `rows [B]`."""
-    # The highest of logits and noise: rounded otherwise, as on another mesh, logits nearly always give the same entry,
-    # where a search in the sum of 30,000 probabilities would now and then give its neighbour.
+    """Sample tokens [B, K] from the softmax of logits [B, K, V]; a row's draws depend on its number in `rows` [B]."""
+    # Take the highest sum of logit and Gumbel noise. Logits that are rounded differently, as on another mesh, nearly
+    # always give the same token; a search in the cumulative sum of 30,000 probabilities would sometimes give a
+    # neighbour.
     if rows is None:
         rows = jnp.arange(len(logits))
     noise = draw_by_row(lambda key: jax.random.gumbel(key, logits.shape[1:]), key, rows)
@@ -276,7 +278,8 @@ def draw(logits, key, rows=None):
 
 
 def put(drawn, batch: dict):
-    """The row's own tokens with what was drawn [B, K] in place of its targets, and where that is another token."""
+    """Put the drawn tokens [B, K] at the target positions of the batch's tokens; return the tokens [B, L], and where
+    they differ from the original ones."""
     tokens, targets, weight = batch["tokens"], batch["targets"], batch["target_weight"]
     here = batch["target_positions"][..., None] == jnp.arange(tokens.shape[1])
     here &= weight[..., None] > 0
@@ -285,6 +288,6 @@ def put(drawn, batch: dict):
     return jnp.where(here.any(1), placed, tokens), replaced
 
 
-def told_loss(outputs: dict, batch: dict) -> Loss:
-    """Over all real tokens."""
+def detection_loss(outputs: dict, batch: dict) -> Loss:
+    """The discriminator's loss, over all tokens but padding."""
     return binary_cross_entropy(outputs["told"][..., None], outputs["replaced"][..., None], batch["mask"])

@@ -1,4 +1,4 @@
-"""Training an embedder, of any groups of texts."""
+"""Training an embedder on groups of texts: pairs, triplets, scored pairs, labelled texts."""
 
 import dataclasses
 from collections import Counter
@@ -18,9 +18,9 @@ from bert_jax.inference.embed import DOCUMENTS, QUERIES, as_read, prompt_text, u
 from bert_jax.inference.model import load
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
-from bert_jax.tasks.cards import of_embedder
+from bert_jax.tasks.cards import embedder_card
 from bert_jax.tasks.embed_config import EmbedConfig as Config
-from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge, finds
+from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge, has_other_positive
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
@@ -35,7 +35,7 @@ USUAL = "multiple_negatives"  # the loss of groups without scores
 
 
 def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config]:
-    """Unless `taught`, the teacher's vectors, which take long, are zeros."""
+    """Open the task and its data; unless `taught`, the teacher's vectors, which take long to compute, are zeros."""
     if not any(config.data.train):
         raise BertJaxError(
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
@@ -48,20 +48,20 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     tokenizer = open_tokenizer(hub.existing(config.init))
     task = task_of(config, texts, len(train[0].scores))
     check_scores(config, task, [*train, *heldout])
-    if not task.scores_of_group:  # the loss learns from none
+    if not task.scores_of_group:  # the loss does not read scores
         train, heldout = (
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
-    if heldout and not any(finds(group) for group in heldout):
-        say("every validation text is its own positive, so nothing is measured during training")
+    if heldout and not any(has_other_positive(group) for group in heldout):
+        say("every validation text is its own positive, so there is no validation during training")
         heldout = []
     reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
-    learnt, judged = reading.pieces(train), reading.pieces(heldout)
+    train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
     truncated = reading.truncated
-    if notice := truncated.notice("--config.data.max_length may be more"):
+    if notice := truncated.notice("raise --config.data.max_length to read more"):
         say(notice)
     config = config.resolved(len(train), task.best if heldout else "", task.layout.config.hidden_size)
-    card = of_embedder(task, config, (len(train), len(heldout)), truncated)
+    card = embedder_card(task, config, (len(train), len(heldout)), truncated)
     task = dataclasses.replace(task, card=card)
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
     batches = batch_config(
@@ -70,17 +70,19 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     )  # fmt: skip
     batches = dataclasses.replace(batches, noun="text")
     judge = Judge(heldout, task.of_pairs)
-    data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
+    data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     say(
-        f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} held "
-        f"out; {config.batch} groups a step, in {data.rows_in_words()}"
+        f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} for "
+        f"validation; {config.batch} groups per step, in {data.rows_in_words()}"
     )
     return task, data, config
 
 
 def outline(config: Config) -> Outline:
-    """Of the data's groups; without data, of the smallest that the loss learns from, a text in each row and all as long
-    as they may be."""
+    """Return the outline of a run on the config's data.
+
+    Without data, groups are the smallest that the loss can learn from, with one text per row, all of maximum length.
+    """
     if any(config.data.train):
         return outlined(*open(config, taught=False))
     loss = LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
@@ -94,7 +96,7 @@ def outline(config: Config) -> Outline:
     groups, longest = config.batch, config.data.max_length
     rows = task.texts * groups
     say(
-        f"data: none (--config.data.train), so a group has {task.texts} texts, each in a row of {longest} tokens"
+        f"no data (--config.data.train): assuming groups of {task.texts} texts, each in a row of {longest} tokens"
     )
     resolved = config.resolved(groups, task.best, task.layout.config.hidden_size)
     phase = Phase(longest, 1.0, task.features(rows, longest))
@@ -102,7 +104,7 @@ def outline(config: Config) -> Outline:
 
 
 def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
-    """(to train on, a list for each file; held out)"""
+    """Return the training groups, as a list for each file, and the validation groups."""
     data = config.data
     sets = [read_groups(spec, data.columns, data.most) for spec in data.train]
     if data.heldout:
@@ -119,7 +121,7 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
 
 
 def split_together(config: Config, sets: Sequence[Sequence[Group]]) -> tuple[list[list[Group]], list[Group]]:
-    """A share of the documents of all files held out, of whichever file their groups are."""
+    """Set a share of the documents aside for validation; documents are counted across all files."""
     _, heldout = split([group for groups in sets for group in groups], config.data.heldout_share)
     held = {document_of(group) for group in heldout}
     kept = [[group for group in groups if document_of(group) not in held] for groups in sets]
@@ -141,8 +143,8 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         name = next(name for name in usual if name in fitting)
     if name not in fitting:
         raise BertJaxError(
-            f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, as "
-            f"{config.data.train[0]} has them; losses that do: {', '.join(fitting)}"
+            f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, which "
+            f"{config.data.train[0]} has; losses that do: {', '.join(fitting)}"
         )
     loss = LOSSES[name]
     layout = layout_of(config)
@@ -156,14 +158,15 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
         raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")
     if wanted.learn_scale and settings.scale > HIGHEST_SCALE:
         raise BertJaxError(
-            f"loss.scale={settings.scale:g} is where loss.learn_scale begins; set {HIGHEST_SCALE:g} or less"
+            f"loss.scale={settings.scale:g} is too high for loss.learn_scale to start from; set {HIGHEST_SCALE:g} or "
+            "less"
         )
     taught = texts if loss.taught < 0 else loss.taught
     width = hub.survey(wanted.teacher)[0].vector_size if taught else 0
     if loss.whole and width != layout.vector_size:
         raise BertJaxError(
-            f"the vectors of {wanted.teacher} have {width} dimensions, those of {config.init} {layout.vector_size}; "
-            f"set --config.model.dimensions={width}"
+            f"the vectors of {wanted.teacher} have {width} dimensions, but those of {config.init} have "
+            f"{layout.vector_size}; set --config.model.dimensions={width}"
         )
     return Embedding(
         layout, loss, settings, wanted.sizes, texts, scores * loss.scored, (taught, width) if taught else (),
@@ -172,10 +175,10 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
 
 
 def check_dimensions(loss: EmbeddingLoss, sizes: Sequence[int], width: int) -> None:
-    """Refuse numbers of dimensions that the vectors cannot be cut to, or that the loss cannot learn from."""
+    """Refuse sizes that the vectors cannot be truncated to, or that the loss cannot learn from."""
     if unfit := [size for size in sizes if not 0 < size <= width]:
         raise BertJaxError(
-            f"loss.sizes holds {unfit[0]}, and the vectors have {width} dimensions; set --config.loss.sizes from 1 to "
+            f"loss.sizes holds {unfit[0]}, but the vectors have {width} dimensions; set --config.loss.sizes from 1 to "
             f"{width}"
         )
     odd = [size for size in sizes or (width,) if size % 2]
@@ -187,7 +190,7 @@ def check_dimensions(loss: EmbeddingLoss, sizes: Sequence[int], width: int) -> N
 
 
 def layout_of(config: Config) -> hub.Layout:
-    """The encoder of `config.init` alone, which pools as the config says."""
+    """Return the layout of the encoder of `config.init`, without heads, which pools as the config says."""
     source, _ = hub.survey(config.init, **config.model.computed)
     before = source.embedder or Embedder()
     pooling = before.pooling if config.model.pooling == "auto" else config.model.pooling
@@ -203,12 +206,12 @@ def layout_of(config: Config) -> hub.Layout:
     if width and width != source.vector_size:
         if projection:
             raise BertJaxError(
-                f"the vectors of {config.init} have {projection.width} dimensions by a dense layer of its own; leave "
-                f"--config.model.dimensions={width} out, or set --config.loss.sizes={width} to cut them"
+                f"{config.init} already has a dense layer, which makes vectors of {projection.width} dimensions; leave "
+                f"--config.model.dimensions={width} out, or set --config.loss.sizes={width} to truncate them"
             )
         projection = Projection(width)
-    asked = dataclasses.asdict(config.prompts)
-    prompts = asked if any(asked.values()) else before.prompts
+    configured = dataclasses.asdict(config.prompts)
+    prompts = configured if any(configured.values()) else before.prompts
     embedder = dataclasses.replace(
         before,
         pooling=pooling,
@@ -216,7 +219,7 @@ def layout_of(config: Config) -> hub.Layout:
         max_length=max(longest, before.max_length or 0),
         prompts=prompts,
         default_prompt=before.default_prompt if before.default_prompt in prompts else None,
-        similarity=Embedder.similarity,  # all losses are of cosines
+        similarity=Embedder.similarity,  # all losses are based on cosines
         projection=projection,
     )
     return dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder)
@@ -230,14 +233,14 @@ def check_scores(config: Config, task: Embedding, groups: Sequence[Group]) -> No
         for score in group.scores:
             if not low <= score <= high:
                 raise BertJaxError(
-                    f"{group.where}: the score {score:g} is not between {low:g} and {high:g}, as "
-                    f"loss.name={task.loss.name} needs it; divide the scores by their range, or set "
+                    f"{group.where}: the score {score:g} is not between {low:g} and {high:g}, which "
+                    f"loss.name={task.loss.name} requires; divide the scores by their range, or set "
                     "--config.loss.name=cosent"
                 )
 
 
 class GroupReader:
-    """Groups as the model reads them."""
+    """Encodes groups as the model reads them."""
 
     def __init__(
         self, config: Config, tokenizer: Tokenizer, task: Embedding, groups: Sequence[Group], taught: bool
@@ -248,7 +251,7 @@ class GroupReader:
         self.taught = vectors_of_teacher(config.loss.teacher, groups, task) if taught else []
 
     def pieces(self, groups: Sequence[Group]) -> list[Piece]:
-        """The texts of the first group, then those of the second ..."""
+        """Return a piece for each text: those of the first group, then those of the second, and so on."""
         config, columns = self.config, []
         for n in range(self.task.texts):
             embedder = self.task.embedder
@@ -264,7 +267,7 @@ class GroupReader:
         ]
 
     def targets(self, group: Group, n: int) -> dict:
-        """Of the n-th text."""
+        """Return the targets of the n-th text of a group."""
         targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "weight": 1.0}
         if group.scores and n == 0:
             targets["scores"] = group.scores
@@ -274,12 +277,12 @@ class GroupReader:
 
 
 def prompt_of(embedder: Embedder, n: int) -> str | None:
-    """The name of the prompt of the n-th text of a group: anchors are queries, all others are documents."""
+    """Return the name of the prompt for the n-th text of a group: anchors are queries, all others are documents."""
     return usual_prompt(embedder, DOCUMENTS if n else QUERIES)
 
 
 def ids_of(groups: Sequence[Group]) -> dict[str, int]:
-    """A number for each different text."""
+    """Number the different texts; of labelled texts, number the labels."""
     numbers: dict[str, int] = {}
     for group in groups:
         for text in [group.alike] if group.alike else group.texts:
@@ -290,7 +293,7 @@ def ids_of(groups: Sequence[Group]) -> dict[str, int]:
 def vectors_of_teacher(
     directory: str, groups: Sequence[Group], task: Embedding
 ) -> list[dict[str, np.ndarray]]:
-    """Of the first text of the groups, of the second ...: what the teacher gives for each, by its text."""
+    """Return a dict of the teacher's vectors by text, for the first texts of the groups, for the second, and so on."""
     if not task.teacher_shape:
         return []
     teacher = load(directory)
@@ -303,7 +306,7 @@ def vectors_of_teacher(
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
-    """The first groups of a step as text."""
+    """Show the first groups of a step as text."""
     task, data, _ = open(config)
     check_step(data, step)
     groups, colour = groups_of(task, data, step), is_coloured()
@@ -321,7 +324,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
 
 
 def groups_of(task: Embedding, data: Epochs, step: int) -> list[list[Piece]]:
-    """The texts of each group of a step."""
+    """Return the pieces of each group of a step."""
     return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, task.texts)]
 
 

@@ -1,4 +1,4 @@
-"""The config of the training of an embedder."""
+"""The config for training an embedder."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -15,26 +15,27 @@ from bert_jax.tasks.epochs_config import EpochsConfig, ModelConfig
 class GroupsConfig:
     # training data: files, folders of files, or tfds:NAME/CONFIG:SPLIT; each step takes its groups from one of them
     train: tuple[str, ...] = ()
-    # share of the steps that each of the training files gets; (): by its number of groups
+    # share of the steps that each training file gets; (): in proportion to its number of groups
     shares: Annotated[tuple[float, ...], Range(0, 1e6, above=True)] = ()
-    heldout: str = ""  # validation set, given as the training data are; "": a share of them
+    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
     heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
     columns: GroupColumns = field(default_factory=GroupColumns)
-    # groups of each training file that are used, drawn at random, the same for every seed; 0: all
+    # number of groups to use from each training file, drawn at random, the same for every seed; 0: all
     most: NotNegative = 0
-    # groups a step; each has the texts of all others as negatives
+    # groups per step; each has the texts of all others as negatives
     batch: Annotated[int, Range(1, 1 << 20)] = 64
-    max_length: Annotated[int, Range(1, 1 << 20)] = 128  # tokens of a text; longer ones are truncated
-    # how texts stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
-    # padded: one in each, all of one length; what is learnt is the same
+    # maximum number of tokens in a text; longer ones are truncated
+    max_length: Annotated[int, Range(1, 1 << 20)] = 128
+    # how texts are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
+    # step; padded: one per row, all rows of one length; the choice does not change what is learnt
     rows: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
         if self.shares and len(self.shares) != len(self.train):
             raise BertJaxError(
-                f"data.shares holds {len(self.shares)} numbers and data.train names {len(self.train)} files; give each "
-                "file one"
+                f"data.shares holds {len(self.shares)} numbers, but data.train names {len(self.train)} files; give one "
+                "number for each file"
             )
         if not self.heldout and not 0 < self.heldout_share < 1:
             raise BertJaxError(
@@ -44,34 +45,38 @@ class GroupsConfig:
 
 @dataclass(frozen=True)
 class EmbedderConfig(ModelConfig):
-    """How texts become vectors, too; "auto" is the directory's own."""
+    """How the encoder computes, and how texts become vectors; "auto" keeps what the directory says."""
 
-    # how the states of a text become its vector; auto: as `init` does, else their mean
+    # how hidden states are pooled into the vector of a text; auto: as in `init`, else their mean
     pooling: Literal["auto", "mean", "cls", "mean_sqrt_len", "weighted_mean", "last"] = "auto"
-    normalize: Literal["auto", "yes", "no"] = "auto"  # whether vectors have length 1; auto: as `init` says
-    # dimensions of the vectors, by a dense layer after the pooling; 0: those of `init`
+    # whether vectors are scaled to length 1; auto: as in `init`
+    normalize: Literal["auto", "yes", "no"] = "auto"
+    # dimensions of the vectors, set by a dense layer after the pooling; 0: as in `init`
     dimensions: NotNegative = 0
 
 
 @dataclass(frozen=True)
 class PromptsConfig:
-    """What is put before texts, such as "query: "; the finished model knows both by their names."""
+    """The text to put before texts; the finished model offers both prompts by their names."""
 
-    # text that is put before anchors, such as "query: "; both "": the prompts of `init`
+    # text to put before anchors, such as "query: "; if both prompts are "", those of `init`
     query: str = ""
-    document: str = ""  # text that is put before all other texts; both "": the prompts of `init`
+    document: str = ""  # text to put before all other texts; if both prompts are "", those of `init`
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    # loss; auto: cosent for two texts with a score, teacher_ranking for more texts, else multiple_negatives
+    # loss; auto: cosent for pairs with a score, teacher_ranking for more texts with scores, else multiple_negatives
     name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
-    scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of cosines, 1 / temperature; 0: that of the loss
-    margin: Annotated[float, Range(0, 1e6)] = 0.0  # margin of losses that have one; 0: that of the loss
-    symmetric: bool = False  # positives find their anchors, too (multiple_negatives)
-    learn_scale: bool = False  # trains the scale, beginning at loss.scale (multiple_negatives, guided)
+    # factor of cosines, 1 / temperature; 0: the usual one of the loss
+    scale: Annotated[float, Range(0, 1e6)] = 0.0
+    # margin of losses that have one; 0: the usual one of the loss
+    margin: Annotated[float, Range(0, 1e6)] = 0.0
+    # trains in both directions: positives also find their anchors (multiple_negatives)
+    symmetric: bool = False
+    learn_scale: bool = False  # trains the scale, starting from loss.scale (multiple_negatives, guided)
     teacher: str = ""  # directory of the embedder that guided and teacher_vectors learn from
-    # numbers of leading dimensions that also work as vectors (Matryoshka); (): the whole width alone
+    # numbers of leading dimensions that also work as vectors (Matryoshka); (): only the full width
     sizes: tuple[int, ...] = ()
 
     def __post_init__(self):

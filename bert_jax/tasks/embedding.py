@@ -20,8 +20,8 @@ from bert_jax.train.rules import Parameter, Rules
 from bert_jax.train.task import Features, Task
 
 VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
-HIGHEST_SCALE = 100.0  # that is learnt; steps at a higher one were found unstable
-# How many times as fast as a weight the logarithm of the scale moves: at a weight's rate it would stay where it is.
+HIGHEST_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
+# The logarithm of the scale moves this many times as fast as a weight; at a weight's rate it would hardly move.
 SCALE_SPEED = 25.0
 
 
@@ -30,9 +30,10 @@ class Embedding(Task):
     loss: EmbeddingLoss = LOSSES["multiple_negatives"]
     settings: Settings = Settings(20.0, 0.0, False)
     sizes: tuple[int, ...] = ()
-    texts: int = 2  # of a group
-    scores_of_group: int = 0  # that the loss learns from
-    teacher_shape: tuple[int, ...] = ()  # of a teacher's vectors for a group, that the loss learns from
+    texts: int = 2  # per group
+    scores_of_group: int = 0  # the number of scores per group that the loss learns from
+    # of the teacher's vectors for a group; (): the loss does not read them
+    teacher_shape: tuple[int, ...] = ()
     learns_scale: bool = False
     whole_batch: ClassVar[bool] = True
     rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", Parameter(decays=False))]
@@ -43,7 +44,7 @@ class Embedding(Task):
 
     @property
     def of_pairs(self) -> bool:
-        """Whether the likeness of two texts is what is learnt and measured, else which text belongs to another."""
+        """Whether the similarity of two texts is trained and measured, rather than which texts belong together."""
         return self.texts == 2 and self.scores_of_group == 1
 
     @property
@@ -53,7 +54,7 @@ class Embedding(Task):
 
     @property
     def targets(self) -> dict[str, Target]:
-        """Of a text. Scores are those of its group, which the first text brings."""
+        """The targets of a text; the scores of a group are those of its first text."""
         targets = {"ids": Target("int32"), "weight": Target("float32"), PLACE: Target("int32")}
         if self.scores_of_group:
             targets["scores"] = Target("float32", (self.scores_of_group,))
@@ -66,7 +67,7 @@ class Embedding(Task):
         return super().init(key) | scale
 
     def features(self, rows: int, length: int) -> Features:
-        """Of a text in each row."""
+        """The arrays of a batch that has one text per row."""
         of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask")}
         of_texts = {
             name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()
@@ -74,7 +75,7 @@ class Embedding(Task):
         return of_tokens | of_texts
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """The vectors of the texts, [B, D], or [B, P, D] where rows hold several, and the cosines' scale."""
+        """Return the vectors of the texts, [B, D], or [B, P, D] if rows hold several, and the learnt scale."""
         hidden = super().outputs(params, batch, constants, key)["hidden"]
         vectors = pool_texts(hidden, batch, self.embedder.pooling)
         if projection := self.embedder.projection:
@@ -101,7 +102,7 @@ class Embedding(Task):
         return scores
 
     def in_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
-        """The vectors [N, T, D] of the groups of all rows, and what else is known of them."""
+        """Return the vectors [N, T, D] of the groups of all rows, and the other arrays by group."""
 
         def by_group(values):
             return by_example(values, batch, self.texts)
@@ -114,7 +115,7 @@ class Embedding(Task):
         if SCALE in outputs:
             groups[SCALE] = by_group(outputs[SCALE])[:, 0]
         vectors = by_group(outputs[VECTORS].astype(jnp.float32))
-        # A group that is padding has vectors of zeros, at which some losses have no finite slope.
+        # A group that is padding has zero vectors, at which some losses have no finite gradient.
         return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
 
     def predictions(self, outputs: dict, batch: dict):
@@ -123,7 +124,7 @@ class Embedding(Task):
 
 @dataclass(frozen=True)
 class Judge:
-    """Vectors of the held-out groups' texts, None for those that were not computed -> metrics."""
+    """Computes metrics from the vectors of the validation groups' texts; None stands for those not computed."""
 
     groups: Sequence[Group]
     of_pairs: bool
@@ -142,21 +143,23 @@ class Judge:
         return retrieved(stacked, groups).scores
 
 
-def finds(group: Group) -> bool:
+def has_other_positive(group: Group) -> bool:
     """Whether the anchor has a text to find other than itself."""
     return group.texts[1] != group.texts[0]
 
 
 def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> metrics.Sums:
-    """Anchors find their positives among the positives and negatives of all groups; those that are their own positive
-    are not asked."""
+    """Score how well anchors retrieve their positives from the positives and negatives of all groups.
+
+    An anchor that is its own positive is not used as a query.
+    """
     documents: dict[str, np.ndarray] = {}
     queries: dict[str, np.ndarray] = {}
     relevant: dict[str, dict[str, int]] = {}
-    names: dict[str, set[str]] = {}  # of labelled texts, those of each label
+    names: dict[str, set[str]] = {}  # label -> its texts, for labelled texts
     for of_group, group in zip(vectors, groups, strict=True):
         documents |= dict(zip(group.texts[1:], of_group[1:], strict=True))
-        if not finds(group):
+        if not has_other_positive(group):
             continue
         queries[group.texts[0]] = of_group[0]
         relevant.setdefault(group.texts[0], {})[group.texts[1]] = 1

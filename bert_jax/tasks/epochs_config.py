@@ -1,4 +1,4 @@
-"""The config of the runs that go through their examples in epochs."""
+"""The config of runs that train in epochs."""
 
 import dataclasses
 import math
@@ -11,19 +11,21 @@ from bert_jax.errors import BertJaxError
 from bert_jax.models.config import Attention, EncoderConfig
 from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 
-MOST_MEASURED = 20  # times in a run: an epoch of a few examples is over in a step or two
-LEAST_BETWEEN_CHECKPOINTS = 100  # steps, where nothing is measured: writing one takes as long as several
-MOST_EXAMPLES = 100_000_000  # of all steps together, for their order is held in memory
+MOST_MEASURED = 20  # validations in a run: with few examples an epoch is over in a step or two
+# steps, if nothing is validated: writing a checkpoint takes as long as several steps
+LEAST_BETWEEN_CHECKPOINTS = 100
+MOST_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
 BASE_WIDTH, HIGHEST_RATE = 768, 3e-4
-# A rate of dropout, or -1.
+# A dropout rate, or -1.
 Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
 
-# The published grid of base: 2e-5 to 5e-5, 16 or 32 examples, 2 to 4 epochs; that of the miniatures goes up to 3e-4.
+# BERT's published grid for base: rates from 2e-5 to 5e-5, batches of 16 or 32, 2 to 4 epochs; for the miniature models,
+# rates up to 3e-4.
 @dataclass(frozen=True)
 class GentleOptimizer(OptimizerConfig):
-    # learning rate at its peak; 0: 3e-5 for a model as wide as base (rerank 5e-5), higher for narrower ones and for
-    # contrast
+    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank 5e-5), higher for narrower models and for
+    # method=contrast
     rate: Rate = 0.0
     warmup: NotNegative = 0
     warmup_share: Share = 0.1
@@ -38,18 +40,18 @@ class EpochLog(LogConfig):
 
 @dataclass(frozen=True)
 class EpochCheckpoints(CheckpointConfig):
-    # steps from one checkpoint to the next; 0: after each validation, and every 100 without one
+    # steps from one checkpoint to the next; 0: after each validation, or after 100 steps or more without validation
     every: NotNegative = 0
     keep: Positive = 1
-    # validation metric whose best checkpoint becomes the model of the run; "": that of the task
+    # validation metric whose best checkpoint becomes the model of the run; "": the usual metric of the task
     best: str = ""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """How the encoder of `init` computes; -1 is the directory's own."""
+    """How the encoder of `init` computes; a rate of -1 keeps that of the directory."""
 
-    # type of the computation; auto: what is fast here
+    # data type of the computation; auto: the faster one on this device
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     attention: Attention = "auto"  # kernel of attention; auto: the fastest that can do it here
     # activations that the backward pass computes again, to save memory: norms alone, all but matrix products, all
@@ -65,10 +67,10 @@ class ModelConfig:
         return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
-        """The encoder with the rates that the config gives; it must read texts of `longest` tokens."""
+        """Return the encoder with the config's dropout rates; refuse one that cannot read texts of `longest` tokens."""
         if encoder.max_positions < longest:
             raise BertJaxError(
-                f"data.max_length is {longest} and {init} reads {encoder.max_positions} tokens; set "
+                f"data.max_length is {longest}, but {init} reads at most {encoder.max_positions} tokens; set "
                 f"--config.data.max_length={encoder.max_positions}"
             )
         rates = {name: getattr(self, name, -1) for name in ("dropout", "attention_dropout", "head_dropout")}
@@ -78,16 +80,16 @@ class ModelConfig:
 @dataclass(frozen=True)
 class EpochsConfig(RunConfig, ABC):
     usual_epochs: ClassVar[float] = 3.0
-    # With fewer a model of a few hundred examples has learnt less than it could.
+    # With fewer steps, a model trained on a few hundred examples learns less than it could.
     least_steps: ClassVar[int] = 60
-    # The learning rate of base, and the power of its width by which that of a narrower model is higher.
+    # The learning rate for a model as wide as base; for narrower ones it is multiplied by (768 / width) ** rate_power.
     usual_rate: ClassVar[float] = 3e-5
     rate_power: ClassVar[int] = 1
 
-    # updates of the parameters; 0: none, the run measures what it begins with; -1: as many as the epochs take
+    # updates of the parameters; 0: none, the run measures the model that it starts from; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
-    # passes over the training data; N: N of them, however few steps that is; 0: the usual number of the task (3; answer
-    # 2, distil_classifier 5, embed and rerank 1), but at least 60 steps (rerank 120)
+    # passes over the training data; N: exactly N, however few steps that takes; 0: the usual number of the task (3;
+    # answer 2, distil_classifier 5, embed and rerank 1), but at least 60 steps (rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     first_step: Annotated[int, Range(-1)] = 0
     optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
@@ -105,23 +107,26 @@ class EpochsConfig(RunConfig, ABC):
     @property
     @abstractmethod
     def batch(self) -> int:
-        """Examples of a step."""
+        """The number of examples per step."""
 
     def steps_of(self, examples: int) -> int:
-        """So many as their epochs take."""
+        """Return the number of steps for so many training examples."""
         if self.steps >= 0 or self.epochs:
             return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
         return max(math.ceil(examples * self.usual_epochs / self.batch), self.least_steps)
 
     def rate_of(self, width: int, examples: int) -> float:
-        """The learning rate that is set, or else the usual one for a model so wide and so many examples."""
+        """Return the configured learning rate, or else the usual one for this model width and number of examples."""
         return self.optimizer.rate or self.usual_rate_of(width, examples)
 
     def usual_rate_of(self, width: int, examples: int) -> float:
         return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
 
     def resolved(self, examples: int, best: str, width: int) -> Self:
-        """With what is left to the data, and to the width of the model's states."""
+        """Return the config with the values that follow from the data and from the width of the hidden states.
+
+        `best` is the usual validation metric of the task; "" if nothing is validated during the run.
+        """
         if self.patience and not (self.checkpoints.best or best):
             raise BertJaxError(
                 "patience needs a validation metric that chooses the model, and this run has none, as runs with folds "

@@ -1,4 +1,4 @@
-"""What the fine-tunings share: a head on the encoder of a model directory that learns predictions of a kind."""
+"""What all fine-tuning tasks share: a head on the encoder of a model directory that learns one kind of prediction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,19 @@ from bert_jax.predictions.probe import MOST, Link
 from bert_jax.tasks.probe import with_probe
 from bert_jax.train.task import Data, Task
 
-MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if it only begins a fine-tuning
+MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
 
 
 @dataclass(frozen=True)
 class Finetuning(Task):
-    """A head on the encoder that learns predictions of a kind."""
+    """Trains a head and the encoder below it to make one kind of prediction."""
 
     kind: Kind
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()
-    takes_class_weights: ClassVar[bool] = True  # whether its config has them
-    probe: bool = field(default=False, compare=False)  # the head begins as one, if a probe can learn its kind
+    takes_class_weights: ClassVar[bool] = True  # whether its config has class weights
+    # Whether the head starts as a fitted probe, if a probe can learn these predictions.
+    probe: bool = field(default=False, compare=False)
 
     @property
     def best(self) -> str:
@@ -38,7 +39,7 @@ class Finetuning(Task):
 
     @property
     def begins_as_probe(self) -> bool:
-        """Whether the head does."""
+        """Whether the head is fitted as a probe before the first step."""
         return self.probe and self.kind.link is not None
 
     def begun(self, params: dict, data: Data, steps: int) -> dict:
@@ -64,14 +65,15 @@ class Finetuning(Task):
 
 @dataclass(frozen=True)
 class Judge:
-    """Logits of the held-out pieces, None for those that were not computed -> metrics of the whole examples."""
+    """Computes metrics of whole validation examples from the logits of their pieces; None stands for those not
+    computed."""
 
     kind: Kind
     examples: Sequence[Example]
     windows: Sequence[Windows]
 
     def raws(self, logits: list) -> list:
-        """What the logits say of each example; None where not all of its pieces have some."""
+        """Return the raw prediction for each example; None if logits are missing for any of its pieces."""
         raws, pieces = [], iter(logits)
         for example, windows in zip(self.examples, self.windows, strict=True):
             parts = [next(pieces) for _ in windows.encodings]

@@ -1,4 +1,4 @@
-"""From the config of a fine-tuning to its task and its examples in epochs."""
+"""Make the task and the data of a fine-tuning run from its config."""
 
 import dataclasses
 from collections import Counter
@@ -35,8 +35,11 @@ def open_data(
     balanced: bool = False,
     read_examples: Reader | None = None,
 ) -> tuple[Finetuning, Epochs, C]:
-    """The task, its data and the whole config. `labels` in the order of the model's outputs, (): those of the data;
-    with `balanced` each class weighs the same in all."""
+    """Return the task, its data and the resolved config.
+
+    `labels` are in the order of the model's outputs; (): those of the data. With `balanced`, each class has the same
+    total weight.
+    """
     parts = split_parts(config, read_examples)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, folds=parts.folds))
     task = task_of(config, parts, labels, smoothing, balanced)
@@ -44,7 +47,7 @@ def open_data(
     train = windows_of(task, tokenizer, config.data, parts.train, "training")
     heldout = windows_of(task, tokenizer, config.data, parts.heldout, "validation")
     pieces = pieces_of(task.kind, parts.train, train)
-    measured = not parts.folds and config.method != "contrast"  # whose head is fitted when the run has ended
+    measured = not parts.folds and config.method != "contrast"  # contrast fits its head at the end of the run
     config = config.resolved(len(pieces), task.best if measured else "", task.layout.config.hidden_size)
     epochs = epochs_of(config, task, tokenizer, parts, pieces, heldout)
     say(summary(config, parts, epochs))
@@ -61,8 +64,8 @@ def task_of(
     layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
     if HEADS[layout.heads[-1]].compares and config.model.pairs == "auto" and data.fold < 0:
         say(
-            "the two texts of a pair are encoded apart and compared; where they are parts of one text, such as subject "
-            "and body, set --config.model.pairs=together"
+            "the two texts of a pair are encoded separately and compared; if they are parts of one text, such as "
+            "subject and body, set --config.model.pairs=together"
         )
     weights = class_weights(kind, parts.train) if balanced else ()
     foreign = read_foreign(data.foreign, data.columns, kind) if data.foreign else []
@@ -84,9 +87,10 @@ def epochs_of(
     data = config.data
     held = pieces_of(task.kind, parts.heldout, heldout)
     judge = Judge(task.kind, parts.heldout, heldout)
-    # All folds have rows of the same lengths, so one compiled step serves them.
+    # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold >= 0 else train)) if parts.folds else ()
-    if data.fold >= 0 or config.method == "contrast":  # what is held out is predicted when the run has ended
+    # the other examples are predicted at the end of the run
+    if data.fold >= 0 or config.method == "contrast":
         held, judge = [], Judge(task.kind, [], [])
     batches = batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
     if len(train) > len(parts.train):
@@ -96,34 +100,37 @@ def epochs_of(
 
 
 def summary(config: FinetuneConfig, parts: Parts, epochs: Epochs) -> str:
-    """What is learnt from, what beside it is kept for, and what a step holds."""
+    """Describe the parts of the data, and the batch of a step."""
     data, windows = config.data, len(epochs.train)
-    beside = f"{len(parts.heldout):,} held out, {len(parts.calibration):,} for calibration"
+    beside = f"{len(parts.heldout):,} for validation, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     whole = f" in {counted(windows, epochs.noun)}" if windows > len(parts.train) else ""
-    of_step = f"; {counted(data.batch, epochs.noun)} a step, in {epochs.rows_in_words()}"
-    if config.method == "probe":  # which takes no step
+    of_step = f"; {counted(data.batch, epochs.noun)} per step, in {epochs.rows_in_words()}"
+    if config.method == "probe":  # there are no steps
         of_step = ""
     return f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
 
 
 def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:
-    """The encoder of `config.init` under the head of the predictions, with their keys of config.json; `pairs` are what
-    it reads."""
+    """Return the layout of the encoder of `config.init` with a head for these predictions, and their keys in
+    config.json; `pairs` says whether all examples are pairs of texts."""
     source, _ = hub.survey(config.init, **config.model.computed)
     layout = source.with_head(head_of(config, kind, source.heads, pairs), kind.labels)
     encoder = config.model.changed(layout.config, config.data.max_length, config.init)
     if config.model.head_dropout >= 0:
         encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
     layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
-    kind_of(layout)  # which opens the finished model; a kind that it does not know is refused before the run
+    # opens the finished model; called here to refuse a kind that it does not know before the run
+    kind_of(layout)
     return layout
 
 
 def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
-    """The kind's head that reads what `model.pooling` and `model.pairs` name: by default what an embedder pools, or
-    what one of the `heads` of the directory reads."""
+    """Return the head of this kind that reads what `model.pooling` and `model.pairs` name.
+
+    By default it reads what an embedder pools, or what one of the `heads` of the model directory reads.
+    """
     asked = config.model.pairs
     may_compare = pairs and (asked == "apart" or asked == "auto" and not needs_together(config))
     fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
@@ -155,15 +162,15 @@ def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
 def windows_of(
     task: Finetuning, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
 ) -> list[Windows]:
-    """Each text whole, truncated or in windows; what is truncated is said once, not again in each fold."""
+    """Encode each text, truncated or in windows; say how many are truncated, but not again in each fold."""
     reading = Reading(data.max_length, data.long, data.overlap, HEADS[task.head].compares)
     windows = task.kind.windows(tokenizer, [example.text for example in examples], reading)
     if data.fold >= 0:
         return windows
     truncated = Truncated(data.max_length)
     truncated.count(text.encodings[0] for text in windows)
-    advice = "--config.data.long=windows reads all of them, and data.max_length may be more"
-    longest = task.layout.config.max_positions  # that the trained model reads
+    advice = "set --config.data.long=windows to read all of them, or raise data.max_length"
+    longest = task.layout.config.max_positions  # what the trained model can read
     if longest > data.max_length and what == "training":
         advice += f"; predict and evaluate read up to {longest:,} tokens"
     if notice := truncated.notice(advice, f"{what} examples"):

@@ -1,4 +1,4 @@
-"""`bert-jax inspect` of a fine-tuning: the examples of a step as text, and what is learnt from them."""
+"""`bert-jax inspect` for fine-tuning: show the examples of a step as text, with their labels."""
 
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs

@@ -1,5 +1,5 @@
-"""What people should know of the labels before a run: those that look like one label, those of few examples, and texts
-that are there more than once."""
+"""Notices about the labels before a run: labels that differ only in case, labels with few examples, and duplicate
+texts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from bert_jax.tasks.parts import say
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Task
 
-SHOWN = 5  # labels, or groups of them, that are named in a line
+SHOWN = 5  # at most this many labels, or groups of labels, are named in a notice
 
 
 def tell_of_labels(task: Task, config: RunConfig) -> None:
@@ -25,16 +25,16 @@ def label_notices(task: Task, config: RunConfig) -> Iterator[str]:
         yield advice
     counts = task.kind.counts(task.results.train)
     known = {label: counts[label] for label in task.kind.labels}
-    yield from of_case(known)
+    yield from case_notices(known)
     if config.data.folds:
         alone = [labels[0] for labels in alike(known).values() if len(labels) == 1]
-        yield from of_few({label: known[label] for label in alone}, config.data.folds)
-    yield from of_duplicates(task.results.train)
+        yield from rare_label_notices({label: known[label] for label in alone}, config.data.folds)
+    yield from duplicate_notices(task.results.train)
 
 
-def of_case(counts: Mapping[str, int]) -> Iterator[str]:
+def case_notices(counts: Mapping[str, int]) -> Iterator[str]:
     """
-    >>> next(of_case({"Bug Report": 89, "BUG REPORT": 3, "Question": 20}))
+    >>> next(case_notices({"Bug Report": 89, "BUG REPORT": 3, "Question": 20}))
     'labels that differ only in case stay separate: "Bug Report" (89), "BUG REPORT" (3); write them alike to merge them'
     """
     several = [in_words(group, counts) for group in alike(counts).values() if len(group) > 1]
@@ -44,16 +44,16 @@ def of_case(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def alike(labels: Iterable[str]) -> dict[str, list[str]]:
-    """Labels that differ only in case or spaces, together."""
+    """Group labels that differ only in case or spaces."""
     groups: dict[str, list[str]] = {}
     for label in labels:
         groups.setdefault(" ".join(label.casefold().split()), []).append(label)
     return groups
 
 
-def of_few(counts: Mapping[str, int], folds: int) -> Iterator[str]:
+def rare_label_notices(counts: Mapping[str, int], folds: int) -> Iterator[str]:
     """
-    >>> next(of_few({"bug": 89, "praise": 3}, 5))
+    >>> next(rare_label_notices({"bug": 89, "praise": 3}, 5))
     'fewer examples than the 5 folds: "praise" (3); their scores say little, so label more of them'
     """
     few = sorted((label for label, count in counts.items() if 0 < count < folds), key=counts.__getitem__)
@@ -63,9 +63,9 @@ def of_few(counts: Mapping[str, int], folds: int) -> Iterator[str]:
         yield f"fewer examples than the {folds} folds: {listed}; their scores say little, so label more of them"
 
 
-def of_duplicates(examples: Sequence[Example]) -> Iterator[str]:
+def duplicate_notices(examples: Sequence[Example]) -> Iterator[str]:
     """
-    >>> next(of_duplicates([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
+    >>> next(duplicate_notices([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
     '1 of 3 training texts is a duplicate; what is identical stays together when the data are split'
     """
     count = len(examples) - len({example.text for example in examples})

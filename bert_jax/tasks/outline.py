@@ -1,4 +1,4 @@
-"""What the steps of a run compute, known before there is a device to run them."""
+"""An outline of a run: what its steps compute, known before there is a device to run them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from bert_jax.train.task import Data, Features, Task
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps of the same shape."""
+    """Steps whose batches have the same shape."""
 
-    length: int  # of their rows
+    length: int  # tokens per row
     share: float  # of all steps
     features: Features
 
@@ -22,14 +22,14 @@ class Phase:
 class Outline:
     task: Task
     config: RunConfig
-    batch: int  # examples of a step
-    rows: int  # that they stand in
+    batch: int  # examples per step
+    rows: int  # per step
     phases: tuple[Phase, ...]
-    steps: int  # of the run; 0: only its data would tell
+    steps: int  # of the run; 0: unknown without its data
 
 
 def outlined(task: Task, data: Data, config: EpochsConfig) -> Outline:
-    """Of a run whose data are open: each length of its rows, with a batch that has it."""
+    """Return the outline of a run whose data are open, with a phase for each length of its rows."""
     if not config.steps:
         raise BertJaxError(
             "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=probe out"

@@ -1,4 +1,4 @@
-"""Which of the labelled examples a fine-tuning learns from, and which judge or calibrate it."""
+"""Divide labelled examples into those for training, for validation and for calibration."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,17 +13,17 @@ from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 
 E = TypeVar("E", bound=Example)
-Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, as Kind.read
+Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
 
 FOLDS = 5
 SHARES = ("heldout_share", "calibration_share")
-MANY = 2_000  # examples from which on a split costs little, and folds would cost much
-FEWEST = 25  # examples that a calibration is learnt from
+MANY = 2_000  # with this many examples or more a split loses little, and folds would take long
+FEWEST = 25  # examples that a calibration needs
 
 
 def split_parts(config: FinetuneConfig, read: Reader | None = None) -> Parts:
-    """Of the labelled examples, or of those that `read` gives."""
-    # The parts are those of the data, whatever the run's seed: runs that differ by it are judged by the same.
+    """Divide the labelled examples, which `read` reads; by default the reader of the config's kind of prediction."""
+    # The parts do not depend on the run's seed: runs that differ only by their seed are judged on the same examples.
     data, kind = config.data, config.predicts
     columns, read = data.columns, read or kind.read
     train = read(data.train, columns, data.most)
@@ -47,31 +47,33 @@ def split_parts(config: FinetuneConfig, read: Reader | None = None) -> Parts:
 
 
 def kept_for_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:
-    """(to train on, kept): none where a share of them would be too few, which is said."""
+    """Return the examples to train on and those for calibration; say so if there are too few for calibration."""
     documents = len({document_of(example) for example in train})
     if enough(share, documents, len(train)):
         return split(train, share)
     wanted = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
     advice = f"Set --config.data.calibration_share={wanted:g}" if wanted else "Label more texts"
     say(
-        f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs {FEWEST}, of at least two "
+        f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs {FEWEST}, from at least two "
         f"documents; probabilities stay uncalibrated. {advice} to calibrate them"
     )
     return train, []
 
 
 def default_folds(config: FinetuneConfig, examples: int) -> int:
-    """Into how many parts so many examples are divided, if the config leaves it to the data."""
-    # Who gives one of these keys wants a part held out.
-    asked = config.patience or config.checkpoints.best
-    asked = asked or any(getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SHARES)
-    return FOLDS if not asked and 2 * FOLDS <= examples < MANY and jax.process_count() == 1 else 0
+    """Return the number of folds for so many examples, if the config leaves it to the data."""
+    # A user who sets one of these keys wants a validation or calibration set instead of folds.
+    wants_split = config.patience or config.checkpoints.best
+    wants_split = wants_split or any(
+        getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SHARES
+    )
+    return FOLDS if not wants_split and 2 * FOLDS <= examples < MANY and jax.process_count() == 1 else 0
 
 
 def enough(share: float, documents: int, examples: int) -> bool:
-    """Whether that share of the documents holds enough examples for a calibration, if all are of one size.
+    """Whether that share of the documents holds enough examples for calibration, if all documents are of one size.
 
-    Of two documents or more: what is fitted to one is measured on another.
+    Two documents are the minimum: what is fitted to one is measured on another.
     """
     kept = round(documents * share)
     return kept > 1 and kept * examples >= FEWEST * documents

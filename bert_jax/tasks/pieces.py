@@ -1,4 +1,4 @@
-"""Examples that are several pieces, such as a query and its documents, whose pieces stand in any rows of a batch."""
+"""Examples of several pieces, such as a query and its documents; the pieces can be in any rows of a batch."""
 
 import jax.numpy as jnp
 
@@ -6,14 +6,14 @@ from bert_jax.data.examples.arrange import PLACE
 
 
 def by_example(values, batch: dict, pieces: int):
-    """Values of pieces as they stand in the rows, [B, ...] or [B, P, ...] -> [N, pieces, ...], in the batch's order.
+    """Gather values of pieces by example: [B, ...] or [B, P, ...], as in the rows -> [N, pieces, ...].
 
-    Where the weight is 0, there is no piece, and the result has zeros.
+    If the weight is 0, there is no piece, and the result has zeros. Examples come in the order of the batch.
     """
     weight = batch["weight"]
     values = values.reshape(-1, *values.shape[weight.ndim :])
     count = -(-len(values) // pieces) * pieces
-    # Places beyond the end are dropped. They differ, too, as `unique_indices` promises.
+    # Indices beyond the end are dropped. They differ from each other, too, as `unique_indices` requires.
     beyond = count + jnp.arange(len(values))
     place = jnp.where(weight.reshape(-1) > 0, batch[PLACE].reshape(-1), beyond)
     by_place = jnp.zeros((count, *values.shape[1:]), values.dtype)

@@ -1,4 +1,4 @@
-"""Pre-training: the masked words of a row, and of its two halves whether they follow one another, or in which order."""
+"""Pre-training: predict masked words and, if rows are pairs, whether their halves belong together or are swapped."""
 
 import dataclasses
 import math
@@ -40,26 +40,26 @@ class CorporaConfig(RunConfig):
 
 @dataclass(frozen=True)
 class Config(CorporaConfig):
-    # family of the model that is saved; "": that of `init`, else the one that has models like this
+    # family of the saved model; "": that of `init`, else the family that has models of this architecture
     family: Annotated[str, Registered(FAMILIES.names)] = ""
     model: EncoderConfig = field(default_factory=EncoderConfig)
-    # what word embeddings begin as without `init`: random numbers, or vectors of the corpora's co-occurrences, and the
-    # output bias as their frequencies, which takes seconds to minutes
+    # initial word embeddings without `init`; random: random numbers; cooccurrences: vectors from the co-occurrences of
+    # tokens in the corpora, with their frequencies as output bias, which takes seconds to minutes
     embeddings: Literal["random", "cooccurrences"] = "random"
 
 
 C = TypeVar("C", bound=Config)
-# The heads that may learn from the examples; the first one that the family has does. In families without one for the
-# order of sentences that for the next sentence learns it: to both, label 1 is a pair that no document has.
+# The heads that can learn from each kind of examples; the first one that the family has is trained. A family without a
+# head for sentence order learns it with its next-sentence head: for both, label 1 is a pair that no document contains.
 PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "full_sentences": ()}
-WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # how the paths of these parameters end
+WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # the last two keys of the paths of these parameters
 
 
 def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     data = opened(config)
     model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
     source = hub.survey(config.init)[0] if config.init else None
-    if source:  # before the family finds fault with what the directory would set right
+    if source:  # first, because this error names the sizes to set; the family's would not
         check_sizes(config.init, source.config, family_of(config, source).fixed(model))
     task = Pretraining.of(dataclasses.replace(config, model=model), source)
     if config.init:
@@ -71,7 +71,7 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
 
 
 def opened(config: CorporaConfig) -> "Corpora":
-    # TensorFlow takes seconds to import: a misspelt key is reported before that.
+    # Imported here because TensorFlow takes seconds to import: a misspelt key is reported before that.
     from bert_jax.data.corpus.stream import Stream
 
     return Corpora(Stream(config.data, config.seed, config.steps))
@@ -80,7 +80,7 @@ def opened(config: CorporaConfig) -> "Corpora":
 def say_documents(data: "Corpora") -> None:
     for corpus in data.stream.corpora:
         train, heldout = (corpus.manifest["counts"][part]["documents"] for part in ("train", "heldout"))
-        say(f"{corpus.name}: {train:,} documents to train on, {heldout:,} held out")
+        say(f"{corpus.name}: {train:,} documents to train on, {heldout:,} for validation")
 
 
 def outline(config: Config) -> Outline:
@@ -88,7 +88,7 @@ def outline(config: Config) -> Outline:
 
 
 def outline_of(config: C, task_of: Callable[[C], Task]) -> Outline:
-    """With the vocabulary of the corpora, if there are some."""
+    """Return the outline of the task; if the config names corpora, the model gets the size of their vocabulary."""
     data = config.data
     if data.corpora:
         vocabulary = Corpus(data.corpora[0]).tokenizer.size
@@ -97,7 +97,7 @@ def outline_of(config: C, task_of: Callable[[C], Task]) -> Outline:
 
 
 def outlined(task: Task, config: CorporaConfig) -> Outline:
-    """Of a task whose batches come from corpora."""
+    """Return the outline of a task whose batches come from corpora."""
     data = config.data
     batch, all_shares = data.batch, sum(data.shares)
     phases = (
@@ -114,22 +114,23 @@ def inspect(config: Config, step: int, rows: int) -> str:
 
 
 def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
-    """The model with embeddings for as many entries as the corpus' tokenizer has, unless told otherwise."""
+    """Return the model's config with the vocabulary size of the corpus' tokenizer; refuse a config that sets another
+    size, or too few positions."""
     if model.vocab_size not in (vocabulary, EncoderConfig.vocab_size):
         raise BertJaxError(
-            f"model.vocab_size is {model.vocab_size} and the tokenizer of the corpus has {vocabulary} entries; "
+            f"model.vocab_size is {model.vocab_size}, but the tokenizer of the corpus has {vocabulary} entries; "
             "leave it out, or prepare the corpus with the model's own tokenizer"
         )
     if model.max_positions < length:
         raise BertJaxError(
-            f"data.lengths goes up to {length} and model.max_positions is {model.max_positions}; "
+            f"data.lengths goes up to {length}, but model.max_positions is {model.max_positions}; "
             f"set --config.model.max_positions={length}"
         )
     return model.replace(vocab_size=vocabulary)
 
 
 def family_of(config: Config, source: Layout | None) -> Family:
-    """The family of `source`, which the run begins from, or else the one that the config asks for."""
+    """Return the family of `source`, the model that the run starts from, or else the one that the config asks for."""
     if source is None:
         return FAMILIES[config.family] if config.family else family_for(config.model)
     family = source.family
@@ -143,7 +144,7 @@ def family_of(config: Config, source: Layout | None) -> Family:
 
 @dataclass(frozen=True)
 class MaskedWords(Task):
-    """The masked words of prepared corpora, which the outputs "mlm" are the logits of."""
+    """Predict the masked words of prepared corpora; their logits are the output "mlm"."""
 
     best = "mlm_loss"
 
@@ -170,9 +171,9 @@ class MaskedWords(Task):
         return {"mlm_accuracy": accuracy(outputs["mlm"], batch["targets"], batch["target_weight"])}
 
     def predictions(self, outputs: dict, batch: dict):
-        """How many entries stand before each target's; -1 where there is no target."""
+        """The rank of each target, counted from 0, among all entries of the vocabulary; -1 if there is no target."""
         logits, targets = outputs["mlm"], batch["targets"]
-        return jnp.where(batch["target_weight"] > 0, (logits > of_label(logits, targets)).sum(-1), -1)
+        return jnp.where(batch["target_weight"] > 0, (logits > label_logits(logits, targets)).sum(-1), -1)
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
@@ -180,13 +181,13 @@ class MaskedWords(Task):
 
 @dataclass(frozen=True)
 class Pretraining(MaskedWords):
-    """Masked words and, where rows are pairs, what the head of pairs says of their halves."""
+    """Predict masked words and, if rows are pairs, the label of the pair."""
 
     usual_losses: UsualLosses | None = field(default=None, kw_only=True, compare=False)
 
     @classmethod
     def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
-        """The task of a config; `source` is the layout of the directory `init`, where it was read already."""
+        """Return the task of a config; `source` is the layout of the directory `init`, if it was already read."""
         if config.init and source is None:
             source, _ = hub.survey(config.init)
         family = family_of(config, source)
@@ -225,17 +226,18 @@ class Pretraining(MaskedWords):
 
 
 def accuracy(logits, labels, weight) -> Loss:
-    """The loss has found the highest logit already; to ask which one it is would take another look at all of them."""
-    best = of_label(logits, labels)[..., 0] >= logits.max(-1)
+    """Compare each label's logit with the highest logit, which the loss has already computed; an argmax would take
+    another pass over all logits."""
+    best = label_logits(logits, labels)[..., 0] >= logits.max(-1)
     return weigh(best.astype(jnp.float32), weight)
 
 
-def of_label(logits, labels):
+def label_logits(logits, labels):
     return jnp.take_along_axis(logits, labels[..., None], axis=-1)
 
 
 class Corpora:
-    """The stream of prepared corpora, as the loop asks for it."""
+    """The stream of prepared corpora, as the `Data` of the training loop."""
 
     def __init__(self, stream: "Stream"):
         self.stream, self.tokenizer, self.batch = stream, stream.tokenizer, stream.config.batch
@@ -244,7 +246,7 @@ class Corpora:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
 
     def with_cooccurrences(self, params: dict) -> dict:
-        """The parameters, with word embeddings and output bias read off the corpora."""
+        """Return the parameters with word embeddings and output bias computed from the corpora."""
         say("counting co-occurrences, for the word embeddings")
         flat = flatten_dict(params)
         (words,) = (path for path in flat if path[-2:] == WORDS)

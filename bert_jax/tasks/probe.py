@@ -1,4 +1,4 @@
-"""A new head begins as a probe: the best linear function of what the frozen encoder gives for the training examples."""
+"""Fit a new head as a probe: the best linear function of the frozen encoder's output for the training examples."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from bert_jax.text.tokenizer import Tokenizer
 
 
 class Features:
-    """What the head of a model reads of each piece: [D], or [L, D] where it reads each token. Beside it the `vectors`
-    by which texts are compared."""
+    """Computes what a model's head reads of each piece, `states`: [D], or [L, D] if it reads each token; and the
+    `vectors` by which texts are compared."""
 
     def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[Piece]):
         self.layout, self.pieces = layout, pieces
         self.head = layout.heads[-1]
         width = HEADS[self.head].width(layout.config)
-        # A head whose logits are what it reads.
+        # With an identity matrix, the logits of a head are what it reads.
         identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
         runner = Runner(layout, params | {self.head: identity}, tokenizer)
         program = head_logits_and_vectors(layout.config, self.head, width)
@@ -32,7 +32,7 @@ class Features:
     def probe(
         self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0
     ) -> Linear:
-        """What predicts all pieces best, or those that are `kept`; `strongest` as in `fit`."""
+        """Fit a probe to all pieces, or to those with indices `kept`; for `strongest` see `fit`."""
         return fit(self.units(link, class_weights, kept or range(len(self.pieces))), link, strongest)
 
     def units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
@@ -41,8 +41,8 @@ class Features:
             piece, states = self.pieces[i], self.states[i]
             labels, weight = np.asarray(piece.targets["labels"]), np.asarray(piece.targets["weight"])
             if HEADS[self.head].each_token:
-                learnt = np.flatnonzero(weight)
-                states, labels, weight = states[learnt], labels[learnt], weight[learnt]
+                trained = np.flatnonzero(weight)
+                states, labels, weight = states[trained], labels[trained], weight[trained]
             else:
                 states, labels, weight = states[None], labels[None], weight[None]
             parts.append((states, labels, weight, np.full(len(states), piece.example)))
@@ -64,7 +64,7 @@ def with_probe(
     class_weights: Sequence[float] = (),
     most: int = MOST,
 ) -> dict:
-    """The parameters with the head that predicts the pieces best, or that many of them."""
+    """Return the parameters with the head fitted to the pieces, or to a random sample of `most` of them."""
     pieces = [pieces[i] for i in sampled("pieces of a probe", len(pieces), most)]
     probe = Features(layout, params, tokenizer, pieces).probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}

@@ -1,4 +1,4 @@
-"""The task of a cross-encoder: the logits of a query's documents are learnt together."""
+"""The task of a cross-encoder: the loss reads the logits of all documents of a query together."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +18,7 @@ class Ranking(Finetuning):
     kind: Relevance
     loss: RankingLoss = LOSSES["binary"]
     settings: Settings = Settings(1.0)
-    documents: int = 2  # of a query, at most
+    documents: int = 2  # at most, per query
     whole_batch: ClassVar[bool] = True
 
     @property

@@ -1,4 +1,4 @@
-"""Training a cross-encoder: it reads a query and a document together, and says how relevant the document is."""
+"""Training a cross-encoder, which reads a query and a document together and scores how relevant the document is."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from bert_jax.predictions.kind import Windows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.ranking_losses import LOSSES, Settings
 from bert_jax.tasks.batches import batch_config
-from bert_jax.tasks.cards import of_cross_encoder
+from bert_jax.tasks.cards import cross_encoder_card
 from bert_jax.tasks.finetune import Judge
 from bert_jax.tasks.inspect import show
 from bert_jax.tasks.outline import Outline, outlined
@@ -27,10 +27,10 @@ from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Truncated
 from bert_jax.train.task import Results
 
-OTHERS = 4  # documents of other queries, where no document is not relevant
+OTHERS = 4  # documents of other queries that each query gets, if all documents are relevant
 Lists = list[Candidates]
-HEAD = "classify"  # that transformers publishes
-NOTHING = Encoding([0], [0], [(0, 0)])  # stands where a query has fewer documents than another
+HEAD = "classify"  # the head that transformers opens
+FILLER = Encoding([0], [0], [(0, 0)])  # fills up a query that has fewer documents than another
 
 
 def open(config: Config) -> tuple[Ranking, Epochs, Config]:
@@ -47,21 +47,21 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     task = dataclasses.replace(task, results=results)
     tokenizer = open_tokenizer(hub.existing(config.init))
     reading = PairReader(tokenizer, config.data.max_length, task)
-    learnt, judged = reading.pieces(train), reading.pieces(heldout)
-    if notice := reading.truncated.notice("--config.data.max_length may be more", "pairs"):
+    train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
+    if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         say(notice)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
-    card = of_cross_encoder(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
+    card = cross_encoder_card(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
     task = dataclasses.replace(task, card=card)
     batches = batch_config(
         config, config.data.rows, config.data.max_length, task.layout.config, together=task.documents
     )
     batches = dataclasses.replace(batches, noun="pair")
-    judge = JudgeOfLists(task.kind, results.heldout, judged)
-    data = Epochs(learnt, judged, task.targets, tokenizer, batches, judge, each_token=False)
+    judge = JudgeOfLists(task.kind, results.heldout, heldout_pieces)
+    data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     say(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
-        f"{len(heldout):,} held out, {len(calibration):,} for calibration; {config.batch} queries a step, in "
+        f"{len(heldout):,} for validation, {len(calibration):,} for calibration; {config.batch} queries per step, in "
         f"{data.rows_in_words()}; loss {task.loss.name}"
     )
     return task, data, config
@@ -77,7 +77,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
 
 
 def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
-    """(to train on, held out, for calibration)"""
+    """Return the training, validation and calibration queries."""
     data = config.data
     train = read_candidates(data.train, data.columns, data.most)
     heldout = read_candidates(data.heldout, data.columns) if data.heldout else []
@@ -88,7 +88,7 @@ def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
         if others:
             say(
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
-                "not relevant (data.others); `bert-jax mine` finds some that are harder to tell"
+                "not relevant (data.others); `bert-jax mine` finds harder ones"
             )
     if others and LOSSES[name_of_loss(config, train)].taught:
         raise BertJaxError(
@@ -124,7 +124,7 @@ def without_scores(lists: Lists) -> Lists:
 
 
 def shortened(candidates: Candidates, most: int) -> Candidates:
-    """With so many documents, those that are relevant first, in their order."""
+    """Keep at most `most` documents of a query, the most relevant ones; they stay in their order."""
     kept = sorted(sorted(range(len(candidates.grades)), key=lambda n: -candidates.grades[n])[:most])
     return dataclasses.replace(
         candidates,
@@ -144,7 +144,7 @@ def name_of_loss(config: Config, lists: Sequence[Candidates]) -> str:
 
 
 def graded(lists: Sequence[Candidates]) -> set[float]:
-    """The grades beside relevant and not relevant."""
+    """Return the grades other than 0 (not relevant) and 1 (relevant)."""
     return {grade for candidates in lists for grade in candidates.grades} - {0.0, 1.0}
 
 
@@ -154,12 +154,12 @@ def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
     untaught = [candidates.where for candidates in lists if not candidates.scores]
     if loss.taught and untaught:
         raise BertJaxError(
-            f"loss.name={name} learns from a teacher's scores, and {untaught[0]} has none; give each row a positive, "
+            f"loss.name={name} learns from a teacher's scores, but {untaught[0]} has none; give each row a positive, "
             "negatives and a list of scores, as `bert-jax mine --rescore DIR --scores` writes them"
         )
     if name == "binary" and grades and max(grades) > 1:
         raise BertJaxError(
-            f"loss.name=binary learns from labels from 0 to 1, and there is {max(grades):g}; set "
+            f"loss.name=binary learns from labels from 0 to 1, but the data have {max(grades):g}; set "
             "--config.loss.name=lambda_rank"
         )
     kind = Relevance.learn([])
@@ -174,14 +174,14 @@ def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
 
 
 class PairReader:
-    """Queries and their documents as the model reads them: each query has the same number of pieces."""
+    """Encodes queries and their documents as the model reads them; each query gets the same number of pieces."""
 
     def __init__(self, tokenizer: Tokenizer, max_length: int, task: Ranking):
         self.tokenizer, self.task = tokenizer, task
         self.truncated = Truncated(max_length)
 
     def pieces(self, lists: Lists) -> list[Piece]:
-        """Where a query has more documents than are learnt from at once, these are so many lists."""
+        """Return a piece for each document; a query with more than `task.documents` documents becomes several lists."""
         pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
         encodings = self.tokenizer.encode(pairs, max_length=self.truncated.max_length)
         self.truncated.count(encodings)
@@ -190,7 +190,7 @@ class PairReader:
         for candidates in lists:
             count = len(candidates.grades)
             for n in range(-(-count // self.task.documents) * self.task.documents):
-                encoding = next(following) if n < count else NOTHING
+                encoding = next(following) if n < count else FILLER
                 pieces.append(Piece(encoding, len(pieces), self.targets(candidates, n)))
         return pieces
 
@@ -203,7 +203,7 @@ class PairReader:
 
 
 class JudgeOfLists(Judge):
-    """Leaves out the pieces that stand for no document."""
+    """Judges lists of documents; pieces that only fill up a list are left out."""
 
     def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[Piece]):
         self.known = [bool(piece.targets["weight"]) for piece in pieces]

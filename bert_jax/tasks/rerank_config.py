@@ -1,4 +1,4 @@
-"""The config of the training of a cross-encoder."""
+"""The config for training a cross-encoder."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -14,19 +14,20 @@ from bert_jax.tasks.epochs_config import Dropout, EpochsConfig, ModelConfig
 @dataclass(frozen=True)
 class CandidatesConfig:
     train: str = ""  # training data: a file, a folder of files, or tfds:NAME/CONFIG:SPLIT
-    heldout: str = ""  # validation set, given as the training data are; "": a share of them
+    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
     heldout_share: Share = 0.1  # share of the queries that becomes the validation set
-    # share of the other queries that probabilities are calibrated on; 0: none
+    # share of the remaining queries on which probabilities are calibrated; 0: none
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
     columns: CandidateColumns = field(default_factory=CandidateColumns)
-    most: NotNegative = 0  # queries that are used, drawn at random, the same for every seed; 0: all
-    # documents of other queries that each query gets as not relevant; -1: 4 where all documents are relevant, else none
+    most: NotNegative = 0  # number of queries to use, drawn at random, the same for every seed; 0: all
+    # documents of other queries to add to each query as not relevant; -1: 4 if all documents are relevant, else none
     others: Annotated[int, Range(-1, 1000)] = -1
-    documents: NotNegative = 0  # most documents of a query, relevant ones first; 0: all
-    batch: Annotated[int, Range(1, 1 << 20)] = 16  # queries a step, each with its documents
-    max_length: Annotated[int, Range(1, 1 << 20)] = 256  # tokens of a pair; longer documents are truncated
-    # how pairs stand in rows; packed: several in a row, bucketed: one in each, as long as the longest of its step,
-    # padded: one in each, all of one length; what is learnt is the same
+    documents: NotNegative = 0  # maximum number of documents per query, relevant ones first; 0: all
+    batch: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
+    # maximum number of tokens in a pair; longer documents are truncated
+    max_length: Annotated[int, Range(1, 1 << 20)] = 256
+    # how pairs are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
+    # step; padded: one per row, all rows of one length; the choice does not change what is learnt
     rows: RowLayout = "packed"
 
     def __post_init__(self):
@@ -44,9 +45,9 @@ class CrossEncoderConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class LossConfig:
-    # loss; auto: teacher_ranking for scores of a teacher, binary for relevant or not, lambda_rank for grades
+    # loss; auto: teacher_ranking for a teacher's scores, binary for relevant or not, lambda_rank for grades
     name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
-    scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of the logits; 0: that of the loss
+    scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of the logits; 0: the usual one of the loss
 
     def __post_init__(self):
         check_ranges(self, "loss.")
@@ -57,15 +58,16 @@ class LossConfig:
 @dataclass(frozen=True)
 class RerankConfig(EpochsConfig):
     usual_epochs: ClassVar[float] = 1.0
-    # On pairs of Cranfield MiniLM had an MRR@10 of .620 after 60 steps of 32 pairs, .703 after 116; chance is .457.
+    # On pairs of Cranfield, MiniLM had an MRR@10 of .620 after 60 steps of 32 pairs, .703 after 116; chance is .457.
     least_steps: ClassVar[int] = 120
-    # A cross-encoder learns from an embedder something new, the words that query and document share. After 62 steps of
-    # 32 pairs MiniLM (384 wide) had an MRR@10 of .335 with 6e-5, .813 with 2e-4, .844 with 4e-4; chance is .29.
+    # A cross-encoder that starts from an embedder has to learn something new: the words that query and document share.
+    # After 62 steps of 32 pairs, MiniLM (384 wide) had an MRR@10 of .335 with a learning rate of 6e-5, .813 with 2e-4,
+    # .844 with 4e-4; chance is .29.
     usual_rate: ClassVar[float] = 5e-5
     rate_power: ClassVar[int] = 2
 
     init: str = ""
-    report: bool = True  # writes WORKDIR/report when the run has ended
+    report: bool = True  # write WORKDIR/report at the end of the run
     model: CrossEncoderConfig = field(default_factory=CrossEncoderConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     data: CandidatesConfig = field(default_factory=CandidatesConfig)

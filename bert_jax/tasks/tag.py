@@ -1,4 +1,4 @@
-"""Fine-tuning on words: a tag for each, learnt at the word's first token."""
+"""Fine-tuning on words: each word gets a tag, which is trained at the word's first token."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -21,8 +21,8 @@ class WordsConfig(ExamplesConfig):
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): those of the data
-    # share of the target spread over all tags
+    labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): the tags in the data
+    # share of the target probability that is spread over all tags
     label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
     data: WordsConfig = field(default_factory=WordsConfig)
 

@@ -1,7 +1,7 @@
-"""Where the loss of masked words usually is: a band around runs on real text, which usual_losses.csv holds.
+"""The usual range of the masked-LM loss: a band around the runs on real text in usual_losses.csv.
 
-A run is compared with those of the same model and of the same kind of batches. Vocabularies differ, so a loss counts
-as a share of the logarithm of their size, which is the loss of a model that knows nothing.
+A run is compared with runs of the same model size and the same kind of batches. Because vocabularies differ, losses are
+compared as shares of the logarithm of the vocabulary size, which is the loss of a model that knows nothing.
 """
 
 import csv
@@ -15,12 +15,13 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.models.config import EncoderConfig
 
 FILE = Path(__file__).with_suffix(".csv")
-BESIDE = 0.04  # share of a loss by which a usual one may lie outside of all runs: other text, seeds, ends of schedules
+# The band is wider than the known runs by this share of the loss, for other texts, seeds and lengths of schedules.
+MARGIN = 0.04
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What runs have to have in common."""
+    """What runs must have in common to be compared."""
 
     layers: int
     hidden_size: int
@@ -28,7 +29,7 @@ class Recipe:
     length: int
     batch: int
     rate: float  # share of the tokens that are predicted
-    embeddings: str  # what they begin as
+    embeddings: str  # how they are initialised
 
     @classmethod
     def of(cls, model: EncoderConfig, data: DataConfig, embeddings: str) -> "Recipe":
@@ -38,21 +39,22 @@ class Recipe:
 
 @dataclass(frozen=True)
 class UsualLosses:
-    entries: int  # of the vocabulary
+    entries: int  # in the vocabulary
     curves: tuple[tuple[tuple[int, float], ...], ...]  # (step, share) of each run
 
     def at(self, step: int) -> tuple[float, float] | None:
-        """(low, high) of the loss; None where a run tells nothing."""
+        """Return (low, high) of the loss; None if no run covers this step."""
         shares = [share_at(curve, step) for curve in self.curves]
         known = [share for share in shares if share is not None]
         if not known:
             return None
         nothing = math.log(self.entries)
-        return nothing * min(known) * (1 - BESIDE), nothing * max(known) * (1 + BESIDE)
+        return nothing * min(known) * (1 - MARGIN), nothing * max(known) * (1 + MARGIN)
 
 
 def share_at(curve: tuple[tuple[int, float], ...], step: int) -> float | None:
-    """
+    """Interpolate a curve at a step; None outside of its steps.
+
     >>> share_at(((50, 0.9), (100, 0.8)), 75), share_at(((50, 0.9),), 51)
     (0.8500000000000001, None)
     """
@@ -66,13 +68,13 @@ def share_at(curve: tuple[tuple[int, float], ...], step: int) -> float | None:
 
 
 def usual(model: EncoderConfig, data: DataConfig, embeddings: str) -> UsualLosses | None:
-    """Of a run that begins with initial values; None where no such run is known."""
-    curves = known().get(Recipe.of(model, data, embeddings)) if len(data.lengths) == 1 else None
+    """Return the usual losses of a run from initial values; None if no such run is known."""
+    curves = known_curves().get(Recipe.of(model, data, embeddings)) if len(data.lengths) == 1 else None
     return UsualLosses(model.vocab_size, curves) if curves else None
 
 
 @cache
-def known() -> dict[Recipe, tuple]:
+def known_curves() -> dict[Recipe, tuple]:
     runs: dict[tuple[Recipe, str], list[tuple[int, float]]] = {}
     with open(FILE, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""Beginning from the parameters of a model directory."""
+"""Start a run from the parameters of a model directory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,8 @@ from bert_jax.train.task import Task
 
 
 def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
-    """The layout, published as the directory is; a directory of other sizes or with another tokenizer is refused."""
+    """Return the layout with the family and published keys of the directory; refuse one of other sizes or with another
+    tokenizer."""
     source, _ = hub.survey(directory)
     check_sizes(directory, source.config, layout.config)
     check_tokenizer(directory, tokenizer)
@@ -23,10 +24,10 @@ def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layou
 
 
 def check_tokenizer(directory: str, tokenizer: Tokenizer) -> None:
-    """Refuse a model that reads other tokens than those of the corpus."""
+    """Refuse a model whose tokenizer is not that of the corpus."""
     if open_tokenizer(hub.existing(directory)).fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
-            f"the corpus was prepared with another tokenizer than that of {directory}; "
+            f"the corpus was not prepared with the tokenizer of {directory}; "
             f"prepare it again with --tokenizer {directory}"
         )
 
@@ -35,16 +36,16 @@ def check_sizes(directory: str, theirs: EncoderConfig, ours: EncoderConfig) -> N
     expected, actual = theirs.architecture, ours.architecture
     differing = [name for name in expected if expected[name] != actual[name]]
     if 0 < theirs.rotary.theta < ours.rotary.theta:
-        differing.remove("rotary.theta")  # to read longer rows it is raised, as ModernBERT's was
+        differing.remove("rotary.theta")  # it may be raised to read longer rows, as ModernBERT's was
     if differing:
         sizes = ", ".join(f"--config.model.{name}={expected[name]}" for name in differing)
         raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
 
 
 def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
-    """The directory's parameters for the task, and the parts it lacks, which have initial values.
+    """Return the task's parameters from the directory, and the names of the parts it lacks, which get initial values.
 
-    Further models of the task are in directories within it, as a run leaves them.
+    Further models of the task are read from subdirectories, as a run saves them.
     """
     models = {
         name: read_model(str(Path(directory) / name) if name else directory, layout)
@@ -68,9 +69,9 @@ def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
 
 
 def read_model(directory: str, layout: hub.Layout) -> dict:
-    """A directory's parameters for the layout, without heads for other labels."""
+    """Return a directory's parameters for the layout, without heads that were trained for other labels."""
     source, tensors = hub.survey(directory, vocab_multiple=layout.config.vocab_multiple)
     params = hub.read_params(source, tensors, directory)
-    if source.labels != layout.labels:  # its heads are for others
+    if source.labels != layout.labels:
         params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
     return hub.read_beside(layout, tensors, directory) | params

@@ -1,4 +1,4 @@
-"""Pairs for a bi-encoder: each text is encoded separately, and the second follows the first in one sequence of ids."""
+"""Encode pairs for a bi-encoder: each text separately; the ids of both follow one another in one sequence."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from bert_jax.text.tokenizer import Encoding, Text, Tokenizer, longest_first
 
 
 def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:
-    """At most `max_length` tokens a pair; the longer text is cut first."""
+    """Encode pairs with at most `max_length` tokens each; the longer text is truncated first."""
     single = next((text for text in pairs if isinstance(text, str)), None)
     if single is not None:
         raise BertJaxError(f'this model takes pairs of texts, and "{single[:40]}" is a single text')
@@ -29,7 +29,7 @@ def fitted(
 
 
 def joined(encodings: Sequence[Encoding]) -> Encoding:
-    """The encodings as one, in which each still begins with its own [CLS].
+    """Join encodings into one, in which each still starts with its own [CLS].
 
     >>> joined([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).begins
     (0, 2)

@@ -1,11 +1,11 @@
-"""A document as a file holds it."""
+"""A document read from a file."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Article:
-    where: str  # for errors
-    id: str  # within its source; "": the file is the document
-    title: str  # not a part of the text
+    where: str  # file and line, for error messages
+    id: str  # within its file; "": the whole file is one document
+    title: str  # not part of the text
     text: str

@@ -1,4 +1,4 @@
-"""Encodings as the arrays that a model reads: tokens, segments and mask, padded to one length."""
+"""Turn encodings into the arrays that a model reads: tokens, segments and mask, padded to one length."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -16,13 +16,13 @@ Batch = dict[str, np.ndarray]
 
 
 def pad(tokenizer: Tokenizer, encodings: Sequence[Encoding], length: int | None = None) -> Batch:
-    """The batch [B, L] of encodings; `length` is L, by default that of the longest."""
+    """Return the batch [B, L] of the encodings; L is `length`, by default the length of the longest."""
     longest = max((len(encoding.ids) for encoding in encodings), default=0)
     length = longest if length is None else length
     check_number(length, "length", is_whole=True)
     if length < longest:
         raise BertJaxError(
-            f"length is {length} and a text has {longest} tokens; max_length={length} truncates it"
+            f"length is {length}, but a text has {longest} tokens; set max_length={length} to truncate it"
         )
     batch = {name: np.zeros((len(encodings), length), np.int32) for name in ("tokens", "segments", "mask")}
     batch["tokens"][:] = tokenizer.special.pad
@@ -34,9 +34,9 @@ def pad(tokenizer: Tokenizer, encodings: Sequence[Encoding], length: int | None 
 
 
 def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: int | None = None) -> Batch:
-    """The arrays that a model reads, tokens, segments and mask: of one text or pair [L], of a list of them [B, L].
+    """Return the arrays that a model reads (tokens, segments and mask): [L] for one text or pair, [B, L] for a list.
 
-    Texts of more than `max_length` tokens are truncated, with a warning. `length` is L, by default that of the longest.
+    Texts of more than `max_length` tokens are truncated, with a warning. L is `length`, by default that of the longest.
     """
     single = isinstance(texts, str | tuple)
     encodings = tokenizer.encode([texts] if single else as_list(texts), max_length=max_length)
@@ -47,10 +47,10 @@ def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: 
 
 
 def batches(tokenizer: Tokenizer, texts: Iterable, rows: int, **settings) -> Iterator[Batch]:
-    """Batches of so many texts each, in their order, read as they are asked for; `settings` are those of a call."""
+    """Yield batches of `rows` texts in their order; texts are read lazily, and `settings` are those of a call."""
     check_number(rows, "rows", is_whole=True, allowed=Range(1))
     if isinstance(texts, str):
-        raise BertJaxError(f'batches reads many texts, and "{texts[:40]}" is a single text; give a list')
+        raise BertJaxError(f'batches reads a list of texts, but "{texts[:40]}" is a single text; give a list')
     texts = map(plain, as_list(texts))
     while chunk := list(islice(texts, rows)):
         yield call(tokenizer, chunk, **settings)

@@ -1,4 +1,4 @@
-"""Byte-level BPE, RoBERTa's and the first DeBERTa's tokenizer: every byte is an entry, so no text is unknown."""
+"""Byte-level BPE, the tokenizer of RoBERTa and of the first DeBERTa: every byte is an entry, so no text is unknown."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ class BytePair(RustTokenizer):
     def from_merges(
         cls, vocabulary: dict[str, int], merges: list[tuple[str, str]], settings: Settings | None = None
     ) -> "BytePair":
-        """From entries with their ids, and the pairs to merge in order of rank."""
+        """Build the tokenizer from entries with their ids, and the pairs to merge in order of rank."""
         settings = settings or Settings()
         is_deberta = set(BERT_NAMES.values()) <= set(vocabulary)
         names = (BERT_NAMES if is_deberta else ROBERTA_NAMES) | settings.names
@@ -26,12 +26,12 @@ class BytePair(RustTokenizer):
         rust.decoder = decoders.ByteLevel()
         sep, start = names["sep"], names["cls"]
         if is_deberta:
-            # As the model was trained; transformers 5 puts two [SEP] between the texts of a pair, and leaves the space
-            # before [MASK] to stand as a token.
+            # As the model was trained. transformers 5 puts two [SEP] between the texts of a pair, and makes a token of
+            # the space before [MASK].
             rust.post_processor = processor(names, {role: vocabulary[name] for role, name in names.items()})
             mask = AddedToken(names["mask"], lstrip=True, special=True, normalized=False)
             settings = replace(settings, special={"mask": mask} | settings.special)
-        elif sep in vocabulary and start in vocabulary:  # one that is missing is named where all are checked
+        elif sep in vocabulary and start in vocabulary:  # RustTokenizer reports missing ones
             ends = (sep, vocabulary[sep]), (start, vocabulary[start])
             trim = settings.config.get("trim_offsets", True)
             rust.post_processor = processors.RobertaProcessing(*ends, trim, prefix_space)
@@ -53,7 +53,7 @@ class BytePair(RustTokenizer):
         super().save(directory)
         try:
             self.rust.model.save(str(directory))  # vocab.json and merges.txt
-        except Exception as error:  # of a full disk; the Rust library raises bare Exception
+        except Exception as error:  # such as a full disk; the Rust library raises bare Exception
             raise of_rust(error) from error
 
     def _transformers_class(self) -> dict:

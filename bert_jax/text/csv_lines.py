@@ -1,4 +1,4 @@
-"""Rows as the lines of a CSV file."""
+"""Write rows as the lines of a CSV file."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from bert_jax.text.truncation import warn
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each row, the first below the header, whose columns are those of the first row.
+    """Yield a line for each row, the first with the header above it; the columns are those of the first row.
 
     >>> print("\\n".join(csv_lines([{"text": "well, well", "score": 0.5}, {"text": "no"}])))
     text,score
@@ -23,7 +23,7 @@ def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         above = "" if header else f"{csv_line(row)}\n"
         header = header or list(row)
         if not is_told and (further := [name for name in row if name not in header]):
-            warn(f'column "{further[0]}" is not in the first row, so it is left out of the table')
+            warn(f'column "{further[0]}" is left out of the table, because the first row does not have it')
             is_told = True
         yield above + csv_line(cell_of(row.get(name)) for name in header)
 
@@ -35,7 +35,7 @@ def csv_line(cells: Iterable) -> str:
 
 
 def cell_of(value):
-    """Words as tables hold lists of them, and what else is not plain as JSON."""
+    """Return a cell's value: a list of words joined by spaces, other lists, dicts and booleans as JSON."""
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         return " ".join(value)
     is_plain = not isinstance(value, list | dict | bool)

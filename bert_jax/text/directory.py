@@ -1,4 +1,4 @@
-"""Opens whichever tokenizer a model directory carries."""
+"""Open the tokenizer of a model directory, of whichever kind it is."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ KINDS = {models.WordPiece: WordPiece, models.BPE: BytePair, models.Unigram: Sent
 
 
 def open_tokenizer(directory) -> Tokenizer:
-    """The tokenizer of a directory, tokenizer.json first because it alone holds everything."""
+    """Open the tokenizer of a directory; tokenizer.json comes first because only that file holds everything."""
     directory = Path(directory)
     settings = Settings.read(directory)
     try:
@@ -54,4 +54,4 @@ def _from_json(path: Path, settings: Settings) -> Tokenizer:
         if isinstance(rust.model, model):
             return kind.from_rust(rust, settings)
     name = type(rust.model).__name__
-    raise BertJaxError(f"{path}: holds a {name} model, which no BERT-like model here reads")
+    raise BertJaxError(f"{path}: holds a {name} model, which is not supported; use WordPiece, BPE or Unigram")

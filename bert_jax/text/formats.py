@@ -1,4 +1,4 @@
-"""Documents in files that are no tables: pages of HTML and of Markdown, articles of Wikipedia, and plain text."""
+"""Read documents from files that are not tables: HTML and Markdown pages, Wikipedia articles, and plain text."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -7,8 +7,8 @@ from bert_jax.text import html, markdown, wikipedia
 from bert_jax.text.article import Article
 from bert_jax.text.inputs import ending
 
-EXTRACTED = wikipedia.BEGIN.encode()  # what a file of WikiExtractor begins with
-Reader = Callable[[str, Iterable[str]], Iterator[Article]]  # of a file's name and lines
+EXTRACTED = wikipedia.BEGIN.encode()  # the first bytes of WikiExtractor's files
+Reader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles
 
 
 def html_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
@@ -19,7 +19,7 @@ def markdown_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
     yield Article(name, "", *markdown.title_and_text("".join(lines)))
 
 
-def whole(name: str, lines: Iterable[str]) -> Iterator[Article]:
+def whole_file(name: str, lines: Iterable[str]) -> Iterator[Article]:
     yield Article(name, "", "", "".join(lines))
 
 
@@ -28,16 +28,18 @@ READERS: dict[str, Reader] = {
     ".htm": html_page,
     ".md": markdown_page,
     ".markdown": markdown_page,
-    ".xml": wikipedia.dumped,
+    ".xml": wikipedia.dump_articles,
 }
 
 
-def articles(name: str, lines: Iterable[str], plain: Reader = whole) -> Iterator[Article]:
-    """Of a file, by its ending; WikiExtractor's files have none, and are known by their first line. `plain` reads all
-    others."""
+def articles(name: str, lines: Iterable[str], plain: Reader = whole_file) -> Iterator[Article]:
+    """Read the articles of a file by the reader for its ending; `plain` reads all other files.
+
+    WikiExtractor's files have no ending; they are recognised by their first line.
+    """
     if reader := READERS.get(ending(name).lower()):
         return reader(name, lines)
     lines = iter(lines)
     first = next(lines, "")
-    reader = wikipedia.extracted if first.startswith(wikipedia.BEGIN) else plain
+    reader = wikipedia.extracted_articles if first.startswith(wikipedia.BEGIN) else plain
     return reader(name, chain([first], lines))

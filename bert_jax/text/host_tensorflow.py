@@ -1,4 +1,4 @@
-"""TensorFlow for the host alone: imported here and nowhere else, kept off the accelerator, and quiet."""
+"""TensorFlow on the host only: it is imported nowhere else, kept off the accelerator, and kept quiet."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from bert_jax.errors import BertJaxError, first_line
 
 @contextlib.contextmanager
 def may_be_absent() -> Iterator[None]:
-    """Around imports of what only the extra `train` installs."""
+    """Wrap imports of packages that only the extra `train` installs; say how to install them if they are missing."""
     try:
         yield
     except ImportError as error:
@@ -23,16 +23,16 @@ def may_be_absent() -> Iterator[None]:
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # no use for input pipelines, and it announces itself
-# Triton, which torch brings for GPUs, crashes the process when it is loaded after TensorFlow, which another library may
-# have loaded by now.
+# Triton, which torch installs for GPUs, crashes the process if it is loaded after TensorFlow, so load it first, unless
+# another library has already loaded TensorFlow.
 if "tensorflow" not in sys.modules and find_spec("triton"):
-    with contextlib.suppress(ImportError):  # one that cannot be loaded here does no harm
+    with contextlib.suppress(ImportError):  # a Triton that cannot be loaded does no harm
         import triton._C.libtriton  # noqa: F401
 
 with may_be_absent():
     import tensorflow as tf
 
-# It would otherwise take all memory of a GPU, or the TPU itself, from JAX.
+# Otherwise TensorFlow would take all memory of a GPU, or the TPU itself, away from JAX.
 for kind in ("GPU", "TPU"):
     tf.config.set_visible_devices([], kind)
 

@@ -1,5 +1,8 @@
-"""The text of an HTML page that a reader sees, and its title. What stands around the text on every page of a site is
-left out: its navigation, and headers, footers and asides that are not in the article, of which a heading is kept."""
+"""Extract the visible text of an HTML page, and its title.
+
+What surrounds the text on every page of a site is left out: the navigation, and headers, footers and asides outside of
+the article; a heading in such a header is kept.
+"""
 
 import re
 from collections import Counter
@@ -16,7 +19,7 @@ BLOCKS = {
     "main", "nav", "ol", "option", "p", "pre", "section", "summary", "table", "td", "th", "title", "tr", "ul",
 }  # fmt: skip
 SPACES = re.compile(r"\s+")
-DECLARATION = re.compile(r"<!\[[^>]*>")  # of Word, or of XML; the parser stops at those it does not know
+DECLARATION = re.compile(r"<!\[[^>]*>")  # from Word or XML; the parser stops at those it does not know
 
 
 class Page(HTMLParser):
@@ -25,9 +28,9 @@ class Page(HTMLParser):
         self.hidden = self.preformatted = 0
         self.in_title = False
         self.titles: list[str] = []
-        self.parts: list[tuple[str, bool]] = []  # each with whether it stands around the text
+        self.parts: list[tuple[str, bool]] = []  # (text, whether it surrounds the article)
         self.content = 0
-        self.around: list[tuple[str, bool]] = []  # elements of AROUND, each with whether it is left out
+        self.around: list[tuple[str, bool]] = []  # open elements of AROUND: (tag, whether it is left out)
         self.left_out: Counter[str] = Counter()
         self.in_heading = False
 
@@ -73,7 +76,7 @@ class Page(HTMLParser):
         return count > (self.left_out["header"] if self.in_heading else 0)
 
     def lines(self) -> list[str]:
-        """All of them where an element of AROUND does not end, or nothing would be left."""
+        """Return the article's lines, or all lines if an element of AROUND is not closed or nothing would be left."""
         if not self.left_out.total() and (
             lines := lines_of(text for text, around in self.parts if not around)
         ):
@@ -86,7 +89,7 @@ def lines_of(parts: Iterable[str]) -> list[str]:
 
 
 def title_and_text(source: str) -> tuple[str, str]:
-    """Without scripts, styles and what stands around the text; each block is a line.
+    """Return the title and the text, without scripts, styles and what surrounds the article; each block is a line.
 
     >>> title_and_text("<title>Cats</title><script>x < 1</script><p>The&nbsp;cat\\nsat.<p>Then it <b>slept</b>.")
     ('Cats', 'The cat sat.\\nThen it slept.')
@@ -102,8 +105,10 @@ def title_and_text(source: str) -> tuple[str, str]:
 
 
 def without_comments(source: str) -> str:
-    """A comment that does not end goes on to the end. Left to the parser, many of those take hours, as do many tags
-    that do not end."""
+    """Remove comments; one that is not closed extends to the end.
+
+    If they were left to the parser, many unclosed comments would take hours, as would many unclosed tags.
+    """
     parts, start = [], 0
     while (comment := source.find("<!--", start)) >= 0:
         parts.append(source[start:comment])

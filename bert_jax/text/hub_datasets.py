@@ -1,4 +1,4 @@
-"""Files, a folder or a glob of a data set of the Hugging Face hub, `hf://datasets/OWNER/NAME[@REVISION]/FILES`."""
+"""Fetch files, a folder or a glob of a Hugging Face data set, `hf://datasets/OWNER/NAME[@REVISION]/FILES`."""
 
 import os
 import re
@@ -10,8 +10,8 @@ PREFIX = "hf://"
 NAME = re.compile(r"hf://datasets/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
 
 
-def fetched(given: str) -> str:
-    """The path of their local copy. The revision ~parquet is the hub's own copy in parquet."""
+def fetch(given: str) -> str:
+    """Fetch the files and return the path of the local copy; the revision ~parquet is the hub's own copy in parquet."""
     match = NAME.fullmatch(given)
     if not match:
         raise BertJaxError(

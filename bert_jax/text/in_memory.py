@@ -1,4 +1,4 @@
-"""Tables that a program holds, read by their names as files are: `memory:NAME`."""
+"""Tables in a program's memory, which are read by name, like files: `memory:NAME`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from bert_jax.errors import BertJaxError
 
 PREFIX = "memory:"
-TABLES: dict[
-    str, Sequence[tuple[str, dict]]
-] = {}  # (place, row), the place as in Python: texts[0] is the first
+# Name -> (place, row) of each row; places are written as in Python, so the first is texts[0].
+TABLES: dict[str, Sequence[tuple[str, dict]]] = {}
 
 
 @contextmanager
 def tables_in_memory(tables: Mapping[str, Sequence[tuple[str, dict]]]) -> Iterator[None]:
-    """While open, each table is read as `memory:` and its name."""
+    """Make each table readable as `memory:NAME` inside the with block."""
     before = dict(TABLES)
     TABLES.update(tables)
     try:
@@ -26,5 +25,5 @@ def tables_in_memory(tables: Mapping[str, Sequence[tuple[str, dict]]]) -> Iterat
 def rows_in_memory(name: str) -> Iterator[tuple[str, dict]]:
     table = name.removeprefix(PREFIX)
     if table not in TABLES:
-        raise BertJaxError(f"{name} was held by a program that has ended; run that program again")
+        raise BertJaxError(f"{name} was in the memory of a program that has ended; run that program again")
     return iter(TABLES[table])

@@ -1,5 +1,4 @@
-"""What a person names as input: files, folders, globs, TensorFlow Datasets, data sets of the Hugging Face hub;
-compressed or not."""
+"""Inputs that users name: files, folders, globs, TensorFlow Datasets, Hugging Face data sets; compressed or not."""
 
 import bz2
 import glob
@@ -15,15 +14,15 @@ from bert_jax.errors import BertJaxError
 from bert_jax.text import hub_datasets
 from bert_jax.text.in_memory import PREFIX
 
-NOT_FILES = ("tfds:", PREFIX)  # sources named so are read by something else than `open`
+NOT_FILES = ("tfds:", PREFIX)  # prefixes of sources that are not opened as files
 HIDDEN = re.compile(r"(^|/)\.")
 
 
 def expand(inputs: Sequence[str]) -> list[str]:
-    """Files and tfds names, each once, in a fixed order: as given, sorted inside a folder or glob."""
+    """List the files and tfds names of the inputs, without duplicates, in their order; folders and globs are sorted."""
     files: dict[str, None] = {}
     for given in map(str, inputs):
-        pattern = hub_datasets.fetched(given) if given.startswith(hub_datasets.PREFIX) else given
+        pattern = hub_datasets.fetch(given) if given.startswith(hub_datasets.PREFIX) else given
         if pattern.startswith(NOT_FILES) or os.path.isfile(pattern):
             names = [pattern]
         elif os.path.isdir(pattern):
@@ -38,7 +37,8 @@ def expand(inputs: Sequence[str]) -> list[str]:
 
 
 def ending(name: str) -> str:
-    """
+    """Return the ending of a file's name, without that of a compression.
+
     >>> ending("reviews.jsonl.gz")
     '.jsonl'
     """
@@ -51,7 +51,7 @@ def decompressed(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
 
 
 def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:
-    # Not zstandard's own reader: it takes a file that is cut off for a whole one.
+    # Not zstandard's own reader: it accepts a truncated file as complete.
     import pyarrow
 
     return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), "zstd"))

@@ -1,4 +1,4 @@
-"""Lines of files and of standard input: decompressed, decoded, and what is wrong named with its place."""
+"""Read lines of files and of standard input: decompress and decode them; errors name file and line."""
 
 import lzma
 import sys
@@ -11,22 +11,23 @@ from typing import BinaryIO
 from bert_jax.errors import BertJaxError, first_line
 from bert_jax.text.inputs import decompressed
 
-LONGEST_LINE = 256 << 20  # bytes, and each costs its length many times over in memory
+LONGEST_LINE = 256 << 20  # bytes; a line takes several times its length in memory
 REMEDY = "convert it to UTF-8 text"
-# What begins so is no text, even where its first bytes could be.
+# Files that begin with these bytes are not text, even if the bytes could be.
 BINARY = {b"PK\3\4": "a zip archive (as .xlsx and .docx are)", b"PAR1": "a Parquet file", b"%PDF": "a PDF"}
 
 
 class NotText(BertJaxError):
-    """A file that is binary, or in another encoding."""
+    """Raised for a file that is binary or in another encoding."""
 
 
 class LineReader:
-    """The lines of a file, or of standard input (`-`), with their ends, without a byte order mark at its start.
+    """Reads the lines of a file, or of standard input (`-`), with line ends and without the byte order mark.
 
-    A line that is not UTF-8 is an error, or, with `replace`, has U+FFFD for its broken bytes and is counted. A line
-    with NUL is always one: no text has it, and UTF-16 and binary files do. No more than `longest` bytes of a line are
-    read into memory; 0: all of them. `remedy` is for text that is not UTF-8.
+    A line that is not UTF-8 is an error; with `replace`, its broken bytes become U+FFFD, and it is counted in `broken`.
+    A line with NUL is always an error: UTF-16 and binary files have NUL bytes, texts do not. A line of more than
+    `longest` bytes is an error, and is not read into memory; 0: no limit. `remedy` ends the messages about files that
+    are not UTF-8 text.
     """
 
     def __init__(
@@ -37,12 +38,12 @@ class LineReader:
         remedy: str = REMEDY,
         file: BinaryIO | None = None,
     ):
-        """`file` is standard input, if it was opened elsewhere."""
+        """Prepare to read `source`; `file` is standard input, if it was opened elsewhere."""
         self.source, self.replace, self.longest, self.remedy = source, replace, longest, remedy
         self.file = file
         self.name = "standard input" if source == "-" else source
         self.broken = 0
-        self.position = lambda: 0  # bytes of the file on disk that were read
+        self.position = lambda: 0  # number of bytes read so far from the file on disk
 
     def __iter__(self) -> Iterator[str]:
         with reading(self.name):
@@ -60,7 +61,7 @@ class LineReader:
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
             if number == 1 and (binary := BINARY.get(line[:4])):
-                raise NotText(f"{self.name} is {binary}, not a file of lines; {self.remedy}")
+                raise NotText(f"{self.name} is {binary}, not a text file; {self.remedy}")
             if 0 < self.longest < len(line):
                 most = self.longest >> 20
                 raise BertJaxError(f"{self.name} line {number} is longer than {most} MB; break it into lines")
@@ -109,7 +110,7 @@ def standard_input():
 
 
 def read_lines(source: str) -> Iterator[str]:
-    """One text a line, as they come; `-` is standard input. Without any line it is an error."""
+    """Yield the lines, one text each, as they arrive; `-` is standard input. An input without lines is an error."""
     reader, empty = LineReader(source), True
     for line in reader:
         empty = False

@@ -1,4 +1,4 @@
-"""The text of a Markdown page that a reader sees, and its title."""
+"""Extract the visible text of a Markdown page, and its title."""
 
 import re
 from html import unescape
@@ -34,14 +34,15 @@ ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 def title_and_text(source: str) -> tuple[str, str]:
-    """Each heading, paragraph, item of a list, row of a table and line of code is a line. A heading of the first level
-    that begins the page is its title, if more comes.
+    """Return the title and the text; each heading, paragraph, list item, table row and line of code is a line.
+
+    A first-level heading at the start of the page is the title, unless the page holds nothing else.
 
     >>> title_and_text("# Cats\\n\\nThey *often*\\n[sleep](a.html), see ![a cat](b.png).\\n\\n- `purr`\\n- run")
     ('Cats', 'They often sleep, see a cat.\\npurr\\nrun')
     """
-    lines: list[list[str]] = []  # each in the parts that stood on lines of the page
-    code: set[int] = set()  # which of them are taken as they are
+    lines: list[list[str]] = []  # each as the parts that were on separate lines of the page
+    code: set[int] = set()  # indices of lines of code, which stay as they are
     title, fence, joins = "", "", False
     for line in without_comments(FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):
         mark = FENCE.match(line)
@@ -52,15 +53,15 @@ def title_and_text(source: str) -> tuple[str, str]:
             code.add(len(lines))
             lines.append([line.rstrip()])
             continue
-        line = after(QUOTE, line)
+        line = without_mark(QUOTE, line)
         if joins and (under := UNDERLINE.fullmatch(line)):
             if under[1][0] == "=" and len(lines) == 1 and not title:
-                title = inline(" ".join(lines.pop()))
+                title = without_markup(" ".join(lines.pop()))
             joins = False
         elif heading := HEADING.fullmatch(line):
             words, joins = CLOSING.sub("", (heading[2] or "").strip()), False
             if len(heading[1]) == 1 and not lines and not title:
-                title = inline(words)
+                title = without_markup(words)
             else:
                 lines.append([words])
         elif not line.strip() or RULE.fullmatch(line) or DEFINITION.fullmatch(line):
@@ -72,22 +73,23 @@ def title_and_text(source: str) -> tuple[str, str]:
         elif joins and not ITEM.match(line):
             lines[-1].append(line.strip())
         else:
-            lines.append([after(ITEM, line).strip()])
+            lines.append([without_mark(ITEM, line).strip()])
             joins = True
-    joined = (parts[0] if n in code else inline(" ".join(parts)) for n, parts in enumerate(lines))
+    joined = (parts[0] if n in code else without_markup(" ".join(parts)) for n, parts in enumerate(lines))
     text = "\n".join(line for line in joined if line.strip())
     return (title, text) if text else ("", title)
 
 
-def after(mark: re.Pattern, line: str) -> str:
-    """The line without the mark that begins it, if one does."""
+def without_mark(mark: re.Pattern, line: str) -> str:
+    """Return the line without the mark at its start, if there is one."""
     match = mark.match(line)
     return line[match.end() :] if match else line
 
 
-def inline(text: str) -> str:
-    """
-    >>> inline("a **bold _move_**, `2 * 3 * 4`, snake_case_name, &lt;br> and <br> <https://x.org>")
+def without_markup(text: str) -> str:
+    """Remove inline markup.
+
+    >>> without_markup("a **bold _move_**, `2 * 3 * 4`, snake_case_name, &lt;br> and <br> <https://x.org>")
     'a bold move, 2 * 3 * 4, snake_case_name, <br> and  https://x.org'
     """
     parts, place = [], 0
@@ -98,6 +100,6 @@ def inline(text: str) -> str:
 
 
 def words_of(text: str) -> str:
-    for _ in range(2):  # a picture that is a link, bold within italic
+    for _ in range(2):  # markup may be nested: a picture in a link, bold in italic
         text = STRONG.sub(r"\2", LINK.sub(r"\1", text))
     return unescape(ESCAPE.sub(r"\1", TAG.sub("", ADDRESS.sub(r"\1", text))))

@@ -1,4 +1,4 @@
-"""Documents from files: plain text, pages, Wikipedia's articles, JSON lines, parquet, and TensorFlow Datasets.
+"""Read documents from plain text, pages, Wikipedia articles, JSON lines, parquet, and TensorFlow Datasets.
 
 The same inputs give the same documents in the same order.
 """
@@ -17,7 +17,7 @@ from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader, NotText
 
 Layout = Literal["blank", "file", "sentences"]
-LONGEST_LINE = 4 << 20  # bytes; prose has no such lines
+LONGEST_LINE = 4 << 20  # bytes; prose has no longer lines
 LONGEST_DOCUMENT = 16 << 20  # characters
 ARCHIVES = {".tar", ".tgz", ".zip"}
 
@@ -26,8 +26,8 @@ ARCHIVES = {".tar", ".tgz", ".zip"}
 class Source:
     """What to read and how, and counts of what was read.
 
-    `layout` is how plain text marks its documents: "blank" lines between them with a paragraph on each line,
-    one "file" each, or Google's "sentences": one on each line, blank lines between documents.
+    `layout` is how plain text separates documents: "blank", by blank lines, with a paragraph on each line; "file", one
+    document per file; "sentences", Google's format, by blank lines, with a sentence on each line.
     """
 
     inputs: Sequence[str]
@@ -35,11 +35,11 @@ class Source:
     column: str = "text"
     strict: bool = False
     files: list[str] = field(default_factory=list)
-    read_bytes: int = 0  # of the files on disk, for progress
+    read_bytes: int = 0  # number of bytes read from disk, for progress
     broken_lines: int = 0
     empty_files: int = 0
     cut_documents: int = 0
-    binary_files: int = 0  # of those in folders and globs; one that is named is an error
+    binary_files: int = 0  # in folders and globs; a binary file that is itself named is an error
 
     def __post_init__(self):
         self.files = expand(self.inputs)
@@ -49,7 +49,7 @@ class Source:
         return sum(os.path.getsize(file) for file in self.files if not file.startswith("tfds:"))
 
     def documents(self) -> Iterator[str]:
-        """All of them; each call counts anew."""
+        """Yield all documents; each call starts the counts anew."""
         self.read_bytes = self.broken_lines = self.empty_files = self.cut_documents = self.binary_files = 0
         for name in self.files:
             before, empty, binary = self.read_bytes, True, False
@@ -80,10 +80,10 @@ class Source:
             rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
             for article in articles(name, self._lines(name), self._plain):
-                yield whole(article.where, article.text)
+                yield check_length(article.where, article.text)
             return
         for where, row in rows:
-            yield whole(where, tables.text_in(where, row, self.column))
+            yield check_length(where, tables.text_in(where, row, self.column))
 
     def _plain(self, name: str, lines: Iterable[str]) -> Iterator[Article]:
         together: list[str] = []
@@ -110,7 +110,7 @@ class Source:
         self.broken_lines += 1
 
     def _remedy(self, name: str) -> str:
-        """For a file that is not UTF-8 text."""
+        """Return the advice for a file that is not UTF-8 text."""
         if ARCHIVES & set(Path(name).suffixes):
             return "unpack the archive, and name its files"
         return "convert it" + (", or have broken bytes replaced: leave --strict out" if self.strict else "")
@@ -125,7 +125,8 @@ class Source:
             yield line.removeprefix("\ufeff")
 
 
-def whole(where: str, text: str) -> str:
+def check_length(where: str, text: str) -> str:
+    """Return the text; refuse one that is too long for a document."""
     if len(text) > LONGEST_DOCUMENT:
-        raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB; cut it into documents first")
+        raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB is too long; split it into documents")
     return text

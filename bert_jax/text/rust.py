@@ -1,4 +1,4 @@
-"""Tokenizers whose work the Rust library `tokenizers` does: it holds the vocabulary and uses all threads."""
+"""Tokenizers that are backed by the Rust library `tokenizers`, which holds the vocabulary and uses all threads."""
 
 import hashlib
 import json
@@ -20,16 +20,16 @@ from bert_jax.text.tokenizer import Special
 
 BERT_NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-# A text and a pair between special tokens, with segments where they differ.
+# Templates of a text and of a pair, with special tokens, and with segments if these differ.
 BERT_FORM = ("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
 ROBERTA_FORM = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
-BATCH = 4096  # texts whose Rust encodings are alive at once
+BATCH = 4096  # texts whose Rust encodings are in memory at once
 
 
 class RustTokenizer(Subwords):
-    """A `tokenizers.Tokenizer` under the package's protocol.
+    """Wraps a `tokenizers.Tokenizer` in the package's protocol.
 
-    `names` maps pad, unk, cls, sep and mask to the entries that play these parts.
+    `names` maps the roles pad, unk, cls, sep and mask to the special tokens that fill them.
     """
 
     def __init__(self, rust: tokenizers.Tokenizer, names: dict[str, str], settings: Settings | None = None):
@@ -44,7 +44,7 @@ class RustTokenizer(Subwords):
         if missing:
             raise BertJaxError(
                 f"the vocabulary lacks the special token{'s' * (len(missing) > 1)} {', '.join(missing)}; "
-                "add them to it, or name the entries that play their parts in special_tokens_map.json"
+                "add them to it, or name the entries to use instead in special_tokens_map.json"
             )
         self.special = Special(**ids)
         if rust.post_processor is None:
@@ -60,11 +60,11 @@ class RustTokenizer(Subwords):
     @cached_property
     def fingerprint(self) -> str:
         parts = json.loads(self.rust.to_str())
-        # What decides ids; older files of the same tokenizer differ in decoder and post-processor only.
+        # Only the parts that decide ids; older files of the same tokenizer may have another decoder or post-processor.
         deciding = {key: parts[key] for key in ("normalizer", "pre_tokenizer", "model", "added_tokens")}
         deciding["template"] = asdict(self.template)
         if isinstance(self.rust.model, models.Unigram):
-            # A score loses its last digit on the way through JSON.
+            # JSON loses the last digit of a score.
             deciding["model"]["vocab"] = [
                 (piece, round(score, 5)) for piece, score in parts["model"]["vocab"]
             ]
@@ -98,7 +98,7 @@ class RustTokenizer(Subwords):
         self.settings.save(directory, self.names, self._transformers_class())
 
     def _transformers_class(self) -> dict:
-        """The class under which `transformers` opens the files; this one takes tokenizer.json as it is."""
+        """The keys that say how `transformers` opens the files; this class reads tokenizer.json as it is."""
         inputs = self.settings.config.get("model_input_names")
         inputs = inputs or ["input_ids", "attention_mask"] + ["token_type_ids"] * self.template.second
         return {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
@@ -127,7 +127,8 @@ def processor(
 
 
 def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
-    """Names of the special tokens: those of the settings, else RoBERTa's where the vocabulary has them."""
+    """Return the names of the special tokens: those of the settings, else RoBERTa's if the vocabulary has all of them,
+    else BERT's."""
     roberta = all(rust.token_to_id(name) is not None for name in ROBERTA_NAMES.values())
     names = ROBERTA_NAMES if roberta else BERT_NAMES
     if isinstance(rust.model, models.WordPiece):
@@ -136,7 +137,7 @@ def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
 
 
 def template_of(rust: tokenizers.Tokenizer) -> Template:
-    """The template that the post-processor prescribes, read off an encoded pair."""
+    """Return the template that the post-processor applies, as read from an encoded pair."""
     pair = rust.encode("a", "a")
     sides, ids, segments = pair.sequence_ids, pair.ids, pair.type_ids
     first, second = sides.index(0), sides.index(1)

@@ -1,7 +1,7 @@
-"""SentencePiece's unigram models, under ALBERT's conventions, DeBERTa's and XLM-R's.
+"""SentencePiece's unigram models, with the conventions of ALBERT, DeBERTa and XLM-R.
 
-The pieces come out of the `.model` file; the Rust library cuts texts into them, which gives the ids of the
-`sentencepiece` library, and offsets into the original text besides.
+The pieces are read from the `.model` file. The Rust library splits texts into them; it gives the same ids as the
+`sentencepiece` library, and also offsets into the original text.
 """
 
 from pathlib import Path
@@ -15,15 +15,15 @@ from bert_jax.text.settings import Settings
 
 MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 ALBERT_NAMES = BERT_NAMES | {"pad": "<pad>", "unk": "<unk>"}
-UNIGRAM = 1  # model_type in the file
-SPLIT_LATER = -100.0  # a score that keeps a piece out of every best segmentation
+UNIGRAM = 1  # value of model_type in the file
+SPLIT_LATER = -100.0  # a score so low that a piece is never part of the best segmentation
 
 
 class SentencePiece(RustTokenizer):
     @classmethod
     def from_model(cls, path, settings: Settings | None = None) -> "SentencePiece":
-        """From a `.model` file; its pieces tell ALBERT's convention ([CLS] among them), DeBERTa's ([PAD], too) and
-        XLM-R's."""
+        """Build the tokenizer from a `.model` file; its special pieces show whose convention it follows: with [CLS] it
+        is ALBERT's, with [PAD] as well DeBERTa's, with <s> XLM-R's."""
         settings = settings or Settings()
         proto = read_model(Path(path))
         pieces = [piece.piece for piece in proto.pieces]
@@ -40,11 +40,11 @@ class SentencePiece(RustTokenizer):
             )
         if proto.trainer_spec.byte_fallback and build != _deberta:
             raise BertJaxError(
-                f"{path}: byte fallback, which only DeBERTa's files use; give it a tokenizer.json instead"
+                f"{path}: byte fallback is supported only in DeBERTa's files; give it a tokenizer.json instead"
             )
         rust, names, form = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
-        if None not in ids.values():  # one that is missing is named where all are checked
+        if None not in ids.values():  # RustTokenizer reports missing ones
             rust.post_processor = processor(names, ids, form)
         spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
         rust.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
@@ -55,7 +55,7 @@ class SentencePiece(RustTokenizer):
 
 
 def read_model(path: Path):
-    """The file as `sentencepiece` describes it, refused where the Rust library would cut texts otherwise."""
+    """Read the file as a `sentencepiece` message; refuse a model that the Rust library would apply differently."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
@@ -75,12 +75,12 @@ def read_model(path: Path):
     }
     if any(odd.values()):
         features = ", ".join(name for name, present in odd.items() if present)
-        raise BertJaxError(f"{path}: {features}; no model here uses that, give it a tokenizer.json instead")
+        raise BertJaxError(f"{path}: not supported ({features}); give it a tokenizer.json instead")
     return proto
 
 
 def _albert(proto, settings: Settings):
-    # Google's ALBERT cuts a number from the comma behind it, so such pieces never occur in its training data.
+    # Google's ALBERT splits a number from the comma after it, so pieces of both never occur in its training data.
     entries = [
         (piece.piece, SPLIT_LATER if piece.piece[-1] == "," and piece.piece[-2:-1].isdigit() else piece.score)
         for piece in proto.pieces
@@ -97,7 +97,7 @@ def _albert(proto, settings: Settings):
 
 
 def _deberta(proto, settings: Settings):
-    """The text as the file normalises it, and what it has no piece for in bytes, where transformers does neither."""
+    """Normalise texts by the rules of the file, and encode unknown characters as bytes; transformers does neither."""
     if settings.config.get("split_by_punct", False):
         raise BertJaxError(
             "split_by_punct = true is not supported; give the directory a tokenizer.json instead"
@@ -116,7 +116,7 @@ def _deberta(proto, settings: Settings):
 
 
 def _xlm_roberta(proto, settings: Settings):
-    # fairseq's dictionary opens with these four in place of the file's three, and <mask> closes it.
+    # fairseq's dictionary begins with these four entries instead of the file's first three, and ends with <mask>.
     names = ROBERTA_NAMES | settings.names
     entries = [(names[role], 0.0) for role in ("cls", "pad", "sep", "unk")]
     entries += [(piece.piece, piece.score) for piece in proto.pieces[3:]] + [(names["mask"], 0.0)]
@@ -126,6 +126,6 @@ def _xlm_roberta(proto, settings: Settings):
 
 
 def _charsmap(proto) -> list:
-    """The file's own normalisation."""
+    """The normalisation rules of the file."""
     charsmap = proto.normalizer_spec.precompiled_charsmap
     return [normalizers.Precompiled(charsmap)] if charsmap else []

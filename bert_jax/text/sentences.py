@@ -1,4 +1,4 @@
-"""Sentences of a document."""
+"""Split documents into sentences."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from sentencex import segment
 from bert_jax.errors import BertJaxError
 from bert_jax.text.readers import Layout
 
-# ISO 639-1. Sentencex takes any other text for English, and knows some languages by codes of three letters.
+# ISO 639-1 codes. Sentencex treats an unknown code as English, and knows some languages by codes of three letters.
 LANGUAGES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
     "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
@@ -19,7 +19,8 @@ LANGUAGES = (
 
 
 def sentences(text: str, layout: Layout, language: str) -> list[str]:
-    """
+    """Split a document into sentences; in the layout "sentences" each line is one.
+
     >>> sentences("It cost 3.50 in all. Then he left.\\nA second line.", "blank", "en")
     ['It cost 3.50 in all.', 'Then he left.', 'A second line.']
     """
@@ -31,15 +32,16 @@ def sentences(text: str, layout: Layout, language: str) -> list[str]:
 
 
 def check_language(code: str) -> None:
-    language = code.split("-")[0]  # of zh-hant
+    language = code.split("-")[0]  # zh-hant is zh
     if language not in LANGUAGES.split() and not re.fullmatch("[a-z]{3}", language):
         raise BertJaxError(f'no language "{code}"; give an ISO code such as en, de or zh')
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Where blank lines separate paragraphs, the lines of each are one text (many books are hard-wrapped);
-    where there are none, each line is a paragraph."""
-    # Spaces of two and three bytes (no-break, em) make sentencex 1.0.32 cut a character in two and panic.
+    """Yield paragraphs. If blank lines separate them, their lines are joined (many books are hard-wrapped); without
+    blank lines, each line is a paragraph."""
+    # All spaces become plain ones: those of two or three bytes (no-break, em) make sentencex 1.0.32 split a character
+    # and panic.
     lines = [" ".join(line.split()) for line in text.strip().split("\n")]
     if "" not in lines:
         yield from lines

@@ -1,4 +1,4 @@
-"""Arrays, and columns of data frames, as lists of plain Python values."""
+"""Convert arrays and columns of data frames to lists of plain Python values."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ METHODS = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars
 
 
 def as_list(values: Any) -> Any:
-    """The list of the values of an array or of a data frame's column; anything else as it is.
+    """Convert an array or a data frame's column to a list; return anything else as it is.
 
     >>> as_list(np.array(["a", "b"]))
     ['a', 'b']
@@ -26,5 +26,5 @@ def as_list(values: Any) -> Any:
 
 
 def plain(value):
-    """Of a cell that holds an array, such as the words of a parquet file, the list."""
+    """Convert a cell that holds an array, such as words in a parquet file, to a list; convert NumPy scalars, too."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

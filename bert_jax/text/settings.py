@@ -11,7 +11,7 @@ from bert_jax.files import read_json, write_json
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-KEPT = ("model_max_length",)  # does not change ids, but other tools read it from the saved directory
+KEPT = ("model_max_length",)  # has no effect on ids, but other tools read it from the saved directory
 
 
 class TokenFacts(TypedDict, total=False):
@@ -46,7 +46,7 @@ class TokenizerConfig(SpecialTokens, total=False):
     model_input_names: list[str] | None
 
 
-# Each file and what it holds.
+# The type of each file's content.
 FILES: dict[str, Any] = {
     "tokenizer_config.json": TokenizerConfig,
     "special_tokens_map.json": SpecialTokens,
@@ -56,7 +56,7 @@ FILES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the files hold: `config` unchanged, special tokens by role, added tokens by id."""
+    """The content of the files: `config` unchanged, special tokens by role, added tokens by id."""
 
     config: dict = field(default_factory=dict)
     special: dict[str, AddedToken] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Settings:
         return cls(config, special, added, str(directory))
 
     def add_tokens(self, rust: Tokenizer, names: dict[str, str]) -> None:
-        """Make the special tokens whole units in texts and give the added ones their ids."""
+        """Keep special tokens in texts unsplit, and give the added tokens their ids."""
         for i, token in sorted(self.added.items()):
             if token.content not in names.values():
                 rust.add_tokens([token])
@@ -90,7 +90,7 @@ class Settings:
                     problem = f"the added token {token.content} should have id {i}, not {actual}"
                     remedy = "use the added_tokens.json that belongs to this vocabulary"
                     raise BertJaxError(f"{self.where}: {problem}; {remedy}")
-        # Flags such as lstrip: a tokenizer.json that lists the token knows them best.
+        # A token that tokenizer.json lists keeps the flags that stand there, such as lstrip.
         listed = {token.content for token in rust.get_added_tokens_decoder().values()}
         tokens = {token.content: token for token in (*self.special.values(), *self.added.values())}
         known = [name for name in names.values() if name not in listed and rust.token_to_id(name) is not None]

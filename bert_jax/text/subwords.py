@@ -1,4 +1,4 @@
-"""What all kinds of tokenizer share: subwords between special tokens, and a count of what does not fit."""
+"""What all tokenizers share: they put special tokens around subwords, and count the tokens that do not fit."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Template:
         return len(self.prefix) + len(self.suffix) + (len(self.middle) if pair else 0)
 
     def fill(self, first: Pieces, second: Pieces | None, dropped: int = 0) -> Encoding:
-        """Special tokens around the pieces.
+        """Put the special tokens around the pieces.
 
         >>> Template((2,), (3,), (3,), second=1).fill(([7], [(0, 4)]), ([8, 9], [(0, 1), (2, 5)])).ids
         [2, 7, 3, 8, 9, 3]
@@ -52,7 +52,7 @@ class Template:
 
 
 class Subwords(ABC):
-    """A tokenizer that knows its template; a kind adds how a text becomes pieces."""
+    """A tokenizer with a template of special tokens; subclasses define how a text becomes pieces."""
 
     special: Special
     template: Template
@@ -100,8 +100,8 @@ class Subwords(ABC):
             if room <= overlap:
                 before = f' after "{text[0][:40]}"' if pair else ""
                 raise BertJaxError(
-                    f"a window of {max_length} tokens has room for {max(room, 0)}{before}, no more than the "
-                    f"overlap of {overlap}; shorten the first text or the overlap"
+                    f"a window of {max_length} tokens has room for {max(room, 0)}{before}, which is not more than "
+                    f"the overlap of {overlap}; shorten the first text or the overlap"
                 )
             starts = range(0, max(len(ids) - overlap, 1), room - overlap)
             cuts = [(ids[s : s + room], offsets[s : s + room]) for s in starts]
@@ -137,7 +137,7 @@ def check_listed(texts) -> None:
 
 
 def clean(texts: Sequence[str]) -> list[str]:
-    """Texts a UTF-8 library accepts: a lone surrogate becomes U+FFFD, one for one, so offsets still hold."""
+    """Replace lone surrogates, which a UTF-8 library refuses, with U+FFFD, one for one, so offsets stay valid."""
     check_listed(texts)
     for place, text in enumerate(texts):
         if not isinstance(text, str):

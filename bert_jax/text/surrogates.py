@@ -1,4 +1,4 @@
-"""Lone surrogates, which JSON and paths can hold, and no text in UTF-8."""
+"""Lone surrogates, which can occur in JSON and in paths, but not in UTF-8 text."""
 
 import re
 
@@ -6,7 +6,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def without_surrogates(text: str) -> str:
-    """Each becomes U+FFFD, one for one, so offsets still hold.
+    """Replace each surrogate with U+FFFD, one for one, so offsets stay valid.
 
     >>> without_surrogates("a" + chr(0xD800))
     'a\ufffd'

@@ -1,7 +1,7 @@
-"""Rows of tables that people have: csv, tsv, JSON, JSON lines, parquet, and TensorFlow Datasets.
+"""Read rows of tables: csv, tsv, JSON, JSON lines, parquet, and TensorFlow Datasets.
 
-A row comes as (its place, {column: value}). Rows are counted as a spreadsheet or an editor does: from 1, the header
-among them. Nothing is repaired here: what cannot be read is an error that names the row.
+A row comes as (place, {column: value}). Rows are counted as in a spreadsheet or an editor: from 1, including the
+header. Nothing is repaired here: a row that cannot be read is an error that names it.
 """
 
 import csv
@@ -22,11 +22,11 @@ Row = dict[str, object]
 
 
 class BadRow(BertJaxError):
-    """What is wrong with the cells of one row; the other rows of its table may be sound."""
+    """Raised for one bad row; the other rows of its table may be sound."""
 
 
 class Broken(Row):
-    """Stands where a line of a table cannot be read; the lines after it can."""
+    """Takes the place of a row that cannot be read, so that the rows after it can."""
 
     def __init__(self, error: BadRow):
         super().__init__()
@@ -38,20 +38,20 @@ class Info(TypedDict):
 
 
 class Metadata(TypedDict):
-    """What the `datasets` library says of a parquet file in it."""
+    """The metadata that the `datasets` library writes into a parquet file."""
 
     info: Info
 
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
-LONGEST_CELL = 16 << 20  # characters of a csv file's cell
+LONGEST_CELL = 16 << 20  # characters in a cell of a csv file
 
 
 def read_rows(spec: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
-    """Of a file, a folder, a glob, or `tfds:NAME/CONFIG:SPLIT`.
+    """Yield the rows of a file, a folder, a glob, or `tfds:NAME/CONFIG:SPLIT`.
 
     With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ... With `keep_broken`, lines
-    that are not JSON come as `Broken` rows; otherwise they are refused.
+    that are not JSON come as `Broken` rows; otherwise they are errors.
     """
     for name in expand([spec]):
         yield from rows_of_file(name, numbered, keep_broken)
@@ -81,12 +81,12 @@ def number_rows(name: str, rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
 
 
 def plain(name: str) -> str:
-    """The name of a column without what people mean nothing by: case, and spaces around it."""
+    """Return a column's name without differences that have no meaning: case, and spaces around it."""
     return name.strip().casefold()
 
 
 def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
-    """The column that each name means: that very one, or else the one with the same plain name; "" for none."""
+    """Return the column that each name means: the same name, or else the same plain name; "" if there is none."""
     names = list(names)
     if all(name in row for name in names):
         return names
@@ -106,7 +106,7 @@ def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
 
 
 def table_of(where: str) -> str:
-    """The place of what is the same in all rows: of a file with a header the file.
+    """Return the place to name for an error that all rows share: for a file with a header, the file.
 
     >>> table_of("a.csv row 2"), table_of("a.jsonl row 2")
     ('a.csv', 'a.jsonl row 2')
@@ -116,27 +116,27 @@ def table_of(where: str) -> str:
 
 
 def cell(where: str, row, column: str):
-    """The value of a cell, in whatever case the column is written."""
+    """Return the value of a cell; the case of the column's name does not matter."""
     if not isinstance(row, Mapping):
         raise BadRow(f"{where} has {no_columns(row, [column])}")
     return row[column_like(where, row, column)]
 
 
 def column_like(where: str, row: Mapping, column: str) -> str:
-    """The column as the row or the file writes its name."""
+    """Return the column's name as it is written in the row or the file."""
     if not (meant := columns_like(where, row, [column])[0]):
         raise BadRow(f"{where} has {no_columns(row, [column])}")
     return meant
 
 
 def optional(row: Mapping, column: str):
-    """The value of a cell of a table that may lack the column; None where `column` is "", for no column."""
-    return row.get(column) if column else None  # pandas writes its index as a column whose name is ""
+    """Return the value of a cell, or None if the table lacks the column or `column` is "", which means no column."""
+    return row.get(column) if column else None  # a column named "" may exist: pandas writes its index as such
 
 
 def no_columns(row, names: Sequence[str]) -> str:
-    """What to say where columns are missing."""
-    # A first row taken for a header may be long.
+    """Return the error text for missing columns."""
+    # Names are shortened: a first row that was taken for a header may be long.
     known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
     missing = " and ".join(f'no column "{name}"' for name in names)
     hints = dict.fromkeys(nearest(name, known, "its columns") for name in names)
@@ -144,17 +144,18 @@ def no_columns(row, names: Sequence[str]) -> str:
 
 
 def text_in(where: str, row: Mapping, column: str) -> str:
-    """The text of a cell; "" where it is empty."""
+    """Return the text of a cell; "" if it is empty."""
     value = cell(where, row, column)
     if value is not None and not isinstance(value, str):
-        raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not text; name another')
+        raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not text; name another column')
     return value or ""
 
 
 def separated_rows(
     name: str, lines: Iterable[str], numbered: bool = False, tabs: bool = False
 ) -> Iterator[tuple[str, Row]]:
-    """Cells between tabs are taken literally, each " too; those between commas or semicolons may be quoted."""
+    """Yield the rows of a csv or tsv file. Cells between tabs are literal, quotes included; cells between commas or
+    semicolons may be quoted."""
     lines = iter(lines)
     first = next(lines, "")
     lines = chain([first], lines)
@@ -170,10 +171,10 @@ def separated_rows(
             if len(set(header)) < len(header) and not numbered:
                 remedy = "rename one, or name columns by number (0, 1) if it is not a header"
                 raise BertJaxError(f"{where} names a column twice; {remedy}")
-            # pandas writes the numbers as a header where columns have no name.
+            # pandas writes the numbers as a header if columns have no names.
             if not numbered or header == [str(column) for column in range(len(header))]:
                 continue
-        # Without a header and without quotes, columns after those that are asked for need not be alike.
+        # Without a header and without quotes, the number of columns may differ after those that are used.
         if len(cells) != len(header) and not (numbered and tabs):
             hint = "is there a tab in a text?" if tabs else "put a text with commas in quotes"
             raise BertJaxError(f"{where} has {len(cells)} columns, not {len(header)}; {hint}")
@@ -202,7 +203,8 @@ def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str
 def json_rows(
     name: str, lines: Iterable[str], mended: Callable[[], None] | None = None, keep_broken: bool = False
 ) -> Iterator[tuple[str, Row]]:
-    """With `mended`, which is told of each such row, halves of characters become U+FFFD; otherwise they are refused."""
+    """Yield the rows of JSON lines. With `mended`, which is called for each such row, lone surrogates become U+FFFD;
+    otherwise they are errors."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -233,7 +235,7 @@ def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
 
 
 def json_fault(error: ValueError | RecursionError) -> str:
-    """What is wrong with a line, and where in it.
+    """Say what is wrong with a line, and at which character.
 
     >>> import json
     >>> for line in ('{"text": "a', '{"text": a}'):
@@ -252,20 +254,20 @@ def json_fault(error: ValueError | RecursionError) -> str:
 
 
 def json_of(name: str):
-    """The value that a JSON file holds."""
+    """Return the value that a JSON file holds."""
     try:
         text = "".join(LineReader(name, longest=0))
         value = json.loads(text)
         if "\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # refuses halves of characters
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # refuses lone surrogates
         return value
     except (ValueError, RecursionError) as error:
-        remedy = "; with one object a line, call it .jsonl" if "Extra data" in str(error) else ""
+        remedy = "; if it holds one object per line, call it .jsonl" if "Extra data" in str(error) else ""
         raise BertJaxError(f"{name} is not JSON ({first_line(error)}){remedy}") from error
 
 
 def rows_of_list(name: str, value) -> Iterator[tuple[str, Row]]:
-    """Of a JSON list of objects, bare or under "data"."""
+    """Return the rows of a JSON list of objects, which may also be the value of the key "data"."""
     if isinstance(value, dict):
         value = value.get("data")
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
@@ -307,20 +309,20 @@ def parquet_rows(name: str, file, columns: list[str] | None = None) -> Iterator[
 
 
 def class_name(where: str, value, names: tuple[str, ...]):
-    """None where the class is hidden: -1, as in GLUE's test splits."""
+    """Return the name of a class, or None if it is hidden (-1), as in GLUE's test splits."""
     if isinstance(value, list):
         return [class_name(where, part, names) for part in value]
-    if type(value) is not int:  # the names are not of this column
+    if type(value) is not int:  # then the names do not belong to this column
         return value
     if value >= len(names):
         raise BertJaxError(
-            f"{where} has class {value}, and the file's metadata names {len(names)}; fetch it again"
+            f"{where} has class {value}, but the file's metadata names {len(names)} classes; fetch it again"
         )
     return names[value] if value >= 0 else None
 
 
 def names_of_classes(file) -> dict[str, tuple[str, ...]]:
-    """The names of class numbers, which the `datasets` library leaves in the metadata of a parquet file."""
+    """Return the names of classes by column, which the `datasets` library keeps in the metadata of a parquet file."""
     try:
         stated = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])
         features = fit(stated, Metadata)["info"]["features"]
@@ -337,7 +339,7 @@ def names_of_classes(file) -> dict[str, tuple[str, ...]]:
 
 
 def class_names(spec: str) -> dict[str, tuple[str, ...]]:
-    """Of the columns that hold classes, the names in the order of their source, where it has one."""
+    """Return the names of the classes, in the source's order, of the columns for which the source names classes."""
     name = expand([spec])[0]
     if name.startswith("tfds:"):
         from bert_jax.text.tensorflow_datasets import class_names as tfds_names

@@ -15,7 +15,7 @@ def texts(name: str, column: str) -> Iterator[str]:
 
 
 def rows(name: str) -> Iterator[dict]:
-    """In plain Python values; a class is its name, and None where it is hidden (-1), as in GLUE's test splits."""
+    """Yield rows of plain Python values; a class is its name, or None if hidden (-1), as in GLUE's test splits."""
     features, raw = split_of(name)
     for number, row in enumerate(raw, 1):
         try:
@@ -25,15 +25,16 @@ def rows(name: str) -> Iterator[dict]:
 
 
 def class_names(name: str) -> dict[str, tuple[str, ...]]:
-    """Of the columns that hold classes, the names in the order of their numbers."""
+    """Return the names of the classes, in the order of their numbers, of the columns that hold classes."""
     features, _ = split_of(name)
     named = {column: getattr(feature, "names", None) for column, feature in features.items()}
     return {column: tuple(names) for column, names in named.items() if names}
 
 
 def split_of(name: str, column: str | None = None):
-    """(features, rows as they are stored)"""
-    from bert_jax.text.host_tensorflow import may_be_absent  # which keeps TensorFlow off the accelerator, too
+    """Return the features of a split, and its rows as they are stored."""
+    # this import also keeps TensorFlow off the accelerator
+    from bert_jax.text.host_tensorflow import may_be_absent
 
     with may_be_absent():
         import tensorflow_datasets as tfds
@@ -58,7 +59,7 @@ def split_of(name: str, column: str | None = None):
 
 
 def plain(value, feature):
-    # The feature of a sequence answers for the feature of its parts.
+    # The feature of a sequence also has the attributes of the feature of its parts.
     if isinstance(value, dict):
         return {name: plain(part, feature[name]) for name, part in value.items()}
     if isinstance(value, list | np.ndarray):

@@ -1,4 +1,4 @@
-"""What every tokenizer of the package offers; each kind has its own file beside this one."""
+"""The interface of all tokenizers of the package; each kind has its own file in this folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Text = str | tuple[str, str]  # a text, or a pair of texts
 
 @dataclass(frozen=True)
 class Special:
-    """Ids of the special tokens, under BERT's names (RoBERTa's <s> is `cls`, its </s> is `sep`)."""
+    """The ids of the special tokens, by BERT's names (RoBERTa's <s> is `cls`, its </s> is `sep`)."""
 
     pad: int
     unk: int
@@ -26,12 +26,12 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One text or pair as the encoder sees it, [CLS] and [SEP] included.
+    """One text or pair as the encoder reads it, including [CLS] and [SEP].
 
-    `offsets` are the half-open character spans of each id in its own text, (0, 0) for special tokens;
-    `segments` are what the segment embedding sees (RoBERTa gives 0 to both texts of a pair); `spans` are
-    the ranges of `ids` that each text takes; `dropped` counts what `max_length` cut away. `begins` are the places
-    in `ids` where a text begins that is encoded separately.
+    `segments` are the inputs of the segment embedding (RoBERTa gives 0 to both texts of a pair). `offsets` are the
+    half-open character span of each id in its own text, (0, 0) for special tokens. `dropped` is the number of tokens
+    that were cut off to fit `max_length`. `spans` are the ranges of `ids` that hold the tokens of each text. `begins`
+    are the indices in `ids` at which a separately encoded text begins.
     """
 
     ids: list[int]
@@ -44,49 +44,51 @@ class Encoding:
 
 class Tokenizer(Protocol):
     special: Special
-    size: int  # highest id + 1, what an embedding table must at least hold
+    size: int  # highest id + 1, the least number of rows of an embedding table
 
     @property
     def fingerprint(self) -> str:
-        """Changes when any text could get other ids."""
+        """A hash that changes if any text could get other ids."""
         ...
 
     def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
-        """Texts or pairs with their special tokens; of a pair, the longer side is cut first."""
+        """Encode texts or pairs with their special tokens; in a pair, the longer text is truncated first."""
         ...
 
     def __call__(
         self, texts, *, max_length: int | None = None, length: int | None = None
     ) -> dict[str, np.ndarray]:
-        """The arrays that a model reads: of one text or pair [L], of a list of them [B, L]."""
+        """Return the arrays that a model reads: [L] for one text or pair, [B, L] for a list."""
         ...
 
     def windows(self, texts: Sequence[Text], *, max_length: int, overlap: int) -> list[list[Encoding]]:
-        """Each text in as many encodings of `max_length` as it needs; neighbours share `overlap` tokens.
+        """Encode each text in as many windows of `max_length` tokens as it needs; neighbours share `overlap` tokens.
 
-        Of a pair the second text is windowed, and the first one comes whole before each window.
+        In a pair, the second text is divided into windows, and the whole first text comes before each of them.
         """
         ...
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids alone, without special tokens: the fast path that prepares a corpus."""
+        """Return only the ids of texts, without special tokens; this is the fast path for preparing a corpus."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text for ids, special tokens left out."""
+        """Return the text of ids, without special tokens."""
         ...
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry for each id, special tokens included."""
+        """Return the vocabulary's entry for each id, special tokens included."""
         ...
 
     def save(self, directory) -> None:
-        """Writes the files from which this package and `transformers` open the same tokenizer."""
+        """Write the files from which this package and `transformers` open the same tokenizer."""
         ...
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How much of each side of a pair stays when the longer one is cut until both fit; of one text, `second` is 0.
+    """Return the lengths of both texts of a pair after the longer one is truncated until both fit in `room`.
+
+    For a single text, `second` is 0.
 
     >>> longest_first(10, 3, 8), longest_first(10, 9, 7), longest_first(10, 0, 7)
     ((5, 3), (4, 3), (7, 0))

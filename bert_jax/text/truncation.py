@@ -1,4 +1,4 @@
-"""Texts longer than a model reads: truncated, which is counted and reported, or read in windows."""
+"""Texts that are too long for a model: they are truncated, which is counted and reported, or read in windows."""
 
 import sys
 import warnings
@@ -15,12 +15,12 @@ LONG = ("cut", "windows")
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read: tokens at most, what is done with longer ones, tokens that neighbouring windows share, and
-    whether the texts of a pair are encoded separately."""
+    """How texts are read: the maximum number of tokens, what to do with longer texts, the number of tokens that
+    neighbouring windows share, and whether the texts of a pair are encoded separately."""
 
     max_length: int
     long: str = "cut"
-    overlap: int = -1  # -1: as the predictions need it
+    overlap: int = -1  # -1: the usual overlap for the kind of prediction
     apart: bool = False
 
     def __post_init__(self):
@@ -35,7 +35,7 @@ class Reading:
             )
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
-        """Each text truncated, or in as many windows as it needs."""
+        """Encode each text, truncated, or in as many windows as it needs."""
         if self.apart:
             return [[encoding] for encoding in encode_apart(tokenizer, texts, self.max_length)]
         if self.long == "windows":
@@ -52,7 +52,7 @@ class Truncated:
         self.texts = self.truncated = self.most = self.longest = 0
 
     def count(self, encodings: Iterable[Encoding]) -> None:
-        """Each encoding is that of a text, or the first of its windows."""
+        """Count texts; each encoding is that of a whole text, or the first of its windows."""
         for encoding in encodings:
             self.truncated += encoding.dropped > 0
             if encoding.dropped > self.most:
@@ -60,21 +60,21 @@ class Truncated:
             self.texts += 1
 
     def add(self, texts: int, truncated: int, most: int, longest: int) -> None:
-        """What was counted of the texts that come next."""
+        """Add the counts of the texts that follow those counted so far."""
         if most > self.most:
             self.most, self.longest = most, self.texts + longest
         self.texts += texts
         self.truncated += truncated
 
     def warn(self, encodings: Iterable[Encoding], advice: str = "") -> None:
-        """Count, and warn at the first time that something was truncated."""
+        """Count texts, and warn the first time that some were truncated."""
         before = self.truncated
         self.count(encodings)
         if self.truncated and not before:
             warn(self.notice(advice))
 
     def notice(self, advice: str = "", what: str = "texts") -> str:
-        """A line for people; "" where nothing was truncated."""
+        """Return a notice for users; "" if nothing was truncated."""
         if not self.truncated:
             return ""
         share, longer = (
@@ -90,7 +90,7 @@ class Truncated:
 
 
 def warn(message: str) -> None:
-    """Warn as from the line outside of the package that called it."""
+    """Warn, and name the line outside of the package that called it."""
     depth, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("bert_jax."):
         depth, frame = depth + 1, frame.f_back

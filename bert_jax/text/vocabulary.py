@@ -1,4 +1,4 @@
-"""Vocabularies learned from text: WordPiece, with BERT's special tokens at BERT's ids, and SentencePiece.
+"""Train vocabularies on text: WordPiece, with BERT's special tokens at BERT's ids, and SentencePiece.
 
 The same text gives the same vocabulary, whatever the number of threads.
 """
@@ -26,18 +26,18 @@ from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPiece
 
-COVERAGE = 0.9999  # of all characters in the text that the alphabet holds; rarer ones become [UNK]
-HELD_OUT = 200  # one line in this many is held out to measure on
-MEASURED = 20_000  # lines at most
+COVERAGE = 0.9999  # share of the characters in the text that the alphabet covers; rarer ones become [UNK]
+HELD_OUT = 200  # one line in this many is kept out of training, to measure the vocabulary
+MEASURED = 20_000  # at most this many lines are measured
 SPECIAL = list(BERT_NAMES.values())
-UNUSED = 99  # slots of BERT's vocabulary below [UNK] = 100
-MORE_UNUSED = 895  # and above [MASK] = 103; small vocabularies go without
+UNUSED = 99  # unused entries of BERT's vocabulary below [UNK] = 100
+MORE_UNUSED = 895  # unused entries above [MASK] = 103; small vocabularies do without them
 LARGE = 1 << 14
 
 
 @dataclass
 class Lines:
-    """Lines of a source: most to learn from, some held out."""
+    """The lines of a source: iteration yields those to train on, and collects the others in `held_out`."""
 
     source: Source
     held_out: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Lines:
             for line in document.split("\n"):
                 if not line.strip():
                     continue
-                # By hash, so that a repeated line is not both learned from and measured on.
+                # Chosen by hash, so that a repeated line is not both trained on and measured.
                 chosen = hashlib.blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
                 if int.from_bytes(chosen, "little") % HELD_OUT == 0 and len(self.held_out) < MEASURED:
                     self.held_out.append(line)
@@ -57,7 +57,7 @@ class Lines:
 
 
 def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522, cased: bool = False) -> str:
-    """Write a vocabulary directory and return a summary for people."""
+    """Train a vocabulary, write its directory, and return a summary for users."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
@@ -67,7 +67,7 @@ def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522,
         tokenizer = train(lines, size, cased, new)
     summary = [f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"]
     if tokenizer.size < size:
-        summary.append(f"  {size:,} were asked for; the text has no more that occur twice")
+        summary.append(f"  fewer than the {size:,} asked for: no other pieces occur twice in the text")
     if source.broken_lines:
         summary.append(
             f"  {counted(source.broken_lines, 'line')} of broken UTF-8, bad bytes replaced by \ufffd"
@@ -76,7 +76,7 @@ def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522,
 
 
 def entries_before(size: int) -> list[str]:
-    """[PAD], unused slots and the other special tokens, at the ids they have in BERT's vocabularies.
+    """Return [PAD], unused entries and the other special tokens, in the order of their ids in BERT's vocabularies.
 
     >>> entries = entries_before(30522)
     >>> [entries.index(name) for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")], len(entries)
@@ -92,7 +92,7 @@ def train_wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Token
     plain = WordPiece.from_vocabulary(SPECIAL, do_lower_case=not cased)
     rust.normalizer, rust.pre_tokenizer = plain.rust.normalizer, plain.rust.pre_tokenizer
     characters: Counter = Counter()
-    inside: set[str] = set()  # of words, after their first character
+    inside: set[str] = set()  # characters that occur in words after the first character
     for line in lines:
         text = rust.normalizer.normalize_str(line)
         characters.update(text)
@@ -102,11 +102,11 @@ def train_wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Token
     single = alphabet + ["##" + c for c in alphabet if c in inside and unicodedata.category(c)[0] != "P"]
     if size - len(before) < 2 * len(single):
         raise BertJaxError(
-            f"--size {size} has no room for words beside {len(before)} special entries and {len(single)} "
-            f"single characters; give {len(before) + 4 * len(single)} or more"
+            f"--size {size} leaves no room for words besides {len(before)} special entries and {len(single)} "
+            f"single characters; set {len(before) + 4 * len(single)} or more"
         )
-    # Given as special tokens the characters have fixed numbers, by which the trainer settles ties; otherwise it
-    # numbers them in the order of its hash tables.
+    # The trainer breaks ties by the ids of characters. As special tokens they have fixed ids; otherwise it numbers them
+    # in the order of its hash tables.
     trainer = trainers.WordPieceTrainer(
         vocab_size=size - len(before), special_tokens=single, initial_alphabet=alphabet,
         limit_alphabet=len(alphabet), show_progress=False,
@@ -120,16 +120,16 @@ def train_wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Token
 
 
 def frequent(characters: Counter) -> list[str]:
-    """The commonest characters that together make up COVERAGE of the text."""
+    """Return the most common characters that together make up COVERAGE of the text."""
     if not characters:
-        raise BertJaxError("there is no text to learn a vocabulary from; every input is empty")
+        raise BertJaxError("there is no text to train a vocabulary on; every input is empty")
     ordered = sorted(characters, key=lambda character: (-characters[character], character))
     covered = [0, *accumulate(characters[character] for character in ordered)]
     return ordered[: bisect_left(covered, COVERAGE * characters.total())]
 
 
 def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
-    """A unigram model with ALBERT's special tokens at ALBERT's ids."""
+    """Train a unigram model with ALBERT's special tokens at ALBERT's ids."""
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
     set_random_generator_seed(0)
@@ -139,7 +139,7 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
         try:
             for line in lines:
                 yield line if cased else line.lower()
-        except (Exception, KeyboardInterrupt) as error:  # the trainer makes a RuntimeError of it
+        except (Exception, KeyboardInterrupt) as error:  # the trainer turns it into a RuntimeError
             raised.append(error)
             raise
 
@@ -150,11 +150,12 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
             vocab_size=size,
             model_type="unigram",
             character_coverage=COVERAGE,
-            normalization_rule_name="nmt_nfkc",  # lower-casing is the tokenizer's, as in ALBERT
-            input_sentence_size=2_000_000,  # its memory grows with this; a sample is enough for a vocabulary
+            # without lower-casing, which the tokenizer does, as in ALBERT
+            normalization_rule_name="nmt_nfkc",
+            input_sentence_size=2_000_000,  # memory grows with it; a sample is enough for a vocabulary
             shuffle_input_sentence=True,
             hard_vocab_limit=False,
-            num_threads=4,  # sums depend on it, so it is the same on every machine
+            num_threads=4,  # fixed, because rounding of sums depends on it
             pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, pad_piece="<pad>",
             control_symbols=["[CLS]", "[SEP]"],
             user_defined_symbols=["[MASK]"],
@@ -163,7 +164,7 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
     except RuntimeError as error:
         if not raised:
             reason = str(error).splitlines()[-1]
-            raise BertJaxError(f"no vocabulary of {size} entries can be learned ({reason})") from error
+            raise BertJaxError(f"cannot train a vocabulary of {size} entries ({reason})") from error
     if raised:
         raise raised[0]
     (output / "spiece.model").write_bytes(model.getvalue())
@@ -175,12 +176,12 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
 
 
 def measure(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
-    """How a vocabulary does on lines that it was not learned from."""
+    """Measure a vocabulary on lines that it was not trained on."""
     lines = list(lines)
     words = Counter(word for line in lines for word in line.split())
     count = words.total()
     if not count:
-        return "  too little text to hold any out and measure on"
+        return "  too little text to keep a part of it for measuring"
     ids = [i for line in tokenizer.ids(lines) for i in line]
     unknown = ids.count(tokenizer.special.unk)
     single = sum(

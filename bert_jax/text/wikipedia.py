@@ -1,4 +1,4 @@
-"""Articles of Wikipedia: of its dumps, and of the files that WikiExtractor makes of them."""
+"""Read Wikipedia articles from dumps, and from the files that WikiExtractor makes of them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,14 @@ from bert_jax.errors import BertJaxError
 from bert_jax.text import wikitext
 from bert_jax.text.article import Article
 
-# Numbers of namespaces: of articles; of files, categories and media.
+# Numbers of the namespaces of articles, and of files, categories and media.
 ARTICLES, FILES = "0", ("6", "14", "-2")
 BEGIN = "<doc "
 ATTRIBUTES = re.compile(r'(\w+)="([^"]*)"')
 
 
-def dumped(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    """The articles of a dump as they come, in flat memory, without redirects and pages that are no articles."""
+def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
+    """Yield the articles of a dump in constant memory, without redirects and pages that are not articles."""
     files = set(wikitext.FILES)
     root: Element | None = None
     for number, event, element in parsed(name, lines):
@@ -26,8 +26,8 @@ def dumped(name: str, lines: Iterable[str]) -> Iterator[Article]:
             root = element
             if tag != "mediawiki":
                 raise BertJaxError(
-                    f"{name} line {number}: the root element is <{tag:.40}>; of .xml files only Wikipedia dumps "
-                    "(<mediawiki>) are read; convert it to text"
+                    f"{name} line {number}: the root element is <{tag:.40}>; the only .xml files that are read are "
+                    "Wikipedia dumps (<mediawiki>); convert it to text"
                 )
         elif event == "end" and tag == "namespace" and element.get("key") in FILES:
             files.add((element.text or "").lower())
@@ -40,7 +40,7 @@ def dumped(name: str, lines: Iterable[str]) -> Iterator[Article]:
 
 
 def parsed(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]]:
-    """The number of a line, "start" or "end", and an element."""
+    """Parse XML; yield (line number, "start" or "end", element)."""
     parser: XMLPullParser = XMLPullParser(("start", "end"))
     number = 0
     try:
@@ -60,7 +60,7 @@ def plain(tag: str) -> str:
 
 
 def parts(element: Element) -> dict[str, Element]:
-    """Its children by their names; of several with a name, the last."""
+    """Return the children of an element by name; if several share a name, the last one."""
     return {plain(child.tag): child for child in element}
 
 
@@ -73,8 +73,8 @@ def markup_of(page: dict[str, Element]) -> str:
     return text_in(revision, "text") if text_in(revision, "model") in ("", "wikitext") else ""
 
 
-def extracted(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    """What stands between <doc id= url= title=> and </doc>; the first line repeats the title."""
+def extracted_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
+    """Yield the articles between <doc id= url= title=> and </doc>, without the first line, which repeats the title."""
     attributes: dict[str, str] | None = None
     where, text = "", list[str]()
     for number, line in enumerate(lines, 1):
@@ -98,4 +98,4 @@ def extracted(name: str, lines: Iterable[str]) -> Iterator[Article]:
         else:
             text.append(unescape(stripped))
     if attributes is not None:
-        raise BertJaxError(f"{where} begins a <doc> that does not end; fetch the file again")
+        raise BertJaxError(f"{where} opens a <doc> that is never closed; fetch the file again")

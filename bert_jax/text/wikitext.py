@@ -1,4 +1,4 @@
-"""The text of an article in wiki markup that a reader sees: without templates, tables, references and files."""
+"""Extract the visible text of an article in wiki markup, without templates, tables, references and files."""
 
 import re
 from collections import Counter
@@ -7,8 +7,8 @@ from html import unescape
 
 from bert_jax.text.html import without_comments
 
-FILES = ("file", "image", "media", "category")  # what links with these prefixes show is no text
-DEEPEST = 20  # links within links; what is further in is not markup
+FILES = ("file", "image", "media", "category")  # links with these prefixes show no text
+DEEPEST = 20  # levels of links within links; deeper brackets are not markup
 UNSEEN = re.compile(
     r"<(/?)(ref|math|chem|gallery|timeline|syntaxhighlight|source|score|imagemap|hiero|graph|mapframe|maplink)"
     r"(?:\s[^<>]{0,1000})?>",
@@ -30,13 +30,13 @@ BEFORE = re.compile(r" +(?=[,.;:!?)])")
 
 
 def text_of(markup: str, files: Collection[str] = FILES) -> str:
-    """Each paragraph, heading and item of a list is a line. `files` are the lower-case prefixes of links to files and
-    categories, which have names in each language.
+    """Return the text; each paragraph, heading and list item is a line. `files` are the lower-case prefixes of links to
+    files and categories, which each language names differently.
 
     >>> text_of("'''Cats''' ({{lang|la|Felis}}) are [[Pet|pets]].<ref>Ann</ref>\\n== See also ==\\n[[File:a.png]]")
     'Cats are pets.'
     """
-    text = linked(without_braces(without_unseen(without_comments(markup))), files)
+    text = replace_links(without_braces(without_unseen(without_comments(markup))), files)
     text = EXTERNAL.sub(r"\1", text)
     text = TAGS.sub("", BREAKS.sub("\n", text))
     text = QUOTES.sub("", SWITCHES.sub("", text))
@@ -45,7 +45,7 @@ def text_of(markup: str, files: Collection[str] = FILES) -> str:
 
 
 def without_unseen(text: str) -> str:
-    """Without elements that hold no prose; one that does not end stays."""
+    """Remove elements that hold no prose; one that is never closed stays."""
     tags = [tag for tag in UNSEEN.finditer(text) if not tag[0].endswith("/>")]
     last = {tag[2].lower(): tag.start() for tag in tags if tag[1]}
     opened, start = "", 0
@@ -57,11 +57,11 @@ def without_unseen(text: str) -> str:
         elif tag[1] and name == opened:
             spans.append((start, tag.end()))
             opened = ""
-    return without(text, spans)
+    return remove_spans(text, spans)
 
 
 def without_braces(text: str) -> str:
-    """Without templates and tables, and what stands in them; braces that do not match stay."""
+    """Remove templates and tables with their contents; braces that do not match stay."""
     opened: list[tuple[str, int]] = []
     kinds: Counter[str] = Counter()
     spans: list[tuple[int, int]] = []
@@ -78,10 +78,11 @@ def without_braces(text: str) -> str:
             while spans and spans[-1][0] >= start:
                 spans.pop()
             spans.append((start, brace.end()))
-    return without(text, spans)
+    return remove_spans(text, spans)
 
 
-def without(text: str, spans: list[tuple[int, int]]) -> str:
+def remove_spans(text: str, spans: list[tuple[int, int]]) -> str:
+    """Remove spans, which must be in order and must not overlap."""
     parts, place = [], 0
     for start, end in spans:
         parts.append(text[place:start])
@@ -89,10 +90,10 @@ def without(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join([*parts, text[place:]])
 
 
-def linked(text: str, files: Collection[str]) -> str:
-    """With the words that links show in the place of links.
+def replace_links(text: str, files: Collection[str]) -> str:
+    """Replace links with the words that they show.
 
-    >>> linked("[[Cat]]s [[Pet|are]] [[File:a.png|thumb|A [[cat]]]]kept. [[Sources", FILES)
+    >>> replace_links("[[Cat]]s [[Pet|are]] [[File:a.png|thumb|A [[cat]]]]kept. [[Sources", FILES)
     'Cats are kept. Sources'
     """
     open_links: list[list[str]] = [[]]
@@ -104,12 +105,13 @@ def linked(text: str, files: Collection[str]) -> str:
             open_links.append([])
         elif bracket[0] == "]]" and len(open_links) > 1:
             link = "".join(open_links.pop())
-            open_links[-1].append(shown(link, files))
+            open_links[-1].append(link_text(link, files))
     open_links[-1].append(text[place:])
     return "".join("".join(parts) for parts in open_links)
 
 
-def shown(link: str, files: Collection[str]) -> str:
+def link_text(link: str, files: Collection[str]) -> str:
+    """Return the words that a link shows; none for files and categories."""
     target, _, words = link.partition("|")
     prefix, colon, _ = target.partition(":")
     if colon and prefix.strip().lower() in files:
@@ -119,14 +121,14 @@ def shown(link: str, files: Collection[str]) -> str:
 
 def plain(line: str) -> str:
     line = line.strip().lstrip("*#:;").strip()
-    if line.startswith(("|", "!", "{|", "----")):  # of tables that templates begin or end
+    if line.startswith(("|", "!", "{|", "----")):  # remains of tables that a template begins or ends
         return ""
     line = EMPTY.sub("", line)
     return BEFORE.sub("", SPACES.sub(" ", LEADING.sub("(", line))).strip()
 
 
 def without_empty_sections(lines: Iterator[str]) -> Iterator[str]:
-    """Headings come as their words, unless nothing stands below them."""
+    """Strip the markup of headings, and leave out headings without text below them."""
     waiting: list[tuple[int, str]] = []
     for line in lines:
         if heading := HEADING.fullmatch(line):

@@ -1,4 +1,4 @@
-"""WordPiece, BERT's own tokenizer: words split into the longest entries that the vocabulary has."""
+"""WordPiece, BERT's own tokenizer: it splits words into the longest entries that the vocabulary has."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +18,9 @@ from bert_jax.text.rust import (
 from bert_jax.text.settings import Settings
 from bert_jax.text.truncation import warn
 
-# Its vocabulary has BERT's special tokens, too, of which it uses the unknown one.
+# MPNet's vocabulary has RoBERTa's and BERT's special tokens; it uses BERT's unknown token.
 MPNET_NAMES = ROBERTA_NAMES | {"unk": "[UNK]"}
-# Names in tokenizer_config.json and in the Rust normalizer.
+# Key in tokenizer_config.json -> attribute of the Rust normalizer.
 CASING = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -37,12 +37,13 @@ class WordPiece(RustTokenizer):
 
     @classmethod
     def from_vocabulary(cls, entries: Sequence[str], settings=None, **casing) -> "WordPiece":
-        """From entries in the order of ids; `casing`: do_lower_case, strip_accents, tokenize_chinese_chars.
+        """Build the tokenizer from entries in the order of their ids.
 
-        Without a setting for lower-casing the vocabulary decides: with capitals it is cased.
+        `casing` are do_lower_case, strip_accents and tokenize_chinese_chars. Without do_lower_case, the vocabulary
+        decides: if it has entries with capitals, it is cased.
         """
         settings = settings or Settings()
-        # Empty lines and repeats in a vocab.txt still take their number.
+        # Empty and duplicate lines of a vocab.txt still count as ids.
         vocabulary = {entry: i for i, entry in enumerate(entries) if entry}
         is_mpnet = set(MPNET_NAMES.values()) <= set(vocabulary)
         names = (MPNET_NAMES if is_mpnet else BERT_NAMES) | settings.names
@@ -71,7 +72,7 @@ class WordPiece(RustTokenizer):
 
     @classmethod
     def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> Self:
-        """From a tokenizer.json; casing in tokenizer_config.json goes before it, as in `transformers`."""
+        """Build the tokenizer from a tokenizer.json; tokenizer_config.json overrides its casing, as in transformers."""
         settings = settings or Settings()
         if isinstance(rust.normalizer, normalizers.BertNormalizer):
             for key, attribute in CASING.items():
@@ -85,7 +86,7 @@ class WordPiece(RustTokenizer):
         return probe == "a"
 
     def save(self, directory) -> None:
-        """vocab.txt, tokenizer.json, and tokenizer_config.json, where `transformers` reads the casing."""
+        """Write vocab.txt, tokenizer.json, and tokenizer_config.json, from which `transformers` reads the casing."""
         directory = Path(directory)
         super().save(directory)
         entries = {i: entry for entry, i in self.rust.get_vocab(with_added_tokens=False).items()}
@@ -105,7 +106,7 @@ class WordPiece(RustTokenizer):
 
 
 def check_entries(entries: Sequence[str], path) -> None:
-    """Refuse a damaged vocab.txt, and say where lines are wasted."""
+    """Refuse a damaged vocab.txt, and warn of blank and duplicate lines."""
     seen: set[str] = set()
     wasted = []
     for number, entry in enumerate(entries, 1):
@@ -116,12 +117,12 @@ def check_entries(entries: Sequence[str], path) -> None:
         seen.add(entry)
     if wasted:
         warn(
-            f"{path}: blank or duplicate lines: {len(wasted):,}, the first is line {wasted[0]}; no text gets their ids"
+            f"{path}: {len(wasted):,} blank or duplicate lines, the first is line {wasted[0]}; no text gets their ids"
         )
 
 
 def share_with_capitals(entries: Sequence[str]) -> float:
-    """The share of a vocabulary's entries with capitals; names in brackets, like [CLS], do not count.
+    """Return the share of a vocabulary's entries with capitals; names in brackets, like [CLS], do not count.
 
     >>> share_with_capitals(["[CLS]", "the", "The", "cat"]), share_with_capitals(["[CLS]", "the"])
     (0.25, 0.0)

@@ -1,8 +1,9 @@
-"""Texts that come as words: which token represents which word, in windows where there are many.
+"""Encode texts that come as lists of words: find the token that represents each word, in windows for long texts.
 
-A word is known by its first token, as in BERT's named entities. Words are joined with spaces and cut as one text. The
-space before the first one is what byte-level BPE needs to see it as a word; so the ids are those that `transformers`
-gives with is_split_into_words (and add_prefix_space, which it demands then), except for words of spaces or nothing.
+A word is represented by its first token, as in BERT's named-entity recognition. Words are joined with spaces and
+tokenized as one text. Byte-level BPE needs the space before the first word to treat it as a word. So the ids are those
+that `transformers` gives with is_split_into_words (and add_prefix_space, which it requires then), except for words that
+are empty or consist of spaces.
 """
 
 from bisect import bisect_right
@@ -20,16 +21,17 @@ Place = TypeVar("Place", int, tuple[int, int])
 @dataclass(frozen=True, slots=True)
 class Windowed:
     encoding: Encoding
-    words: list[tuple[int, int]]  # (position of its first token, which word) of those decided here
+    # (position of its first token, index of the word), for words decided in this window
+    words: list[tuple[int, int]]
 
 
 def encode_words(
     tokenizer: Tokenizer, word_lists: Sequence[Sequence[str]], *, max_length: int, overlap: int
 ) -> list[list[Windowed]]:
-    """Each list of words in as many windows of `max_length` tokens as it needs.
+    """Encode each list of words in as many windows of `max_length` tokens as it needs.
 
-    A word is decided in one window, where it sees most on its poorer side. A word without any token, such as a control
-    character, is decided nowhere.
+    Each word is predicted in one window only: the one that has the most context on the word's shorter side. A word
+    without tokens, such as a control character, is in none.
     """
     texts = [joined(words, n) for n, words in enumerate(word_lists)]
     windows = tokenizer.windows(texts, max_length=max_length, overlap=overlap)
@@ -44,9 +46,9 @@ def joined(words: Sequence[str], number: int) -> str:
 
 
 def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> list[Windowed]:
-    # Of each word the space before it: byte-level BPE may make a token of that alone, which is then the word's first.
+    # The offset of the space before each word: byte-level BPE may make it a token, which is then the word's first.
     spaces = [0, *accumulate(len(word) + 1 for word in words)][: len(words)]
-    first: dict[int, int] = {}  # word -> its first token, counted over the whole text
+    first: dict[int, int] = {}  # word -> index of its first token in the whole text
     places: list[list[tuple[int, int]]] = []
     start = 0
     for window in windows:
@@ -67,10 +69,11 @@ def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> l
 def most_central(
     windows: Sequence[Encoding], places: Iterable[Iterable[tuple[Place, int]]], itself: bool = False
 ) -> list[tuple[Place, int, int]]:
-    """Of each place of a text the window that shows most on its poorer side: (place, index of the window, position).
+    """Choose for each place of a text the window with the most context on the place's shorter side.
 
-    `places` are, for each window, pairs (place in the text, position in the window). The token `itself` may count as
-    part of its right side, which decides between two windows that are alike but for one token.
+    `places` are, for each window, pairs (place in the text, position in the window). Return (place, index of the
+    window, position in it). With `itself`, a token counts as part of its right context, which decides between two
+    windows that differ by one token.
     """
     best: dict[Place, tuple[int, int, int]] = {}
     for n, (window, pairs) in enumerate(zip(windows, places, strict=True)):

@@ -1,4 +1,4 @@
-"""Checkpoints: orbax writes them in the background, a manifest of hashes makes them count.
+"""Checkpoints: orbax writes them in the background; only those with a manifest of hashes count.
 
 DIR/1000/            what orbax wrote after step 1000
 DIR/1000/manifest.json
@@ -45,7 +45,7 @@ class Checkpoints:
         self.wait()
         try:
             self._writer.save(self._path(step), args=ocp.args.StandardSave(state), force=True)
-        except Exception as error:  # a full or vanished disk comes as many types, from several libraries
+        except Exception as error:  # a full or lost disk raises many types, from several libraries
             self._failed(step, error)
             return
         # A copy: the run goes on while the manifest is written.
@@ -54,13 +54,13 @@ class Checkpoints:
         self._committing.start()
 
     def wait(self) -> None:
-        """Return when nothing is being written any more."""
+        """Wait until nothing is being written in the background."""
         if self._committing is not None:
             self._committing.join()
             self._committing = None
 
     def finish(self) -> None:
-        """Wait, and raise if the last checkpoint could not be written."""
+        """Wait for the last checkpoint; raise if it could not be written."""
         self.wait()
         self._writer.close()
         if self._failure is not None:
@@ -70,7 +70,7 @@ class Checkpoints:
             ) from self._failure
 
     def newest(self) -> int | None:
-        """The newest good checkpoint; newer ones that are damaged are reported and set aside."""
+        """Return the step of the newest good checkpoint; report newer, damaged ones and set them aside."""
         newest = self._newest_good() if jax.process_index() == 0 else None
         if jax.process_count() > 1:
             agreed = int(multihost_utils.broadcast_one_to_all(-1 if newest is None else newest))
@@ -87,17 +87,17 @@ class Checkpoints:
             raise BertJaxError(f"the checkpoint of step {step} cannot be used: {wrong}; {self._others(step)}")
 
     def _others(self, step: int, misspelt: str = "") -> str:
-        """A hint for whoever cannot have the checkpoint of this step."""
+        """A hint that names other checkpoints, for an error about the checkpoint of `step`."""
         others = [other for other in self.steps() if other != step]
         return nearest(misspelt, others) if others else "there is no other checkpoint"
 
     def restore(self, step: int, abstract: State) -> tuple[State, dict]:
-        """The state in the shardings of `abstract`, which may differ from those it was saved in; and the position."""
+        """Return the state and the position; the state gets the shardings of `abstract`, not those it was saved in."""
         state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
         return state, self.position(step)
 
     def params(self, step: int) -> dict:
-        """The parameters alone, as NumPy arrays."""
+        """Read the parameters alone, as NumPy arrays."""
         handler = ocp.PyTreeCheckpointHandler()
         saved = {"params": handler.metadata(self._path(step)).tree["params"]}
         kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), saved)
@@ -140,7 +140,7 @@ class Checkpoints:
 
     def _failed(self, step: int, error: Exception) -> None:
         self._failure = error
-        if jax.process_index() == 0:  # what is there of it takes the room of the next
+        if jax.process_index() == 0:  # the partial checkpoint takes the room of the next one
             for partial in (self._path(step), *self.directory.glob(f"{step}{ORBAX_PARTIAL}*")):
                 shutil.rmtree(partial, ignore_errors=True)
         self.say(
@@ -149,7 +149,7 @@ class Checkpoints:
         )
 
     def _tidy(self) -> None:
-        """Delete the checkpoints that nothing asks to keep."""
+        """Delete the checkpoints that no setting keeps."""
         steps = self.steps()
         kept: set[int | None] = set(steps[-self.config.keep :])
         if self.config.keep_every:
@@ -162,11 +162,11 @@ class Checkpoints:
             shutil.rmtree(self._path(step))
 
     def best(self) -> int | None:
-        """The best step by the metric that the config names, among those that have it; the last of equal ones."""
+        """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
         values = {}
         for step in self.steps():
             measured = (manifest.read(self._path(step)) or {"position": {}})["position"].get("heldout", {})
-            # Runs begun earlier may have values that are not finite.
+            # Runs of earlier versions may have stored values that are not finite.
             if math.isfinite(measured.get(self.config.best, math.nan)):
                 values[step] = standing(self.config.best, measured)
         return best_step(values.items())
@@ -188,7 +188,7 @@ def reason(error: Exception) -> str:
 
 @functools.cache
 def hush() -> None:
-    """A save that fails is one line of ours, not also the pages that orbax and its event loops print of it."""
+    """Silence the pages that orbax and its event loops log about a failed save; we report it in one line."""
 
     def keep(record: logging.LogRecord) -> bool:
         return "orbax" not in record.pathname and "never retrieved" not in record.getMessage()

@@ -1,4 +1,4 @@
-"""Batches from the host to the mesh: every process makes the rows that its own devices hold."""
+"""Move batches from the hosts to the mesh: every process makes the rows that its own devices hold."""
 
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -11,8 +11,8 @@ from bert_jax.models.mesh import ROWS
 
 
 def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:
-    """(index, count): this process makes the index-th of `count` equal parts of the batch."""
-    # None of them is None, which their type allows.
+    """Return (index, count): this process makes the index-th of `count` equal parts of the batch."""
+    # Any: the type allows None, which does not occur.
     held: Any = NamedSharding(mesh, ROWS).addressable_devices_indices_map((batch,)).values()
     parts = sorted({rows.indices(batch)[:2] for (rows,) in held})
     first, size = parts[0][0], sum(stop - start for start, stop in parts)
@@ -25,7 +25,7 @@ def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:
 
 
 def placed(batches: Iterator[dict], mesh: Mesh, rows: int) -> Generator[dict]:
-    """Host arrays as arrays of the whole batch on the mesh."""
+    """Turn each host's rows into arrays of the whole batch on the mesh."""
     sharding = NamedSharding(mesh, ROWS)
     for batch in batches:
         yield {

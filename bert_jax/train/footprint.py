@@ -18,10 +18,10 @@ from bert_jax.train.gradient import with_rows
 from bert_jax.train.state import State, least_bytes
 from bert_jax.train.task import Data, Task
 
-FAR = 4  # times the least that a step needs; where more is free, nothing is estimated
-# Of what compiled steps take the estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU).
-CERTAIN = 0.9  # of the estimate, so that no run is refused that would go
-SPARE = 1.3  # times the estimate, which has to be free where other settings are proposed
+FAR = 4  # if more than this many times the least need is free, nothing is estimated
+# The estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU) times what compiled steps take.
+CERTAIN = 0.9  # refuse if less than this share of the estimate is free: no run that would fit is refused
+SPARE = 1.3  # propose settings only if this many times their estimate is free
 OUTPUTS = 2  # copies of the outputs beside the one that the backward pass keeps: the losses' own, and their gradient
 
 Batch = dict[str, jax.ShapeDtypeStruct]
@@ -32,7 +32,7 @@ class Footprint:
     task: Task
     config: RunConfig
     mesh: Mesh
-    batch: Batch  # the shapes of the longest rows of a step, those of all devices
+    batch: Batch  # the shapes of the longest batch of the run, over all devices
     abstract: State
 
     @property
@@ -41,40 +41,40 @@ class Footprint:
 
     @property
     def rows_at_once(self) -> int:
-        """Those of a device's microbatch."""
+        """The number of rows in a device's microbatch."""
         return self.rows // (self.mesh.shape[DATA] * self.mesh.shape[FSDP]) // self.config.mesh.accumulate
 
     @property
     def device(self) -> jax.Device | None:
-        """Whose memory it is; None: this machine's."""
+        """The device whose memory is used; None: the memory of this machine."""
         device = self.mesh.local_devices[0]
         return None if device.platform == "cpu" else device
 
     @property
     def devices(self) -> int:
-        """That share the memory they are in."""
+        """The number of devices that share this memory."""
         return 1 if self.device else len(self.mesh.local_devices)
 
     @property
     def state(self) -> int:
         """Bytes of parameters, gradients and the optimizer's moments on a device."""
         params = dataclasses.replace(self.abstract, optimizer=())
-        of_microbatches = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
-        return least_bytes(self.abstract) + of_microbatches
+        gradient_sums = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
+        return least_bytes(self.abstract) + gradient_sums
 
     @property
     def least(self) -> int:
-        """Bytes that every such step needs, known at once: of activations, those that the layers' products read."""
+        """The least bytes that the step needs, without tracing: of activations, only those that products read."""
         model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["tokens"].shape[1]
         activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
         return self.devices * (self.state + activations)
 
     @property
     def activations(self) -> int:
-        """Bytes of what the backward pass of a device keeps of the forward one, of the model's outputs, such as logits,
-        and of the widest states of a layer."""
+        """Bytes on a device of what the forward pass keeps for the backward pass, of the model's outputs, such as
+        logits, and of the widest states of a layer."""
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
-        count = self.rows_at_once * self.mesh.shape[FSDP]  # of a data shard, which is what the model sees
+        count = self.rows_at_once * self.mesh.shape[FSDP]  # rows of a data shard, as the model sees
         rows = {
             name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
             for name, leaf in self.batch.items()
@@ -93,9 +93,9 @@ class Footprint:
             backward, outputs = jax.eval_shape(traced, params, rows)
             model = self.task.layouts[""].config
             width = model.feed_forward * (2 if model.computed_dtype == "bfloat16" else 4)
-        # The backward pass keeps parameters, too, which are counted with the state.
-        of_params = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
-        kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in of_params]
+        # The backward pass keeps parameters, too, but they are already counted with the state.
+        param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
+        kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]
         total = size(kept) + OUTPUTS * size(outputs) + count * self.batch["tokens"].shape[1] * width
         return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
 
@@ -104,7 +104,7 @@ class Footprint:
         return self.devices * (self.state + self.activations)
 
     def others(self) -> Iterator[tuple[str, "Footprint"]]:
-        """The same step in more microbatches, and with activations computed again: what to set, and its footprint."""
+        """Yield settings that need less memory (more microbatches, then also remat), each with its footprint."""
         for again in (False, True):
             task, parts = self.task, 1 if again else 2
             if again:
@@ -121,13 +121,13 @@ class Footprint:
                 parts *= 2
 
     def require(self) -> None:
-        """Refuse a step that needs more than is free, with settings that need less."""
+        """Refuse a step that needs more memory than is free, and name settings that need less."""
         free, needed = memory.free_bytes(self.device), self.bytes
         if free is None or CERTAIN * needed <= free or memory.unchecked() or not self.config.steps:
             return
         setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
         remedy = f"set {setting}" if setting else "train a smaller model"
-        if not setting and self.rows_at_once.bit_count() > 1:  # halves of them do not end in one row
+        if not setting and self.rows_at_once.bit_count() > 1:  # halving does not end at one row
             remedy = "set a smaller --config.data.batch, or train a smaller model"
         rows, length = self.batch["tokens"].shape
         raise BertJaxError(
@@ -142,14 +142,14 @@ def size(tree: Any) -> int:
 
 
 def footprint(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> Footprint:
-    """That of a run's longest rows; `abstract`: the shapes of its state on the mesh."""
+    """The footprint of a run's longest batch; `abstract` holds the shapes of its state on the mesh."""
     features = data.features(longest(data, config))
     shapes = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype) in features.items()}
     return Footprint(task, config, mesh, shapes, abstract)
 
 
 def require(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> None:
-    """Refuse a run that needs more memory than is free; nothing is read or traced where plenty is."""
+    """Refuse a run that needs more memory than is free; if plenty is free, nothing is read or traced."""
     tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest(data, config))), "int32")
     least = Footprint(task, config, mesh, {"tokens": tokens}, abstract)
     free = memory.free_bytes(least.device)
@@ -158,5 +158,5 @@ def require(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: Sta
 
 
 def longest(data: Data, config: RunConfig) -> int:
-    """A step with the longest rows, which are those of its beginning or its end."""
+    """The step with the longest rows, which is either the first or the last one."""
     return max((0, max(config.steps - 1, 0)), key=data.length)

@@ -4,9 +4,10 @@ The compiler splits the work over the mesh. Left to itself it would reduce the g
 devices, so each shard of the `data` axis gets its own gradients (a leading axis, split over `data`), which are summed
 over the microbatches where they are, and reduced once a step.
 
-A loss of the whole batch needs the outputs of all rows before the gradient of any. So these are computed first, without
-gradients; the loss gives its gradient with respect to each of them; and then every microbatch is run again with, as its
-loss, the inner product of the two, whose gradient is the same. Dropout draws the same numbers both times.
+A loss of the whole batch needs the outputs of all rows before the gradient of any row. So the outputs of all rows are
+computed first, without gradients. Then the loss gives its gradient with respect to each output. Then every microbatch
+is run again: its loss is the inner product of its outputs with these gradients, so the parameters get the same
+gradient. Dropout draws the same numbers both times.
 """
 
 from collections.abc import Callable
@@ -25,9 +26,9 @@ from bert_jax.train.task import Task
 
 
 def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
-    """(params, batch, key, constants) -> (gradients of the batch's loss, what was measured on it).
+    """Return a function (params, batch, key, constants) -> (gradients of the batch's loss, its metrics).
 
-    Gradients lie as the parameters do, by `shardings`.
+    Gradients are sharded like the parameters, by `shardings`.
     """
     count = config.mesh.accumulate
     in_parts = None
@@ -35,7 +36,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         in_parts = make_gradient_in_parts(task, config, mesh, shardings)
 
     def accumulated(objective: Callable, params, rows):
-        """The gradients and measures of `objective(params, some of the rows)`, summed over all rows."""
+        """Sum the gradients and metrics of `objective(params, some of the rows)` over all rows."""
         parts = microbatches(rows, count, mesh)
         if in_parts:
             return in_parts(objective, params, parts)
@@ -98,7 +99,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
 
 
 def on_all_rows(function: Callable, params, batch: dict, count: int, mesh: Mesh):
-    """`function(params, rows)` of all rows of the batch, [B, ...], computed in `count` microbatches."""
+    """Compute `function(params, rows)` for all rows of the batch, [B, ...], in `count` microbatches."""
     parts = microbatches(batch, count, mesh)
     results = jax.lax.map(lambda part: by_shard(function, mesh)(params, part), parts)
 
@@ -110,10 +111,10 @@ def on_all_rows(function: Callable, params, batch: dict, count: int, mesh: Mesh)
 
 
 def by_shard(function: Callable, mesh: Mesh) -> Callable:
-    """`function(params, rows)` on rows [shards, B / shards, ...], its results with a leading axis of shards."""
+    """Run `function(params, rows)` on rows [shards, B / shards, ...]; its results get a leading axis of shards."""
 
     def on_shards(params, rows):
-        # The mesh in context is how the model knows what it runs on.
+        # The model learns from the mesh in context what it runs on.
         with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
             if mesh.shape[DATA] == 1:
                 results = function(params, jax.tree.map(lambda x: x[0], rows))
@@ -124,12 +125,12 @@ def by_shard(function: Callable, mesh: Mesh) -> Callable:
 
 
 def with_rows(batch: dict) -> dict:
-    """The batch with each row's place in it, which dropout follows wherever the row is computed."""
+    """Add each row's index in the batch, so that dropout is the same wherever the row is computed."""
     return batch | {"rows": jnp.arange(jax.tree.leaves(batch)[0].shape[0])}
 
 
 def microbatches(batch, count: int, mesh: Mesh):
-    """[B, ...] -> [count, shards, B / shards / count, ...]; rows are dealt out in turn, so each stays where it is."""
+    """[B, ...] -> [count, shards, B / shards / count, ...]; rows are dealt out in turn, so none changes its shard."""
     shards = mesh.shape[DATA]
 
     def split(x):
@@ -140,7 +141,7 @@ def microbatches(batch, count: int, mesh: Mesh):
 
 
 def loss_weights(task: Task, params, batch: dict, constants, mesh: Mesh) -> dict:
-    """The losses' weights over the whole batch, before any output is there: they are the batch's alone."""
+    """The weights of the losses over the whole batch; they depend on the batch alone, so no output is computed."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         shapes = jax.eval_shape(lambda params: task.outputs(params, batch, constants), params)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

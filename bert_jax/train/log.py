@@ -1,4 +1,4 @@
-"""What a run reports as it goes: metrics.jsonl, TensorBoard events, a line or a progress bar."""
+"""The progress reports of a run: metrics.jsonl, TensorBoard events, printed lines or a progress bar."""
 
 import errno
 import json
@@ -16,12 +16,12 @@ from bert_jax.files import write_atomically
 from bert_jax.output import errors_of
 from bert_jax.terminal import PART, in_width, log_file, of_run
 
-SECONDS = 60  # after which events are put on the disk for the viewer
-NARROWEST = 10  # columns of the progress bar itself, beside what is said of the run
+SECONDS = 60  # between flushes of the events to disk, where the viewer reads them
+NARROWEST = 10  # least columns of the bar itself, beside its counts and metrics
 
 
 class Window:
-    """Sums over the steps since the last line; checkpoints hold them, so a restart does not lose half a line."""
+    """Sums over the steps since the last line. Checkpoints store them, so a resumed run loses no part of a line."""
 
     def __init__(self, sums: dict | None = None):
         self.sums = sums or {"steps": 0, "tokens": 0, "pairs": {}}
@@ -40,7 +40,7 @@ class Window:
 
 
 class Log:
-    """One line a window. `step` counts steps done, so a line of step N belongs to the state after N steps."""
+    """Write one line per window. `step` counts finished steps: the line of step N describes the state after N steps."""
 
     def __init__(self, directory: Path, path: Path, step: int, steps: int, quiet: bool):
         self.quiet = quiet
@@ -51,14 +51,14 @@ class Log:
         with errors_of(directory):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
             self._events = Events(directory, purge_step=step + 1)
-        done = True if step >= steps else None  # None: only where there is no terminal
+        done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
         part = PART.get().removesuffix(": ") or None
         self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
             return
-        # JSON has no word for a gradient's norm that is not finite.
+        # JSON cannot hold numbers that are not finite, such as some gradient norms.
         values = {
             name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()
         }
@@ -83,11 +83,11 @@ class Log:
             file = log_file()
             tqdm.write(in_width(of_run(text), file), file=file)
         except OSError as error:
-            if error.errno != errno.EIO:  # of a terminal that is gone; the signal that says so follows
+            if error.errno != errno.EIO:  # EIO: the terminal is gone; the signal for that follows
                 raise
 
     def sync(self) -> None:
-        """Put all lines on the disk, before a checkpoint says that they were written."""
+        """Flush all lines to disk, before a checkpoint records that they were written."""
         if not self.quiet:
             with errors_of(self._path):
                 os.fsync(self._file.fileno())
@@ -97,15 +97,15 @@ class Log:
         if not self.quiet:
             self._bar.close()
             for file in (self._file, self._events):
-                with suppress(OSError):  # what a full disk could not take has been said when it was written
+                with suppress(OSError):  # a full disk was already reported when the write failed
                     file.close()
 
 
 class Events:
     """A file of TensorBoard events; the viewer drops what an earlier run wrote from `purge_step` on.
 
-    They are written at once: the thread of tensorboardX's SummaryWriter dies of a full disk, and who hands it events
-    then waits for ever.
+    Events are written directly: the thread of tensorboardX's SummaryWriter dies if the disk is full, and then whoever
+    gives it events waits for ever.
     """
 
     def __init__(self, directory: Path, purge_step: int):
@@ -161,14 +161,14 @@ def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
 
 
 def room_beside(bar: tqdm) -> int:
-    """Columns of the terminal's line that neither the progress bar nor its counts and times need."""
+    """The number of terminal columns that the progress bar, its counts and its times leave free."""
     facts = bar.format_dict | {"postfix": None}
     counts = len(tqdm.format_meter(**facts | {"ncols": 0})) + len("||") + len(", ")
     return (facts["ncols"] or 80) - counts - NARROWEST
 
 
 def fitting(text: str, room: int) -> str:
-    """As many of its parts as fit, from the first on.
+    """Drop comma-separated parts from the end until the text fits into `room` columns.
 
     >>> fitting("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25)
     'loss 2.346, accuracy 0.5'
@@ -210,7 +210,7 @@ def heldout(path: Path) -> list[dict]:
 
 
 def read(path: Path) -> list[dict]:
-    """The lines of a metrics.jsonl, without one that a kill cut short."""
+    """Read the lines of a metrics.jsonl, up to the first that was cut short when a run was killed."""
     lines = []
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -222,6 +222,6 @@ def read(path: Path) -> list[dict]:
 
 
 def forget(path: Path, step: int) -> None:
-    """Drop the lines past a step: the run repeats those steps."""
+    """Drop the lines after `step`, because the run repeats those steps."""
     kept = [line for line in read(path) if line["step"] <= step]
     write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))

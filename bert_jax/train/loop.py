@@ -1,7 +1,7 @@
-"""The loop: evaluate, save, next batch, step.
+"""The training loop: evaluate, save, take the next batch, run the step.
 
-A run resumes from the newest good checkpoint of its directory. Without one it begins from the model directory
-`config.init`, if that is set, or from initial values.
+A run resumes from the newest good checkpoint in its directory. If there is none, it starts from the model directory
+`config.init`, or from random initial values if `init` is not set.
 """
 
 import math
@@ -48,12 +48,12 @@ def train(
     peak: float | None = None,
     cache: StepCache | None = None,
 ) -> bool:
-    """Train in the directory `path`; return whether the run came to its end, or was told to stop before.
+    """Train in the directory `path`; return True if the run finished, False if it was told to stop early.
 
-    `params` gives the parameters to begin with, if not initial ones; `peak` is a device's, in FLOP/s.
-    `cache` holds the compiled steps of other runs, which it may share.
+    `params` returns the parameters to start from; None: random ones. `peak` is the peak speed of a device in FLOP/s.
+    `cache` holds compiled steps, which the run may share with other runs.
     """
-    # The last to close is the directory, so that no other run begins to write while this one still does.
+    # The directory is closed last, so that no other run starts to write while this one is still writing.
     workdir = Workdir(path)
     with closing(workdir), Stop() as stop, closing(Run(task, data, config, workdir, peak, cache)) as run:
         if jax.process_index() == 0:
@@ -74,17 +74,17 @@ class Run:
         check_batch(data.batch, self.mesh, config.mesh.accumulate)
         self.abstract = abstract_state(task, config, self.mesh)
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
-        self.log: Log  # it, the state and the constants are there once the run is resumed
+        self.log: Log  # set by resume(), like the state and the constants
         self.state: State
         self.constants: Constants
         self.resumed = False
         self.step = self.begun_at = 0
         self.window = Window()
         self.heldout: dict = {}
-        self.history: list = []  # (step, standing) of each evaluation, where checkpoints are kept by a metric
-        self.pending: dict | None = None  # what the last step measured, still on the devices
+        self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best is set
+        self.pending: dict | None = None  # the metrics of the last step, still on the devices
         self.tracing = False
-        self.unusual: set[str] = set()  # losses of which it was told
+        self.unusual: set[str] = set()  # names of the losses already reported as unusual
         self.pace = Pace()
         self.shared = cache is not None
         self.take_step, self.evaluation = (cache or StepCache()).of(task, config, self.mesh)
@@ -107,7 +107,7 @@ class Run:
             self.step, self.window = newest, Window(position["window"])
             self.history = [(step, tuple(value)) for step, value in position.get("standings", [])]
             if (old := position.get("history")) and (best := self.config.checkpoints.best):
-                # A run begun earlier knows the metric alone, maybe not a finite one.
+                # Runs of earlier versions stored only the metric, which may not be finite.
                 self.history = [
                     (n, standing(best, {best: value})) for n, value in old if math.isfinite(value)
                 ]
@@ -118,7 +118,7 @@ class Run:
             else:
                 self.say(f"resuming at step {newest:,}")
         self.constants = constants_of(self.task, self.config, self.mesh)
-        # A run of no steps measures and keeps what it begins with.
+        # A run of 0 steps evaluates and saves the parameters that it starts from.
         self.begun_at = self.step if newest is not None or self.config.steps else -1
         quiet = jax.process_index() > 0
         self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
@@ -127,14 +127,14 @@ class Run:
             self.check_best(self.measure(few=True))
 
     def description(self) -> str:
-        """The size of the model, the mesh, how it splits the rows of a step, the type of the computation, and where
-        the run is written."""
+        """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
+        output directory."""
         params, rows = self.abstract.params, counted(self.data.batch, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
         if shards * microbatches > 1:
-            of_one = counted(self.data.batch // shards // microbatches, "row")
-            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {of_one}"
+            part = counted(self.data.batch // shards // microbatches, "row")
+            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {part}"
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
@@ -164,7 +164,7 @@ class Run:
                 best = self.step == self.best_step()
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
-                self.heldout = {}  # it was of this step
+                self.heldout = {}  # valid for this step only
                 if due or asked:
                     self.trace(ends=True)
                     return due
@@ -174,7 +174,7 @@ class Run:
                 with jax.transfer_guard("disallow"):
                     self.state, measured = self.take_step(self.state, batch, self.constants)
                 self.step += 1
-                # Only now, with the next step under way, are the metrics of the one before fetched.
+                # Fetch the metrics of the previous step only now, while the next step runs.
                 before, self.pending = self.pending, measured
                 if before is not None:
                     self.record(before, self.step - 1)
@@ -186,7 +186,7 @@ class Run:
         return batch
 
     def record(self, measured: dict, step: int) -> None:
-        """Record what was measured by the step that ended at `step`."""
+        """Record the metrics of the update that took the run to `step`."""
         measured = jax.device_get(measured)
         self.pace.add(int(measured["tokens"]))
         self.log.advance()
@@ -201,7 +201,7 @@ class Run:
                 raise NotFinite(
                     f"{measured['bad']} updates in a row are not finite, the last at step {step - 1}; the parameters "
                     f"before them are kept in checkpoint {self.step}; {shown}; "
-                    "if it is sound, begin again with a lower --config.optimizer.rate"
+                    "if the batch is good, start again with a lower --config.optimizer.rate"
                 )
         else:
             self.window.add(measured)
@@ -211,7 +211,7 @@ class Run:
     def write_line(self, measured: dict, step: int) -> None:
         means = self.window.means()
         losses = [means[name] for name in measured["losses"] if name in means]
-        # Where each update since the last line was discarded, none of them was measured.
+        # If every update since the last line was discarded, there are no means: the keys get null.
         unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
         values = {"loss": sum(losses) if losses else None, **unmeasured, **means}
         values |= {"rate": float(measured["rate"]), "gradient_norm": float(measured["gradient_norm"])}
@@ -221,7 +221,7 @@ class Run:
         self.tell_unusual(means, step)
 
     def tell_unusual(self, means: dict[str, float], step: int) -> None:
-        """Once for a loss, when it leaves the band of usual ones."""
+        """Report each loss once, when it leaves its usual range."""
         for name, (low, high) in self.task.usual(step).items():
             if name in self.unusual or name not in means or low <= means[name] <= high:
                 continue
@@ -238,13 +238,13 @@ class Run:
         timings = self.pace.line(self.config.steps - step)
         if self.peak and "tokens_per_second" in timings:
             length = self.data.length(step - 1)
-            # The published formula, for the share of the rows that is not padding.
+            # FLOPs per token by the published formula; the tokens per second do not count padding.
             flops = self.task.flops(self.data.batch, length) / (self.data.batch * length)
             timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak * self.mesh.size)
         return timings
 
     def flush(self) -> None:
-        """Record the last step without waiting for another."""
+        """Record the last step now, without waiting for the next one."""
         if self.pending is not None:
             before, self.pending = self.pending, None
             self.record(before, self.step)
@@ -261,7 +261,7 @@ class Run:
         self.pace.pause(time.perf_counter() - begun)
 
     def measure(self, few: bool = False) -> dict[str, float]:
-        """The metrics of the validation set, or of the few batches that show which metrics there are."""
+        """Return the validation metrics; if `few`, only of the first batches, enough to see which metrics exist."""
         index, count = own_rows(self.mesh, self.data.batch)
         total = Window()
         batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
@@ -275,7 +275,7 @@ class Run:
             self.check_finite(sums, f"validation batch {n} (counted from 0)")
             total.add(measured)
             predicted.append(rows)
-            # An example may stand in several batches, and is measured when it is whole.
+            # An example may span several batches; it is measured once all of it has been read.
             if few and (self.config.checkpoints.best in total.means() or self.data.metrics(predicted)):
                 break
         return self.task.summary(total.means()) | self.data.metrics(predicted)
@@ -284,12 +284,12 @@ class Run:
         for name, value in measures.items():
             if not math.isfinite(value):
                 raise NotFinite(
-                    f"{of}: {name} is {value} at step {self.step}; look at its examples, and if they are sound begin "
+                    f"{of}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
                     "again with a lower --config.optimizer.rate"
                 )
 
     def remember(self) -> None:
-        """Keep the metric by which checkpoints are the best."""
+        """Add the metric `checkpoints.best` of this evaluation to the history."""
         if best := self.config.checkpoints.best:
             self.check_best(self.heldout)
             self.history.append((self.step, standing(best, self.heldout)))
@@ -304,7 +304,7 @@ class Run:
         return best_step(self.history)
 
     def gave_up(self) -> bool:
-        """Whether the metric has not improved for as long as the config waits for it."""
+        """Whether the metric has not improved for `patience` evaluations."""
         patience = self.config.patience
         first = max(self.history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
         return 0 < patience <= sum(step > first for step, _ in self.history)
@@ -316,7 +316,7 @@ class Run:
         self.checkpoints.save(self.step, self.state, position)
 
     def trace(self, ends: bool = False) -> None:
-        """Begin the profile that the config asks for, and end it some steps later or when the run ends."""
+        """Start the profile at the configured step; stop it PROFILED steps later, or when the run ends (`ends`)."""
         first = self.config.log.profile
         if not self.tracing and self.step == first:
             jax.profiler.start_trace(str(self.workdir.profile))
@@ -338,11 +338,11 @@ class Run:
         params = self.task.ended(params, self.data)
         with hub.saving(self.workdir.model) as new:
             save_models(new, self.task, params, self.data.tokenizer)
-        if not PART.get():  # a larger run says itself which models it keeps
+        if not PART.get():  # the larger run reports which models it keeps
             self.say(f"the model is in {self.workdir.model}")
 
     def take_best(self) -> None:
-        """Go back to the best step whose checkpoint can be read."""
+        """Restore the best step whose checkpoint can be read."""
         metric, lost = self.config.checkpoints.best, 0
         while (best := self.best_step()) not in (None, self.step):
             try:
@@ -359,10 +359,10 @@ class Run:
             self.log.line(KEPT, best or self.step, {"lost_checkpoints": lost})
 
     def close(self) -> None:
-        """Return when nothing is written any more, whatever has ended the run."""
+        """Wait for background writes and close the log, however the run ended."""
         try:
-            if jax.process_count() == 1:  # of several a lost one would be waited for
-                with suppress(KeyboardInterrupt):  # it ends the wait; what has ended the run is still raised
+            if jax.process_count() == 1:  # with several, this would wait for a lost one
+                with suppress(KeyboardInterrupt):  # ends the wait only, not the error that ended the run
                     self.checkpoints.wait()
         finally:
             if self.resumed:

@@ -1,7 +1,7 @@
-"""The files that a checkpoint directory must hold, with their hashes, written when all of them are there.
+"""The manifest of a checkpoint: the files that it must hold, with their hashes, written once all of them are there.
 
-orbax restores a flipped bit in silence, and takes a directory for a checkpoint that lacks its commit marker; so a
-checkpoint counts when its manifest is there, and is good when every file is what the manifest says.
+orbax restores a flipped bit silently, and accepts a directory without its commit marker as a checkpoint. So a
+checkpoint counts only if it has a manifest, and is good only if every file matches the manifest.
 """
 
 import json
@@ -21,16 +21,16 @@ class Manifest(TypedDict):
 
 
 def write(directory: Path, position: dict) -> None:
-    """Hash the files of the directory; `position` is where the run stood."""
+    """Hash the directory's files and write the manifest; `position` says where the run was."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
     content = {"position": position, "files": hash_files(directory, names)}
     write_atomically(directory / NAME, json.dumps(hashes.sealed(content), indent=1))
 
 
 def read(directory: Path) -> dict | None:
-    """What a manifest holds; None where there is no manifest or it is not what was written."""
+    """Return the content of the manifest; None if it is missing or damaged."""
     try:
-        # Not `read_json`: runs begun earlier may have measured what is not finite.
+        # Not `read_json`: runs of earlier versions may have stored numbers that are not finite.
         content = json.loads((directory / NAME).read_text(encoding="utf-8"))
         return fit(content, Manifest) if hashes.is_sealed(content) else None
     except (FileNotFoundError, ValueError, AttributeError, RecursionError, Mistyped):
@@ -38,7 +38,7 @@ def read(directory: Path) -> dict | None:
 
 
 def damage(directory: Path) -> str | None:
-    """What is wrong with a checkpoint, or None."""
+    """Say what is wrong with a checkpoint; return None if it is good."""
     if not (directory / NAME).is_file():
         return "it was never committed"
     content = read(directory)

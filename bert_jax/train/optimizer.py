@@ -1,4 +1,4 @@
-"""From a gradient to a direction, which the step multiplies by the learning rate and subtracts."""
+"""The optimizer turns gradients into directions; the step multiplies them by the learning rate and subtracts them."""
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ from bert_jax.train.rules import PARAMETERS, Parameter, Rules, by_rule, decide, 
 def direction(
     config: OptimizerConfig, rules: Rules = PARAMETERS, frozen: Rules = ()
 ) -> optax.GradientTransformationExtraArgs:
-    """`frozen` says of each parameter whether it keeps its value; () freezes none beside those of the config."""
+    """Make the optimizer; `frozen` says which parameters keep their values, beside those that the config freezes."""
 
     def decays(params):
         return by_rule(params, rules, lambda rule, name, leaf: rule.decays)
 
     freezes = config.frozen_layers >= 0 or bool(frozen)
-    # What keeps its value has no part in the norm that is clipped.
+    # Frozen parameters have no part in the norm that is clipped.
     parts = [scale_by_depth(config.frozen_layers, 1.0, rules, frozen)] if freezes else []
     parts += [clip(config.clip)] if config.clip else []
     parts.append(adam(config.beta1, config.beta2, config.epsilon))
@@ -72,10 +72,10 @@ def adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransforma
 
 
 def check_depths(config: OptimizerConfig, encoder: EncoderConfig) -> None:
-    """Refuse settings by layer where there are fewer, or where they have no parameters of their own."""
+    """Refuse per-layer settings if the model has fewer layers, or if its layers share parameters."""
     if config.frozen_layers > encoder.layers:
         raise BertJaxError(
-            f"optimizer.frozen_layers is {config.frozen_layers}, and the model has {encoder.layers} layers"
+            f"optimizer.frozen_layers is {config.frozen_layers}, but the model has {encoder.layers} layers"
         )
     if encoder.layer_groups and (config.layer_decay < 1 or config.frozen_layers > 0):
         raise BertJaxError(
@@ -87,7 +87,7 @@ def check_depths(config: OptimizerConfig, encoder: EncoderConfig) -> None:
 def scale_by_depth(
     frozen_layers: int, decay: float, rules: Rules, frozen: Rules
 ) -> optax.GradientTransformation:
-    """0 for what is frozen; below the head, `decay` times less for each layer further down."""
+    """Scale updates: 0 for frozen parameters; below the head, one more factor `decay` for each layer further down."""
 
     def update(updates, params):
         sizes = {name: leaf.shape[0] for name, leaf in named(updates).items()}
@@ -97,7 +97,7 @@ def scale_by_depth(
                 return jnp.zeros_like(leaf)
             if rule.depth == "above":
                 return leaf
-            encoder = name[: name.index("encoder/")]  # of several models, this one's
+            encoder = name[: name.index("encoder/")]  # the prefix of this model's encoder
             layers = next(
                 size for other, size in sizes.items() if other.startswith(f"{encoder}encoder/layers/")
             )
@@ -111,7 +111,7 @@ def scale_by_depth(
 
 
 def trust(rules: Rules = PARAMETERS) -> optax.GradientTransformation:
-    """LAMB's: each tensor's update gets the norm of the tensor itself, except biases and LayerNorm."""
+    """Scale as LAMB does: each tensor's update gets the tensor's own norm, except for biases and LayerNorm."""
 
     def scaled(rule: Parameter, update, param):
         return ratio(rule.tensors, update, param) * update if rule.decays else update
@@ -124,7 +124,7 @@ def trust(rules: Rules = PARAMETERS) -> optax.GradientTransformation:
 
 
 def ratio(tensors: tuple[int, ...], update, param):
-    """|param| / |update| of each tensor, 1 where either is 0; `tensors` are the axes that number them."""
+    """|param| / |update| of each tensor, 1 if either is 0; `tensors` are the axes that number the stacked tensors."""
     within = tuple(axis for axis in range(param.ndim) if axis not in tensors)
     norms = [jnp.sqrt(jnp.sum(x.astype(jnp.float32) ** 2, within, keepdims=True)) for x in (param, update)]
     return jnp.where((norms[0] > 0) & (norms[1] > 0), norms[0] / jnp.where(norms[1] > 0, norms[1], 1), 1)

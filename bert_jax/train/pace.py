@@ -1,11 +1,11 @@
-"""How fast a run goes, line by line."""
+"""The speed of a run, for each line of metrics."""
 
 import time
 
 
 class Pace:
-    """The seconds since the last line, and the speed of its steps, without the first of a process, which compiles,
-    and without pauses."""
+    """The seconds and the speed of the steps since the last line, without pauses. The speed leaves out the first step
+    of a process, which compiles."""
 
     def __init__(self):
         self.mark = self.begun = time.perf_counter()
@@ -31,7 +31,7 @@ class Pace:
             self.compiled = True
 
     def line(self, left: int) -> dict[str, float]:
-        """The timings of a line that ends here, `left` steps before the run does."""
+        """Return the timings since the last line and begin a new one; the run has `left` more steps."""
         now = time.perf_counter()
         timings = {"seconds": now - self.mark, "input_wait": self.waited / (now - self.mark)}
         if self.steps:

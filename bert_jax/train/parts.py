@@ -1,7 +1,7 @@
-"""The gradient where data shards hold parts of the parameters, or where it is sent in fewer bits than it has.
+"""The gradient if each data shard holds only parts of the parameters, or if gradients are sent in fewer bits.
 
-Each data shard runs a program of its own, which says itself what is sent. Of one microbatch the gradients are sent as
-the backward pass makes them (models/shared.py), of several microbatches their sums are.
+Each data shard runs its own program, which sends gradients explicitly. With one microbatch, it sends gradients as the
+backward pass makes them (models/shared.py); with several microbatches, it sends their sums.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from bert_jax.train.rules import LAYERS
 from bert_jax.train.sharding import data_axis
 from bert_jax.train.task import Task
 
-ABORTING = (0, 11)  # jax 0.12 ends the process there, 0.10 does not; between them nothing was tried
+ABORTING = (0, 11)  # jax 0.12 ends the process here, 0.10 does not; the versions between were not tried
 
 
 def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info__) -> None:
-    """XLA's partitioner aborts where the program of a data shard is split over fsdp and over tensor."""
+    """Refuse to split a data shard's program over both fsdp and tensor: XLA's partitioner aborts."""
     if version >= ABORTING and mesh.shape[FSDP] > 1 and mesh.shape[TENSOR] > 1:
         raise BertJaxError(
             "with this version of JAX, mesh.shard_optimizer and mesh.reduce work beside mesh.fsdp or mesh.tensor, not "
@@ -34,22 +34,23 @@ def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info
 
 
 def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
-    """(objective, whole params, rows [microbatches, shards, B, ...]) -> (gradients, measures), summed over all rows.
+    """Return a function that sums gradients and metrics over all rows:
+    (objective, whole params, rows [microbatches, shards, B, ...]) -> (gradients, metrics).
 
-    `objective(params, some of the rows)` gives a number and measures; gradients lie by `shardings`.
+    `objective(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
     """
     refuse_both_splits(mesh)
     specs = jax.tree.map(
         lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
     )
     dtype, count = config.mesh.reduce, config.mesh.accumulate
-    # What several layers share is sent once, not by each of them.
+    # Parameters that several layers share are sent once, not by each layer.
     by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
 
     def axes_of(params):
         return jax.tree.map(lambda leaf, sharding: data_axis(sharding, leaf.ndim), params, shardings)
 
-    def of_one(objective, params, rows):
+    def one_microbatch(objective, params, rows):
         axes = axes_of(params)
 
         def of(parts):
@@ -62,13 +63,13 @@ def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings)
         return gradients, measured
 
     def part_of(leaf, axis: int):
-        """In place of a part, of which the gradient needs no more than the shape."""
+        """Return zeros in place of a part: the gradient needs only its shape."""
         shape = list(leaf.shape)
         if axis:
             shape[axis] //= mesh.shape[DATA]
         return jnp.zeros(shape, jnp.float32)
 
-    def of_several(objective, params, rows):
+    def several_microbatches(objective, params, rows):
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
 
         def of(part):
@@ -89,9 +90,9 @@ def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings)
         def on_shard(params, rows):
             rows = jax.tree.map(lambda x: x[:, 0], rows)
             if count == 1:
-                gradients, measured = of_one(objective, params, jax.tree.map(lambda x: x[0], rows))
+                gradients, measured = one_microbatch(objective, params, jax.tree.map(lambda x: x[0], rows))
             else:
-                gradients, measured = of_several(objective, params, rows)
+                gradients, measured = several_microbatches(objective, params, rows)
             return gradients, jax.lax.psum(measured, DATA)
 
         run = jax.shard_map(

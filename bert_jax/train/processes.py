@@ -1,4 +1,4 @@
-"""Several processes as one: found in the environment of Slurm or GKE, or told by flags."""
+"""Training with several processes, found in the environment of Slurm or GKE or given by flags."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import jax
 from bert_jax.errors import LOST_ANOTHER, BertJaxError, first_line
 from bert_jax.files import programs_home
 
-# A variable that says a process is one of several -> whether its value does.
+# Environment variable -> whether its value says that there are several processes.
 SIGNS = {
     "JAX_COORDINATOR_ADDRESS": bool,
     "SLURM_NTASKS": lambda value: value.isdecimal() and int(value) > 1,
@@ -33,7 +33,7 @@ LOST = (
 def joined(
     coordinator: str | None = None, count: int | None = None, index: int | None = None
 ) -> Iterator[None]:
-    """Join the processes that train together; if another one is lost, report it and end."""
+    """Join the processes that train together; if another one is lost, report it and exit."""
     several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
     if index is not None and count is not None and index >= count:
         raise BertJaxError(
@@ -48,9 +48,9 @@ def joined(
         return
     if coordinator and (count is None or index is None):
         raise BertJaxError("--coordinator needs --processes=N and --process=I, with I from 0 to N - 1")
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # of the CPU alone
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # affects CPUs only
     if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(programs_home()):
-        # Each machine has its own; those who compile together must all compile, or none.
+        # Each machine has its own cache, but processes must either all compile a program or none.
         jax.config.update("jax_enable_compilation_cache", False)
     try:
         jax.distributed.initialize(coordinator, count, index)
@@ -69,6 +69,6 @@ def joined(
             file=sys.stderr,
             flush=True,
         )
-        # Leaving in good order would wait for the one that is gone.
+        # A normal exit would wait for the lost process.
         os._exit(LOST_ANOTHER)
     jax.distributed.shutdown()

@@ -1,7 +1,7 @@
 """Ordered rules on parameter names: the first that matches decides, and a name that none matches is an error.
 
-`PARAMETERS` says of every parameter where it lies on the mesh and how the optimizer treats it. A task with parameters
-of its own brings rules for them (`Task.rules`), which are tried first.
+`PARAMETERS` says for every parameter how it is split over the mesh and how the optimizer treats it. A task with its own
+parameters has rules for them (`Task.rules`), which are tried first.
 """
 
 import re
@@ -18,13 +18,11 @@ from bert_jax.models.mesh import FSDP, TENSOR
 
 @dataclass(frozen=True)
 class Parameter:
-    spec: P = P()  # along which axes of the mesh it is split
-    decays: bool = True  # embeddings decay, biases and LayerNorm do not, as in BERT; LAMB adapts what decays
-    tensors: tuple[
-        int, ...
-    ] = ()  # the axes that number the tensors stacked in it, which LAMB treats one by one
-    depth: Literal["embeddings", "layers", "above"] = "above"  # where it stands in an encoder, or above it
-    in_products: bool = False  # nothing else reads it, and products round it to the type of the computation
+    spec: P = P()  # the axes of the mesh over which it is split
+    decays: bool = True  # as in BERT, all but biases and LayerNorm decay; LAMB adapts only what decays
+    tensors: tuple[int, ...] = ()  # axes that number the tensors stacked in it; LAMB treats each alone
+    depth: Literal["embeddings", "layers", "above"] = "above"  # its place in the encoder, or above it
+    in_products: bool = False  # read by matrix products alone, which round it to the compute dtype
 
 
 Rules = Sequence[tuple[str, Any]]
@@ -86,19 +84,20 @@ PARAMETERS: list[tuple[str, Parameter]] = [
     ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP), in_products=True)),
     ("(^|/)mlm/bias$", Parameter(P(TENSOR), decays=False)),
     ("(^|/)(mlm|replaced|replaced_in_context)/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
-    # The last layer of any head, whose outputs are few.
+    # The last layer of any head, which has few outputs.
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", Parameter()),
     ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", Parameter(decays=False)),
 ]
 
 
 def named(params: dict) -> dict[str, Any]:
-    """Nested parameters by their names, as in encoder/layers/attention/qkv/kernel."""
+    """Flatten nested parameters to names such as encoder/layers/attention/qkv/kernel."""
     return flatten_dict(params, sep="/")
 
 
 def decide(rules: Rules, name: str):
-    """
+    """Return what the first matching rule says.
+
     >>> decide([("bias$", 0.0), ("kernel$", 0.01)], "mlm/bias")
     0.0
     """
@@ -111,6 +110,6 @@ def decide(rules: Rules, name: str):
 
 
 def by_rule(params: dict, rules: Rules, use: Callable[[Any, str, Any], Any]) -> dict:
-    """A tree like `params` of `use(what the rules decide, name, parameter)`."""
+    """Apply `use(what the rules decide, name, parameter)` to every parameter; return a tree like `params`."""
     flat = {name: use(decide(rules, name), name, leaf) for name, leaf in named(params).items()}
     return unflatten_dict(flat, sep="/")

@@ -6,8 +6,8 @@ from bert_jax.train.config import OptimizerConfig
 
 
 def share_at(config: OptimizerConfig, steps: int, step):
-    """The share of the peak rate that a step takes: up over `warmup` steps, then along the schedule to 0 at `steps`;
-    step 0 already learns.
+    """The learning rate of a step, as a share of the peak: it rises over `warmup` steps, then follows the schedule to
+    0 at `steps`. It is above 0 at step 0.
 
     >>> config = OptimizerConfig(warmup=4)
     >>> [round(float(share_at(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
@@ -20,7 +20,7 @@ def share_at(config: OptimizerConfig, steps: int, step):
     return jnp.minimum((step + 1) / max(warmup, 1), after)
 
 
-# Of the steps left, those after the warm-up, and those at the end in which a stable rate decays.
+# Arguments: the number of steps left, of steps after the warm-up, and of steps in which a stable rate decays.
 SCHEDULES = {
     "linear": lambda left, after, tail: left / after,
     "cosine": lambda left, after, tail: (1 - jnp.cos(jnp.pi * jnp.clip(left / after, 0, 1))) / 2,

@@ -34,7 +34,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
 
 def devices_of(mesh: Mesh) -> str:
-    """In words: "the CPU" where there is one, else how many of which kind."""
+    """Describe the devices: "the CPU" if that is the only one, otherwise their number and kind."""
     kind = mesh.devices.flat[0].device_kind
     return "the CPU" if mesh.size == 1 and kind == "cpu" else f"{mesh.size} {kind}"
 
@@ -53,13 +53,13 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
 
 
 def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
-    """A sharding for each parameter (or shape of one)."""
+    """Return the sharding of each parameter (arrays or shapes)."""
 
     def sharding(rule: Parameter, name: str, leaf) -> NamedSharding:
         for number, (size, axis) in enumerate(zip(leaf.shape, rule.spec, strict=False)):
             if axis and size % mesh.shape[axis]:
                 hint = f"set --config.mesh.{axis} to a divisor of {size}"
-                # No first axis but that of the vocabulary is split over tensor.
+                # The vocabulary is the only first axis that is split over tensor.
                 if axis == TENSOR and number == 0:
                     hint += f", or --config.model.vocab_multiple={math.lcm(128, mesh.shape[axis])}"
                 raise BertJaxError(
@@ -71,7 +71,7 @@ def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> 
 
 
 def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh):
-    """Moments lie as their parameters do; counters are everywhere."""
+    """Shard moments like their parameters; put counters on every device."""
     return optax.tree_utils.tree_map_params(
         optimizer,
         lambda _, sharding: sharding,
@@ -82,7 +82,7 @@ def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, s
 
 
 def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
-    """The shardings, with what decays split over data, too; the rest is little, and many small arrays to gather."""
+    """Split parameters that decay over data, too; the others are small, and it costs more to gather them."""
     flat = named(shardings)
     return by_rule(
         params,
@@ -92,7 +92,7 @@ def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PA
 
 
 def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh, rule: Parameter) -> NamedSharding:
-    """Split over data the first axis that is whole and divides, but not the one of layers: they are read one by one."""
+    """Split over data the first unsplit axis that divides evenly, but not the layers' axis: layers are read singly."""
     axes = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
     for i in range(int(rule.depth == "layers"), leaf.ndim):
         if (axes[i] is None or mesh.shape[axes[i]] == 1) and leaf.shape[i] % mesh.shape[DATA] == 0:
@@ -107,7 +107,7 @@ def data_axis(sharding: NamedSharding, ndim: int) -> int:
 
 
 def gather_over_data(params: dict, parts: dict, whole: dict, dtypes: dict) -> dict:
-    """Whole parameters from their parts, which are sent in these types; those that are not split stay as they are."""
+    """Gather whole parameters from their parts, sent in `dtypes`; parameters that are not split stay as they are."""
 
     def gather(param, part: NamedSharding, whole: NamedSharding, dtype):
         axis = data_axis(part, param.ndim)

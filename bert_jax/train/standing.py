@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bert_jax.train.log import heldout, read
 
-KEPT = "kept"  # the kind of the line that names the step of the model, where it is not that of the best evaluation
+KEPT = "kept"  # kind of the line that names the step of the model, if it is not the best evaluation's
 Standing = tuple[float, float]
 
 
@@ -21,13 +21,13 @@ def standing(metric: str, measured: Mapping[str, float]) -> Standing:
 
 
 def best_step(standings: Iterable[tuple[int, Standing]]) -> int | None:
-    """The last of equally good ones; None if there are none."""
+    """The step of the best evaluation, the last of equally good ones; None if there are none."""
     return max(standings, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
 
 
 def of_kept_model(metrics: Path, best: str) -> dict:
-    """The line that measured the model which a run has kept, {} where none did: the best one by the metric `best`, ""
-    for the last one."""
+    """Return the line that measured the model that a run kept, or {}: the best line by the metric `best`; if `best` is
+    "", the last line."""
     lines = {line["step"]: line for line in heldout(metrics)}
     kept = [line["step"] for line in read(metrics) if line["kind"] == KEPT]
     if kept:

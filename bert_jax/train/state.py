@@ -1,4 +1,4 @@
-"""The state of a run, what stays the same in all its steps, and where their parts lie."""
+"""The state of a run, its constants, and the shardings of both."""
 
 import math
 from typing import Any
@@ -27,21 +27,21 @@ from bert_jax.train.task import Features, Task
 
 @flax.struct.dataclass
 class State:
-    """What a step takes and returns changed; checkpoints hold it."""
+    """What a step takes and returns updated; checkpoints store it."""
 
-    step: Any  # steps done
+    step: Any  # number of finished steps
     params: Any
     optimizer: Any
-    discarded: Any  # updates that were not finite, in the whole run
-    bad: Any  # of these, how many just now, one after the other
+    discarded: Any  # number of updates that were not finite, in the whole run
+    bad: Any  # number of the latest updates in a row that were not finite
 
 
 @flax.struct.dataclass
 class Constants:
-    """What a step takes and never changes: runs that differ in it alone share a compiled step."""
+    """What a step reads and never changes. Runs that differ only in constants share a compiled step."""
 
     seed: Any
-    rate: Any  # at its peak
+    rate: Any  # the peak learning rate
     task: Any  # the task's own, such as the parameters of a teacher
 
 
@@ -56,7 +56,7 @@ def rules_of(task: Task):
 
 
 def fresh_params(task: Task, config: RunConfig):
-    # The generator that is the same everywhere, also where dropout draws from the hardware's.
+    # This generator gives the same numbers everywhere, even if dropout uses the hardware's.
     return task.init(jax.random.key(config.seed, impl="threefry2x32"))
 
 
@@ -67,7 +67,7 @@ def first_state(task: Task, config: RunConfig, params) -> State:
 
 
 def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> State:
-    """Shapes and shardings of the state, before anything is allocated."""
+    """Return the shapes and shardings of the state; nothing is allocated."""
     shapes = jax.eval_shape(lambda: first_state(task, config, fresh_params(task, config)))
     params = whole_shardings(task, shapes.params, mesh)
     if config.mesh.shard_optimizer:
@@ -78,18 +78,18 @@ def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> State:
 
 
 def least_bytes(state: State) -> int:
-    """Of an abstract state and its gradients, what each device holds."""
+    """The number of bytes that each device holds of an abstract state and its gradients."""
     leaves = jax.tree.leaves((state, state.params))
     return sum(leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape)) for leaf in leaves)
 
 
 def whole_shardings(task: Task, params, mesh: Mesh):
-    """Where the parameters lie while the model reads them."""
+    """The shardings of the parameters while the model reads them."""
     return parameter_shardings(params, mesh, rules_of(task))
 
 
 def whole_params(task: Task, params, shardings, mesh: Mesh):
-    """As the model reads them, of parameters that lie so: gathered over data in the types that it rounds them to."""
+    """Gather parameters that lie by `shardings` over data, in the dtypes to which the model rounds them."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         dtypes = {layout.config.computed_dtype for layout in task.layouts.values()}
     narrow = dtypes.pop() if len(dtypes) == 1 else "float32"
@@ -100,7 +100,7 @@ def whole_params(task: Task, params, shardings, mesh: Mesh):
 
 
 def abstract_constants(task: Task, mesh: Mesh) -> Constants:
-    """Shapes and shardings of the constants; those of the task lie as parameters do."""
+    """Return the shapes and shardings of the constants; the task's own are sharded like parameters."""
     shapes = jax.eval_shape(lambda: Constants(np.int32(0), np.float32(0), task.constants()))
     everywhere = NamedSharding(mesh, P())
     shardings = parameter_shardings(shapes.task, mesh, rules_of(task))
@@ -120,9 +120,9 @@ def shardings_of(abstract):
 
 
 def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> State:
-    """The state of step 0, made where it lies: no device ever holds more than its own part.
+    """Make the first state, sharded from the start: no device ever holds more than its own part.
 
-    `params` are NumPy arrays of a model to go on from.
+    `params` are NumPy arrays of a model to start from; None: random initial values.
     """
     shardings = shardings_of(abstract_state(task, config, mesh))
     if params is None:
@@ -142,7 +142,7 @@ def constants_of(task: Task, config: RunConfig, mesh: Mesh) -> Constants:
 
 
 def place(tree, shardings):
-    """NumPy arrays as arrays on the mesh."""
+    """Put NumPy arrays on the mesh, by `shardings`."""
     return jax.tree.map(
         lambda leaf, sharding: jax.make_array_from_callback(
             np.shape(leaf), sharding, lambda index: np.asarray(leaf)[index]
@@ -163,5 +163,5 @@ def abstract_batch(features: Features, config: RunConfig, mesh: Mesh) -> dict:
 
 
 def gathered(params: dict, mesh: Mesh) -> dict:
-    """The whole parameters in the memory of every host."""
+    """Return the whole parameters in the memory of every host."""
     return jax.device_get(jax.jit(lambda params: params, out_shardings=NamedSharding(mesh, P()))(params))

@@ -1,4 +1,4 @@
-"""The step that every run takes, on any mesh, and the evaluation beside it."""
+"""The training step of every run, on any mesh, and the evaluation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from bert_jax.train.task import Task
 
 
 def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
-    """(state, batch, constants) -> (state, metrics), compiled for the mesh; the state given is consumed."""
+    """Return (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its input state."""
     shardings = shardings_of(abstract_state(task, config, mesh))
     constants_shardings = shardings_of(abstract_constants(task, mesh))
     gradient = make_gradient(task, config, mesh, shardings.params)
@@ -59,7 +59,7 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
 
 
 def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
-    """(params, batch, constants) -> what is measured on it, without dropout, and the predictions for its rows."""
+    """Return (params, batch, constants) -> (metrics of the batch, predictions for its rows), without dropout."""
 
     shardings = shardings_of(abstract_state(task, config, mesh)).params
 
@@ -88,13 +88,13 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
 
 
 class StepCache:
-    """Steps and evaluations that several runs share, if they differ in constants alone: seed, rate, the task's own."""
+    """Steps and evaluations, shared by runs that differ only in constants: seed, rate, the task's own."""
 
     def __init__(self) -> None:
         self.kept: list[tuple] = []
 
     def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
-        """As `make_step` and `make_evaluation` return them."""
+        """Return what `make_step` and `make_evaluation` return, made once."""
         optimizer = dataclasses.replace(config.optimizer, rate=0.0)
         key = (task, optimizer, config.steps, config.random, config.mesh, mesh)
         for other, step, evaluation in self.kept:

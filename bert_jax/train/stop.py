@@ -12,14 +12,14 @@ from jax.experimental import multihost_utils
 class Stop:
     """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
-    # To the last run, if any. Where that run came to its end all the same, no other should begin.
+    # The signal that the last run got, if any. Even if that run finished, no other should start.
     last_signal: ClassVar[signal.Signals | None] = None
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        # Of several processes JAX itself catches the SIGTERM of one, and lets all agree on the step to stop at.
+        # With several processes, JAX itself catches a SIGTERM to one, and makes all agree on the step to stop at.
         self.caught = [signal.SIGTERM, signal.SIGINT] if jax.process_count() == 1 else []
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` asks
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` makes us ignore it
             self.caught.append(signal.SIGHUP)
         if threading.current_thread() is not threading.main_thread():
             self.caught = []  # Python lets no other thread catch signals
@@ -46,7 +46,7 @@ class Stop:
         if self.signal == number == signal.SIGINT:
             raise KeyboardInterrupt
         if number == signal.SIGINT:
-            # At once, as the step may take a minute; print() may be what the signal came into.
+            # Now, as the step may take a minute; not by print(), which the signal may have interrupted.
             os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
         self.signal = signal.Signals(number)
 

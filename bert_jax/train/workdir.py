@@ -1,9 +1,9 @@
 """The directory of a run.
 
-run.json        the config it was begun with, the identity of its data, the layouts of its models, its hash
+run.json        the config it started with, the identity of its data, the layouts of its models, its own hash
 tokenizer/      the tokenizer of its data
-checkpoints/    its state, see checkpoint.py
-metrics.jsonl   what was measured; events.* the same for TensorBoard; curves.png a picture of it
+checkpoints/    the state of the run, see checkpoint.py
+metrics.jsonl   the metrics; events.* holds the same for TensorBoard; curves.png is a plot of them
 model/          the result, a Hugging Face directory; further models of the task are in model/NAME/
 """
 
@@ -28,8 +28,8 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Data, Task
 
-# Keys that may change when a run goes on: they decide where and how it is computed and seen, not what it learns. The
-# corpora may lie elsewhere; that they are the same ones is checked by what is in them.
+# Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.
+# The paths of the corpora may change; their content must be the same and is checked.
 FREE = re.compile(
     r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
 )
@@ -37,7 +37,7 @@ BACK = "put it back from a copy"
 
 
 class ModelFacts(TypedDict):
-    """A layout, see `describe`."""
+    """A layout as JSON, see `describe`."""
 
     heads: list[str]
     labels: list[str]
@@ -49,7 +49,7 @@ class ModelFacts(TypedDict):
 
 
 class RunFacts(TypedDict):
-    """What run.json holds."""
+    """The content of run.json."""
 
     config: dict[str, Any]
     data: dict[str, Any]
@@ -69,7 +69,7 @@ class Workdir:
         self._lock = None
 
     def claim(self) -> None:
-        """Make the directory, and lock it against a second run on this machine."""
+        """Create the directory, and lock it against a second run on this machine."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 - held until close()
@@ -86,7 +86,7 @@ class Workdir:
             self._lock.close()
 
     def begin(self, config: RunConfig, data: Data, task: Task) -> None:
-        """Write down what the run is, or refuse if the directory is that of a different one."""
+        """Write run.json and the tokenizer; refuse a directory that belongs to a different run."""
         keys = list(flat(config))
         settings, identity = {name: value for name, value, _ in keys}, data.identity()
         if not self.run.exists():
@@ -106,12 +106,12 @@ class Workdir:
         if differing:
             more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
             raise BertJaxError(
-                f"{self.path} was begun with other {kind}: {'; '.join(differing[:6])}{more}; "
+                f"{self.path} was started with other {kind}: {'; '.join(differing[:6])}{more}; "
                 "put them back, or name another --workdir"
             )
 
     def layouts(self) -> dict[str, Layout]:
-        """Of the models that the run leaves, as `Task.layouts`."""
+        """The layouts of the models that the run produces, keyed as in `Task.layouts`."""
         content = self.read()
         described = {"": content["layout"], **content.get("layouts", {})}
         if outside := [name for name in described if name and not is_within(name)]:
@@ -126,7 +126,7 @@ class Workdir:
             content = read_json(self.run, RunFacts, remedy=BACK)
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
-        if SELF in content and not is_sealed(content):  # runs of earlier versions have none
+        if SELF in content and not is_sealed(content):  # runs of earlier versions have no hash
             raise BertJaxError(f"{self.run} is damaged: its hash differs; {BACK}")
         return content
 
@@ -146,13 +146,13 @@ def layout_of(values: dict) -> Layout:
 
 
 def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:
-    """The main model in the directory, others in directories within it."""
+    """Save the main model in the directory, and the other models in its subdirectories."""
     for name, model in task.models(params).items():
         hub.save(directory / name, task.layouts[name], model, tokenizer)
 
 
 def flat(config, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, value, default) of every key of nested dataclasses."""
+    """Yield (dotted key, value, default) for every key of nested dataclasses."""
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), prefix + field.name
         if dataclasses.is_dataclass(value):
@@ -162,12 +162,13 @@ def flat(config, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def as_read(values: dict) -> dict:
-    """As JSON gives them back: tuples are lists there."""
+    """Return the values as JSON gives them back: tuples become lists."""
     return json.loads(json.dumps(values))
 
 
 def different(then: dict, now: dict) -> list[str]:
-    """
+    """List the changed values, except of keys that may change.
+
     >>> different({"seed": 1, "log.every": 5}, {"seed": 2, "log.every": 9})
     ['seed was 1 and is 2']
     """

@@ -91,7 +91,7 @@ def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
     assert (
         code == 0
         and "files of a model; their hashes match" in said
-        and "not among those that were saved: notes.md" in said
+        and "files that were not saved with the model: notes.md" in said
     )
     for name in listed:
         flip(tmp_path / "model" / name, 40)

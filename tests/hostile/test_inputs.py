@@ -51,7 +51,7 @@ def test_lines_of_a_vocabulary_that_are_wasted_or_damaged(tmp_path):
         warnings.simplefilter("error")
         size = open_tokenizer(tmp_path).size
     file.write_text("\n".join([*corpora.ENTRIES, "w1", "", "w9999"]) + "\n")
-    told = f"blank or duplicate lines: 2, the first is line {size + 1}"
+    told = f"2 blank or duplicate lines, the first is line {size + 1}"
     with pytest.warns(UserWarning, match=told):
         assert open_tokenizer(tmp_path).size == size + 3
     file.write_text("\n".join([*corpora.ENTRIES, "w\0"]) + "\n")

@@ -55,7 +55,7 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
 def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000)
     with pytest.raises(
-        BertJaxError, match="takes .* GB of memory at least, and this machine has 0.0 GB free"
+        BertJaxError, match="needs at least .* GB of memory, but this machine has 0.0 GB free"
     ):
         load(small / "masked")
 

@@ -234,13 +234,13 @@ def test_only_a_directory_of_ours_is_replaced(small, tmp_path, capsys):
     (directory / "1_Pooling").mkdir()
     (directory / "1_Pooling" / "thesis.txt").write_text("years of work")
     with pytest.raises(
-        BertJaxError, match=r"it holds what this command does not write \(1_Pooling/thesis.txt\)"
+        BertJaxError, match=r"it holds files that this command does not write \(1_Pooling/thesis.txt\)"
     ):
         model.save(directory)
     assert (directory / "1_Pooling" / "thesis.txt").exists() and names(tmp_path) == ["model"]
     labelled = ["--data", small / "labelled.jsonl"]
     said = complaint(capsys, "evaluate", "--model", directory, *labelled, "--report", directory)
-    assert "model stays as it is" in said
+    assert "model is left as it is" in said
     (tmp_path / "file").write_text("")
     with pytest.raises(BertJaxError, match="file: Not a directory"):
         model.save(tmp_path / "file")

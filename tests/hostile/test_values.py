@@ -67,7 +67,7 @@ def refused(task: str, overrides: list[str], values: dict | None = None) -> None
         ("optimizer.beta2=1", "optimizer.beta2 must be 0 or more and less than 1"),
         ("optimizer.epsilon=0", "optimizer.epsilon must be between 1e-30 and 1"),
         ("optimizer.frozen_layers=-2", "optimizer.frozen_layers must be -1 or more, not -2"),
-        ("steps=2147483648", "steps must be a finite whole number of 32 bits, not 2147483648"),
+        ("steps=2147483648", "steps must be a finite 32-bit whole number, not 2147483648"),
         ("seed=9223372036854775808", "seed must be between"),
         ("log.profile=-2", "log.profile must be -1 or more, not -2"),
         ("patience=-1", "patience must be 0 or more, not -1"),
@@ -80,7 +80,7 @@ def test_a_range_is_said(override, complaint):
 
 def test_more_frozen_layers_than_there_are(tmp_path):
     task, config = tiny(frozen_layers=2)
-    with pytest.raises(BertJaxError, match="optimizer.frozen_layers is 2, and the model has 1 layers"):
+    with pytest.raises(BertJaxError, match="optimizer.frozen_layers is 2, but the model has 1 layers"):
         train(task, Batches(), config, tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Text without labels: from prepared corpora to the stream of masked batches."""
+"""Text without labels: preparing corpora, and the stream of masked batches for pre-training."""

@@ -1,8 +1,8 @@
-"""Chunks of text as files of token ids, made by worker processes.
+"""Tokenize chunks of text to files of token ids, in worker processes.
 
-The documents are cut into chunks of a fixed size, in their order. Each chunk becomes one file, named by its number and
-the hash of its text, so a run that was killed finds the files of the chunks it had finished and makes the others.
-Nothing depends on which worker was when done, so the bytes are always the same.
+Consecutive documents form chunks of about the same size. Each chunk becomes one file, named by its number and the hash
+of its text, so a run that resumes after it was killed finds the finished files and makes only the others. The files do
+not depend on the timing of the workers, so their bytes are always the same.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ from bert_jax.text.sentences import sentences
 from bert_jax.text.tokenizer import Tokenizer
 
 CHUNK = 2 << 20  # characters
-TOGETHER = 1 << 18  # characters tokenized in one call; the library holds hundreds of bytes for each meanwhile
-EVERY = 30  # seconds between lines of progress
+TOGETHER = 1 << 18  # characters tokenized in one call; the library needs hundreds of bytes for each of them
+EVERY = 30  # seconds between progress lines
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a chunk's bytes depend on beside its text."""
+    """Everything that a chunk's bytes depend on, except its text."""
 
     tokenizer: str
     fingerprint: str
@@ -58,18 +58,18 @@ def cores() -> int:
 
 
 def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int) -> Iterator[Path]:
-    """The files of all chunks in order, those from before and those made now."""
+    """Yield the files of all chunks in order. Files that an earlier run finished are not made again."""
     directory.mkdir(exist_ok=True)
     waiting: deque[Future] = deque()
-    # Not forked: the reader's process may have threads, whose locks a fork would copy while held. The processes
-    # start when the first chunk has to be made.
+    # Spawned, not forked: this process may have threads, and a fork would copy their locks while they are held. The
+    # workers start when the first chunk has to be made.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
     try:
         for number, documents in enumerate(grouped(with_progress(source), CHUNK)):
             path = directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
             waiting.append(finished(path) if path.is_file() else submit(pool, documents, path))
-            # Enough ahead for all workers, and no more text in memory than that.
+            # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
             while len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
         while waiting:
@@ -82,7 +82,8 @@ def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int)
 
 
 def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Future:
-    """A worker that starts for it hears no Ctrl-C and no SIGHUP, which all of a terminal get: it ends with us."""
+    """Submit a chunk. A worker that is started for it ignores Ctrl-C and SIGHUP, which a terminal sends to all of its
+    processes: workers end with this process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
         return pool.submit(work, documents, path)
@@ -91,7 +92,7 @@ def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Futur
 
 
 def with_progress(source: Source) -> Iterator[str]:
-    """The documents, with a bar on a terminal or else a line now and then."""
+    """Yield the documents, with a progress bar on a terminal, or else a line every EVERY seconds."""
     begun = printed = time.monotonic()
     total = source.total_bytes
     silent = not sys.stderr.isatty()
@@ -108,7 +109,7 @@ def with_progress(source: Source) -> Iterator[str]:
 
 
 def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of texts with `size` characters or a little more, the last one with what is left."""
+    """Group texts into lists of `size` characters or a little more. The last list has the rest."""
     group: list[str] = []
     length = 0
     for text in texts:
@@ -131,7 +132,7 @@ def chunk_key(documents: list[str], recipe: Recipe) -> str:
 
 
 def text_hash(text: str, size: int = 16) -> bytes:
-    # A lone surrogate, which JSON can spell, has no UTF-8 form.
+    # "replace", because JSON can spell a lone surrogate, which UTF-8 cannot encode.
     return hashlib.blake2b(text.strip().encode("utf-8", "replace"), digest_size=size).digest()
 
 
@@ -141,20 +142,20 @@ def finished(path: Path) -> Future:
     return future
 
 
-# Of a worker process, from its start on.
+# Globals of a worker process, set when it starts.
 _tokenizer: Tokenizer
 _recipe: Recipe
 
 
 def start_worker(recipe: Recipe) -> None:
     global _tokenizer, _recipe
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker is one thread of the whole
-    warnings.simplefilter("ignore")  # the process that started it has said them
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parallelism comes from the workers
+    warnings.simplefilter("ignore")  # the main process has already printed them
     _tokenizer, _recipe = open_tokenizer(recipe.tokenizer), recipe
     parent = multiprocessing.parent_process()
 
     def follow():
-        # A worker whose parent was killed would otherwise wait for work for ever.
+        # Without this, a worker whose parent was killed would wait for work for ever.
         wait([parent.sentinel])
         os._exit(1)
 

@@ -15,37 +15,41 @@ Examples = Literal["next_sentence", "sentence_order", "full_sentences"]
 
 @dataclass(frozen=True)
 class DataConfig:
-    """The defaults are BERT's published pre-training data."""
+    """The corpora of a pre-training run, and how its batches are made. The defaults are those of the BERT paper."""
 
     corpora: tuple[str, ...] = ()  # directories that `bert-jax prepare` made, or their gs:// paths
-    # how often each corpus is drawn from; (): by its tokens to the power alpha
+    # relative frequency of each corpus; (): its number of tokens to the power alpha
     weights: Annotated[tuple[float, ...], Above] = ()
-    # power of the tokens of a corpus; below 1 small corpora (rare languages) are seen more often, XLM-R took 0.3
+    # exponent of a corpus's number of tokens; below 1, small corpora (rare languages) are seen more often; XLM-R: 0.3
     alpha: Annotated[float, Range(0, 10)] = 1.0
 
-    batch: Annotated[int, Range(1, 1 << 20)] = 256  # rows a step, of all hosts together
-    # tokens of a row, in phases that follow one another
+    batch: Annotated[int, Range(1, 1 << 20)] = 256  # rows per step, over all hosts
+    # tokens per row, one length for each phase of the run
     lengths: Annotated[tuple[int, ...], Range(8, LONGEST)] = (128, 512)
     shares: Annotated[tuple[float, ...], Above] = (
         0.9,
         0.1,
-    )  # share of the steps that each of the lengths gets
+    )  # share of the steps for each of the lengths
 
-    # what a row holds: two sentences that follow one another or not, two in the right order or not, or full sentences
+    # next_sentence: two segments, the second from another document half of the time; sentence_order: two consecutive
+    # segments, swapped half of the time; full_sentences: a row full of sentences, without pairs
     examples: Examples = "next_sentence"
-    short: Share = 0.1  # share of the documents that are cut to a random shorter length
+    short: Share = 0.1  # share of the documents whose pairs have a random shorter length
     packs: Annotated[int, Range(1, 1024)] = 8  # most documents in a row of full sentences
 
-    rate: Share = 0.15  # share of the tokens of a row that the model has to predict
-    # most tokens of a row that are predicted; 0: rate x length, rounded up (20 of 128, 77 of 512)
+    rate: Share = 0.15  # share of a row's tokens that the model has to predict
+    # most tokens to predict per row; 0: rate x length, rounded up (20 of 128, 77 of 512)
     cap: Annotated[int, Range(0, LONGEST)] = 0
-    masked: Share = 0.8  # share of the predicted tokens that become [MASK]
-    replaced: Share = 0.1  # share of them that become a random token; the others stay as they are
+    masked: Share = 0.8  # share of the predicted tokens that are replaced by [MASK]
+    # share of the predicted tokens that are replaced by a random token; the rest stay unchanged
+    replaced: Share = 0.1
     unit: Literal["token", "word", "span"] = "token"  # what is masked: tokens, whole words, or spans of words
     longest_span: Annotated[int, Range(1, 512)] = 3  # most words of a span
 
-    plans: Annotated[int, Range(1, 10_000)] = 10  # ways to cut the corpus into examples, used in turn
-    fresh_masks: bool = True  # draws new masks in every pass; false, with 10 plans, is Google's static data
+    # number of ways to cut the corpus into examples, used in turn
+    plans: Annotated[int, Range(1, 10_000)] = 10
+    # draw new masks in every pass; false, with 10 plans: static masks as in Google's BERT
+    fresh_masks: bool = True
 
     def __post_init__(self):
         check_ranges(self, "data.")
@@ -61,8 +65,8 @@ class DataConfig:
             raise BertJaxError(f"data.masked + data.replaced is {self.masked + self.replaced:g}, more than 1")
 
     def targets(self, length: int) -> int:
-        """K, the targets that a row of `length` can hold."""
-        # The ceiling in whole numbers of a millionth: 0.15 x 20 is 3.0000000000000004 in floats.
+        """Return K, the most targets of a row of `length`."""
+        # The ceiling is computed with integers, in millionths: as floats, 0.15 x 20 is 3.0000000000000004.
         return self.cap or max(1, -(-round(self.rate * 1_000_000) * length // 1_000_000))
 
     @property
@@ -70,7 +74,7 @@ class DataConfig:
         return self.examples == "full_sentences"
 
     def features(self, rows: int, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Shape and type of every array of a batch, known before any is made."""
+        """Return the shape and type of every array of a batch, without making one."""
         targets = self.targets(length)
         sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
         sizes |= dict.fromkeys(("target_positions", "targets", "target_weight"), (rows, targets))

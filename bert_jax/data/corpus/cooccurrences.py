@@ -1,7 +1,7 @@
-"""Word embeddings read off corpora: entries that stand near the same others get near vectors.
+"""Compute initial word embeddings from corpora: vocabulary entries with similar neighbours get similar vectors.
 
-Counts of pairs of neighbours become positive pointwise mutual information, whose largest singular vectors are the
-embeddings. That takes seconds, and masked words alone teach it slowly.
+Counts of pairs of neighbours become positive pointwise mutual information (PPMI), whose largest singular vectors are
+the embeddings. This takes seconds, while masked-word training alone learns the same slowly.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,18 @@ from scipy.sparse.linalg import svds
 
 from bert_jax.data.corpus.directory import Corpus
 
-MOST = 30_000_000  # tokens that are counted
-WINDOW = 5  # tokens to each side; one at distance d counts 1/d
-CHUNK = 2_000_000  # tokens at a time
-FLATTENED = 0.75  # power of the neighbours' frequencies: rare neighbours would tell too much
-FEWEST = 10  # occurrences of an entry that gets a vector
-SPREAD = (
-    0.1  # standard deviation of its numbers: of 0.02, 0.06, 0.12 and 0.25 the middle two gave the lowest loss
-)
+MOST = 30_000_000  # the most tokens that are counted
+WINDOW = 5  # tokens on each side; a neighbour at distance d counts 1/d
+CHUNK = 2_000_000  # tokens counted at a time
+FLATTENED = 0.75  # exponent of the neighbours' frequencies: without it rare neighbours would count too much
+FEWEST = 10  # an entry with fewer occurrences gets no vector
+# The standard deviation of a vector's numbers. Of 0.02, 0.06, 0.12 and 0.25 the middle two gave the lowest loss.
+SPREAD = 0.1
 
 
 def read_off(corpora: Sequence[Corpus], entries: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(vectors [entries, width], zeros for rare entries; log frequencies [entries], with a mean of 0)."""
-    parts = [part_of(corpus, corpora) for corpus in corpora]
+    """Return (vectors [entries, width], zeros for rare entries; log frequencies [entries], shifted to a mean of 0)."""
+    parts = [first_tokens(corpus, corpora) for corpus in corpora]
     counts = sum(np.bincount(tokens, minlength=entries) for tokens in parts)
     logs = np.log(counts + 1)
     vectors = singular_vectors(information(sum(neighbours(tokens, entries) for tokens in parts)), width)
@@ -32,15 +31,17 @@ def read_off(corpora: Sequence[Corpus], entries: int, width: int) -> tuple[np.nd
     return vectors, (logs - logs.mean()).astype(np.float32)
 
 
-def part_of(corpus: Corpus, corpora: Sequence[Corpus]) -> np.ndarray:
-    """Its first tokens: of all of them no more than MOST, in proportion to the sizes of the corpora."""
+def first_tokens(corpus: Corpus, corpora: Sequence[Corpus]) -> np.ndarray:
+    """Return the first tokens of a corpus. All corpora together give at most MOST, in proportion to their sizes."""
     tokens = corpus.train.tokens
     total = sum(len(other.train.tokens) for other in corpora)
     return np.asarray(tokens[: len(tokens) * min(MOST, total) // total], np.int32)
 
 
 def neighbours(tokens: np.ndarray, entries: int) -> sparse.csr_matrix:
-    """[entries, entries] how often each stands near each; nearer ones count more. Ends of documents are ignored."""
+    """Count how often each entry is near each other: [entries, entries]. Nearer neighbours count more.
+
+    Boundaries of documents are ignored."""
     counts = sparse.csr_matrix((entries, entries), dtype=np.float32)
     for distance in range(1, WINDOW + 1):
         for start in range(0, len(tokens) - distance, CHUNK):
@@ -52,8 +53,10 @@ def neighbours(tokens: np.ndarray, entries: int) -> sparse.csr_matrix:
 
 
 def information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Positive pointwise mutual information: the logarithm of how much likelier a neighbour is beside an entry than
-    anywhere, 0 where it is not."""
+    """Compute the positive pointwise mutual information of entries and neighbours.
+
+    It is the logarithm of how much more likely a neighbour is near the entry than anywhere; 0 if it is not more likely.
+    """
     pairs = counts.tocoo()
     of_entry = np.asarray(counts.sum(1)).ravel()
     of_neighbour = of_entry**FLATTENED

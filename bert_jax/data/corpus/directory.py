@@ -1,11 +1,11 @@
 """A tokenized corpus on disk.
 
-    DIR/manifest.json            version, tokenizer fingerprint, counts, hashes, where it came from, its own hash
-    DIR/tokenizer/               the tokenizer that gives these ids
-    DIR/train/tokens.npy         all tokens, without special ones, in 2 or 4 bytes
+    DIR/manifest.json            version, tokenizer fingerprint, counts, hashes, origin of the text, its own hash
+    DIR/tokenizer/               the tokenizer that made the ids
+    DIR/train/tokens.npy         the ids of all tokens, without special ones, in 2 or 4 bytes
     DIR/train/sentences.npy      where each sentence begins in `tokens`, and where the last one ends
     DIR/train/documents.npy      where each document begins in `sentences`, and where the last one ends
-    DIR/heldout/...              the same three for the documents kept out of training
+    DIR/heldout/...              the same three arrays for the held-out documents
 
 The arrays are plain NumPy files, read through the page cache: `np.load(..., mmap_mode="r")` opens them.
 """
@@ -28,7 +28,7 @@ from bert_jax.output import beside, errors_of, keep_mode, sync
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 2
-UNSEALED = 1  # the version whose manifest has no hash of its own
+UNSEALED = 1  # the version in which the manifest had no hash of its own
 PARTS = ("train", "heldout")
 ARRAYS = ("tokens", "sentences", "documents")
 AGAIN = "prepare or copy it again"
@@ -60,13 +60,13 @@ class Manifest(TypedDict):
 
 @dataclass(frozen=True)
 class Part:
-    """The documents of one part of a corpus, as three arrays; `identity` changes when any of them does."""
+    """The documents of one part of a corpus, as three arrays. `identity` changes if any of them changes."""
 
     tokens: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
     identity: str
-    plans: Path  # where plans over these documents are kept
+    plans: Path  # the directory of plans over these documents
 
     @property
     def count(self) -> int:
@@ -74,9 +74,10 @@ class Part:
 
 
 class Corpus:
-    """A corpus directory, checked: every file has the size and the hash that the manifest gives.
+    """A corpus directory. Opening it checks that every file has the size and the hash that the manifest lists.
 
-    `anew`: whatever was right before is hashed again, for a disk may change what it holds and not its time stamp.
+    With `anew`, files that were right before are hashed again: a disk may corrupt a file without changing its time
+    stamp.
     """
 
     def __init__(self, directory, anew: bool = False):
@@ -101,7 +102,7 @@ class Corpus:
         return tokenizer
 
     def check(self, tokenizer: Tokenizer, owner: str) -> None:
-        """Refuse a tokenizer that would give other ids than those on disk."""
+        """Refuse a tokenizer that would produce other ids than those on disk."""
         if tokenizer.fingerprint != self.fingerprint:
             raise BertJaxError(
                 f"{self.name} was prepared with another tokenizer than that of {owner}; "
@@ -126,7 +127,7 @@ class Corpus:
         return Part(tokens, sentences, documents, identity, plans)
 
     def _arrays(self, name: str) -> list[np.ndarray]:
-        """Of one part, refused where they are no arrays of numbers, or of other lengths than counted."""
+        """Open the arrays of one part. Refuse files that are not arrays, or whose length or type is wrong."""
         counts, arrays = self.manifest["counts"][name], []
         for array in ARRAYS:
             file = f"{name}/{array}.npy"
@@ -150,7 +151,7 @@ class Corpus:
         return arrays
 
     def _verify(self, anew: bool) -> None:
-        """Sizes each time; contents again only when a file changed since they were last right."""
+        """Check all sizes. Check the contents too if any file changed since they were last right, or if `anew`."""
         files, seen = self.manifest["files"], {}
         for name, facts in files.items():
             if wrong := hashes.misfit(self.directory, name, facts["bytes"]):
@@ -164,7 +165,7 @@ class Corpus:
             write_atomically(stamp, content, shared=True)
 
     def verify_contents(self) -> None:
-        """Every hash, and that the arrays fit together, which a stranger's hashes do not say."""
+        """Check every hash, and also that the arrays fit together: a stranger's corpus may have right hashes only."""
         for wrong in hashes.differing(self.directory, self.manifest["files"]):
             raise BertJaxError(f"{self.name}: {wrong}; {AGAIN}")
         for name in PARTS:
@@ -183,7 +184,7 @@ def _manifest(content: bytes, where) -> Any:
     manifest = parse_json(content, dict, where, remedy)
     version = manifest.get("version")
     if version not in (UNSEALED, VERSION):
-        raise BertJaxError(f"{where} is of version {version!r:.20}, {VERSION} is needed; {remedy}")
+        raise BertJaxError(f"{where} has version {version!r:.20}, but {VERSION} is needed; {remedy}")
     parse_json(content, Manifest, where, remedy)
     if not hashes.is_sealed(manifest) and (version == VERSION or hashes.SELF in manifest):
         raise BertJaxError(f"{where} is damaged: its hash differs; {AGAIN}")
@@ -193,14 +194,15 @@ def _manifest(content: bytes, where) -> Any:
 
 
 def _writable(directory: Path, identity: str) -> Path:
-    """`directory`, or a cache of this user where a corpus is shared and read-only."""
+    """Return `directory` if it is writable, else a directory in the user's cache: a shared corpus may be read-only."""
     if os.access(directory if directory.exists() else directory.parent, os.W_OK):
         return directory
     return cache_home() / "plans" / identity
 
 
 def _local(name: str) -> Path:
-    """A corpus in a bucket (gs://...) is copied to this host once: batches gather from memory-mapped files."""
+    """Return the local path of a corpus. One in a bucket (gs://...) is copied to this host once, because batches are
+    gathered from memory-mapped files."""
     if "://" not in name:
         return Path(name)
     from bert_jax.text.host_tensorflow import tf
@@ -230,5 +232,5 @@ def _local(name: str) -> Path:
     except tf.errors.OpError as error:
         raise BertJaxError(
             f"{name}: the corpus cannot be copied to {corpora} ({first_line(error)}); check the address and the "
-            "permissions of the bucket, and the room on the disk of this host"
+            "permissions of the bucket, and the free disk space of this host"
         ) from error

@@ -1,13 +1,14 @@
-"""Which documents are duplicates of earlier ones, and how many lines are: by hash, in slices of the hashes that fit
-into memory."""
+"""Find documents that are duplicates of earlier ones, and count duplicate lines, by their hashes.
+
+The hashes are compared in slices that fit into memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-SLICE = 1 << 22  # hashes looked at together
-SAMPLE = 1 << 25  # lines counted; of more, a share of the hashes is a sample of the rest
+SLICE = 1 << 22  # hashes compared at a time
+SAMPLE = 1 << 25  # the most lines compared; if there are more, a sample of the hashes stands for all
 
 
 def stored(chunks: Sequence[Path], name: str) -> Iterator[np.ndarray]:
@@ -17,7 +18,7 @@ def stored(chunks: Sequence[Path], name: str) -> Iterator[np.ndarray]:
 
 
 def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
-    """Whether each row of 128 bits is the first of its value."""
+    """Return, for each row of 128 bits, whether it is the first one with its value."""
     total = sum(len(rows) for rows in stored(chunks, name))
     first = np.zeros(total, bool)
     slices = -(-total // SLICE)
@@ -36,7 +37,7 @@ def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
 
 
 def count_repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
-    """How many lines there are, and how many of them are duplicates of earlier ones."""
+    """Return (the number of lines, the number of lines that are duplicates of earlier ones)."""
     total = sum(len(rows) for rows in stored(chunks, name))
     shares = max(1, -(-total // SAMPLE))
     parts = [rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, name)]
@@ -45,7 +46,8 @@ def count_repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
 
 
 def lowest(chunks: Sequence[Path], among: np.ndarray, count: int) -> np.ndarray:
-    """The `count` documents of lowest hash `among` those marked: a random choice that depends on the texts alone."""
+    """Mark the `count` documents with the lowest hashes `among` those marked: a random choice that depends only on the
+    texts."""
     hashes, places, before = np.empty(0, np.uint64), np.empty(0, np.int64), 0
     for rows in stored(chunks, "documents"):
         here = np.flatnonzero(among[before : before + len(rows)])

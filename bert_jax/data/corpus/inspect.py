@@ -1,4 +1,4 @@
-"""`bert-jax inspect`: the examples of a step as text, and the rates they were made with."""
+"""`bert-jax inspect`: show the examples of a step as text, and the rates of targets and masks."""
 
 from typing import TYPE_CHECKING
 
@@ -9,20 +9,20 @@ from bert_jax.terminal import GREEN, PLAIN, RED, YELLOW, is_coloured
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Batch, Stream
 
-# How a target is shown: in colour, or in signs. {new} is the token in the row, {old} the target.
+# How a target is shown: (its colour, or its notation without colour). {new} is the token in the row, {old} the target.
 STYLES = {
     "masked": (RED, "[MASK:{old}]"),
     "replaced": (YELLOW, "{{{new}<{old}}}"),
     "kept": (GREEN, "={old}="),
 }
 LABELS = {
-    "next_sentence": ("B follows A (label 0)", "B is from elsewhere (label 1)", "no pair"),
+    "next_sentence": ("B follows A (label 0)", "B is from another document (label 1)", "no pair"),
     "sentence_order": ("in order (label 0)", "swapped (label 1)", "no pair (weight 0)"),
 }
 
 
 def show_step(config, step: int, rows: int, colour: bool | None = None) -> str:
-    """Of a pre-training config, what its `data`, `seed` and `steps` decide."""
+    """Show the first `rows` rows of a step of a pre-training config, which gives `data`, `seed` and `steps`."""
     from bert_jax.data.corpus.stream import Stream
 
     stream = Stream(config.data, config.seed, config.steps)
@@ -57,7 +57,7 @@ def show_row(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], c
 
 
 def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> list[str]:
-    """The row's tokens as text, each with the space before it if it has one, targets marked."""
+    """Return the row's tokens as text, each with the space before it if there is one, and with targets marked."""
     ids = batch["tokens"][row]
     names = stream.tokenizer.tokens(ids.tolist())
     pieces = [
@@ -75,7 +75,7 @@ def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> li
 
 
 def fate(stream: "Stream", token, target) -> str:
-    """What became of a target; a random token that happens to be the original counts as kept."""
+    """Return what was done to a target. A random token that happens to be the original counts as kept."""
     if token == stream.tokenizer.special.mask:
         return "masked"
     return "kept" if token == target else "replaced"

@@ -1,4 +1,4 @@
-"""The arrays of a corpus from the files of its chunks: no document twice, a part held out."""
+"""Join the files of a corpus's chunks to its arrays: without duplicate documents, and with a part held out."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from bert_jax.terminal import counted
 
 
 def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:
-    """Write the arrays, with the chunks in their order; return the counts for the manifest."""
+    """Write the arrays, with the chunks in order; return the counts for the manifest."""
     kept = first_seen(chunks, "documents")
     duplicates = int(len(kept) - kept.sum())
     drop_wordless(chunks, kept)
@@ -25,11 +25,10 @@ def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -
     if heldout:
         if documents < 4:
             raise BertJaxError(
-                f"{counted(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; mark "
-                "where documents begin "
-                "(--layout), or give --heldout 0"
+                f"{counted(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; say "
+                "how documents are separated (--layout), or give --heldout 0"
             )
-        # Two at least, so that a next-sentence pair can be drawn from another document.
+        # At least two, so that a next-sentence pair can be drawn from another document.
         held = lowest(chunks, kept, max(2, round(heldout * documents)))
     counts: dict = {part: dict.fromkeys(ARRAYS, 0) for part in PARTS}
     for part, chosen in zip(PARTS, (kept & ~held, held), strict=True):
@@ -40,7 +39,7 @@ def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -
 
 
 def drop_wordless(chunks: list[Path], kept: np.ndarray) -> None:
-    """Documents without a token (nothing but control characters, say) are left out."""
+    """Mark documents without a token (nothing but control characters, for example) as not kept."""
     first = 0
     for path in chunks:
         with np.load(path) as chunk:
@@ -51,6 +50,7 @@ def drop_wordless(chunks: list[Path], kept: np.ndarray) -> None:
 
 
 def write_part(chunks: list[Path], chosen: np.ndarray, directory: Path, dtype: np.dtype) -> dict[str, int]:
+    """Write the arrays of the chosen documents; return their counts."""
     first, begin_token, begin_sentence = 0, 0, 0
     with (
         growing_array(directory / "tokens.npy", dtype) as tokens,

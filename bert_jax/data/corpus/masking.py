@@ -1,9 +1,9 @@
 """Masked-language-model targets, drawn for a whole batch at once in TensorFlow ops.
 
-Every row has a 64-bit key and every draw is a hash of it, so a row is masked the same in whatever batch, on
-whatever host, with however many threads it is made. The count is BERT's: a fixed share of the row's tokens,
-special ones counted, drawn without replacement. Draws are over tokens, whole words, or spans of words; the
-words or spans are taken in random order, and one that no longer fits is passed over.
+Every row has a 64-bit key, and every random draw is a hash of it, so the mask of a row does not depend on its batch,
+its host, or the number of threads. The number of targets is BERT's: a fixed share of the row's tokens, counting special
+ones. Targets are drawn without replacement, by tokens, whole words, or spans of words. Words or spans are taken in
+random order, and one that no longer fits is skipped.
 """
 
 from collections.abc import Sequence
@@ -15,29 +15,32 @@ from bert_jax.data.randomness import GOLDEN, MIX
 from bert_jax.text.host_tensorflow import tf
 from bert_jax.text.tokenizer import Special, Tokenizer
 
-# Disjoint counters of one row's key; rows are far shorter than these are apart.
+# Disjoint ranges of counters for one row's key; a row is far shorter than a range.
 ORDER, SPAN, FATE, REPLACEMENT = (i << 32 for i in range(4))
 
 
 class Masking:
-    """For rows of `length`; special tokens are never targets and never drawn as replacements. `continues` [V]:
-    whether an id continues the word before it."""
+    """Draws the targets of rows of `length`. Special tokens are never targets and never drawn as replacements.
+
+    `continues` [V] says whether an id continues the word before it."""
 
     def __init__(self, config: DataConfig, length: int, special: Special, continues: np.ndarray):
         self.config, self.special, self.continues = config, special, continues
         self.cap = config.targets(length)  # K
 
     def __call__(self, tokens, mask, keys) -> dict[str, tf.Tensor]:
-        """`tokens` and `mask` are [B, L], `keys` [B]; gives tokens with their masks, and the targets."""
+        """Mask `tokens` [B, L] with the padding mask `mask` [B, L] and a key [B] for each row.
+
+        Return the masked tokens, and the positions, ids and weights of the targets [B, K]."""
         special = tf.reduce_any(tokens[..., None] == tf.constant(self.special.all, tf.int32), axis=-1)
-        open_to = ~special & (mask > 0)
+        maskable = ~special & (mask > 0)
         length = tf.cast(tf.reduce_sum(mask, axis=1), tf.float64)
         wanted = tf.cast(tf.round(self.config.rate * length), tf.int32)  # halves to even, as Python rounds
-        wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count(open_to))
+        wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count(maskable))
         if self.config.unit == "token":
-            positions = self._tokens(open_to, wanted, keys)
+            positions = self._tokens(maskable, wanted, keys)
         else:
-            positions = self._groups(self._group(tokens, open_to, keys), open_to, wanted, keys)
+            positions = self._groups(self._group(tokens, maskable, keys), maskable, wanted, keys)
         weight = tf.cast(positions < tokens.shape[1], tf.int32)
         positions = positions * weight
         targets = tf.gather(tokens, positions, batch_dims=1) * weight
@@ -53,22 +56,22 @@ class Masking:
             "target_weight": tf.cast(weight, tf.float32),
         }
 
-    def _tokens(self, open_to, wanted, keys):
-        """The `wanted` open positions of lowest hash, ascending; L where there is none."""
-        length = open_to.shape[1]
-        order = tf.where(open_to, hashes(keys, ORDER + np.arange(length)), CLOSED)
+    def _tokens(self, maskable, wanted, keys):
+        """Return the `wanted` open positions with the lowest hashes, in ascending order, padded with L."""
+        length = maskable.shape[1]
+        order = tf.where(maskable, hashes(keys, ORDER + np.arange(length)), UNMASKABLE)
         lowest = tf.math.top_k(-order, min(self.cap, length)).indices
         lowest = tf.where(tf.range(lowest.shape[1]) < wanted[:, None], lowest, length)
         return self._padded(tf.sort(lowest, axis=1), length)
 
-    def _group(self, tokens, open_to, keys):
-        """[B, L], the number of the word or span that each token belongs to."""
-        joined = tf.gather(tf.constant(self.continues), tokens) & open_to & shifted(open_to, False)
+    def _group(self, tokens, maskable, keys):
+        """Return [B, L], the number of the word or span to which each token belongs."""
+        joined = tf.gather(tf.constant(self.continues), tokens) & maskable & shifted(maskable, False)
         word = tf.cumsum(tf.cast(~joined, tf.int32), axis=1) - 1
         if self.config.unit == "word":
             return word
-        # Spans lie end to end from the row's first word on, each of a length drawn in proportion to 1 /
-        # length. A special token ends a span as it ends a word; the first word is number 1, after [CLS].
+        # Spans lie end to end from the row's first word on. The length of a span is drawn with probability proportional
+        # to 1 / length. A special token ends a span, as it ends a word. The first word, after [CLS], has number 1.
         length = tokens.shape[1]
         word = tf.maximum(word - 1, 0)
         shares = 1 / np.arange(1, self.config.longest_span + 1)
@@ -77,14 +80,14 @@ class Masking:
         sizes = 1 + tf.reduce_sum(tf.cast(drawn[..., None] >= steps, tf.int32), axis=-1)
         begins = tf.minimum(tf.cumsum(sizes, axis=1, exclusive=True), length)
         span = tf.gather(tf.cumsum(occurrences(begins, length + 1), axis=1), word, batch_dims=1)
-        new = (span != shifted(span, -1)) | ~open_to | ~shifted(open_to, False)
+        new = (span != shifted(span, -1)) | ~maskable | ~shifted(maskable, False)
         return tf.cumsum(tf.cast(new, tf.int32), axis=1) - 1
 
-    def _groups(self, group, open_to, wanted, keys):
-        """Positions of whole groups, taken in random order while they fit into `wanted`."""
-        length = open_to.shape[1]
-        size = occurrences(tf.where(open_to, group, length), length + 1)[:, :length]
-        order = tf.argsort(tf.where(size > 0, hashes(keys, ORDER + np.arange(length)), CLOSED), axis=1)
+    def _groups(self, group, maskable, wanted, keys):
+        """Return the positions of whole groups, taken in random order as long as they fit into `wanted`."""
+        length = maskable.shape[1]
+        size = occurrences(tf.where(maskable, group, length), length + 1)[:, :length]
+        order = tf.argsort(tf.where(size > 0, hashes(keys, ORDER + np.arange(length)), UNMASKABLE), axis=1)
         size = tf.gather(size, order, batch_dims=1)
         size = tf.where(size > 0, size, length + 1)  # never fits
 
@@ -92,7 +95,7 @@ class Masking:
             return tf.reduce_any(undecided & (size <= left[:, None]))
 
         def take(undecided, taken, left):
-            # The groups that fit are taken up to the first that does not fit beside those before it.
+            # Take the groups in order, up to the first that does not fit together with those before it.
             fits = undecided & (size <= left[:, None])
             filled = tf.cumsum(tf.where(fits, size, 0), axis=1)
             now = fits & (filled <= left[:, None])
@@ -104,7 +107,7 @@ class Masking:
         everything = tf.ones_like(size, tf.bool)
         _, taken, _ = tf.while_loop(any_fits, take, (everything, tf.zeros_like(everything), wanted))
         taken = tf.gather(taken, tf.argsort(order, axis=1), batch_dims=1)
-        chosen = tf.gather(taken, group, batch_dims=1) & open_to
+        chosen = tf.gather(taken, group, batch_dims=1) & maskable
         first = tf.math.top_k(tf.where(chosen, length - tf.range(length), 0), min(self.cap, length)).values
         return self._padded(length - first, length)
 
@@ -122,8 +125,8 @@ class Masking:
         return tf.where(fate < masked, self.special.mask, out)
 
 
-# No hash is as high, so what is closed comes after all that is open.
-CLOSED = np.int64(2**62)
+# Higher than any hash, so closed positions are sorted after all open ones.
+UNMASKABLE = np.int64(2**62)
 
 
 def count(flags):
@@ -131,19 +134,19 @@ def count(flags):
 
 
 def occurrences(values, n: int):
-    """[B, n], how often each of range(n) occurs in a row of `values`."""
+    """Return [B, n]: how often each number of range(n) occurs in a row of `values`."""
     rows = tf.shape(values)[0]
     flat = tf.reshape(values + n * tf.range(rows)[:, None], [-1])
     return tf.reshape(tf.math.unsorted_segment_sum(tf.ones_like(flat), flat, rows * n), [rows, n])
 
 
 def shifted(values, first):
-    """Each row one to the right, `first` in front."""
+    """Shift each row one position to the right, with `first` in front."""
     return tf.concat([tf.fill([tf.shape(values)[0], 1], first), values[:, :-1]], axis=1)
 
 
 def hash_at(keys, counters):
-    """SplitMix64, as in randomness.bits, in TensorFlow ops."""
+    """Compute randomness.bits (SplitMix64) in TensorFlow ops."""
     x = keys + (tf.cast(counters, tf.uint64) + 1) * tf.constant(int(GOLDEN), tf.uint64)
     for shift, factor in (*MIX, (31, 1)):
         x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint64)))
@@ -152,7 +155,7 @@ def hash_at(keys, counters):
 
 
 def hashes(keys, counters):
-    """[B, N] whole numbers below 2 ** 61 from keys [B] and counters [N]."""
+    """Return [B, N] whole numbers below 2 ** 61, from keys [B] and counters [N]."""
     x = hash_at(keys[:, None], tf.constant(counters, tf.int64)[None, :])
     return tf.cast(tf.bitwise.right_shift(x, tf.constant(3, tf.uint64)), tf.int64)
 
@@ -167,10 +170,10 @@ def uniform(keys, counters):
 
 
 def word_continuations(tokenizer: Tokenizer) -> np.ndarray:
-    """[V], whether an entry continues the word before it.
+    """Return [V]: whether an entry of the vocabulary continues the word before it.
 
-    WordPiece marks what continues (##ing); SentencePiece and byte-level BPE mark what begins (▁the, Ġthe),
-    and leave punctuation unmarked, which begins a new word here.
+    WordPiece marks entries that continue a word (##ing). SentencePiece and byte-level BPE mark entries that begin one
+    (▁the, Ġthe) and leave punctuation unmarked; here punctuation begins a new word.
     """
     entries: Sequence[str] = tokenizer.tokens(range(tokenizer.size))
     if any(entry.startswith("##") for entry in entries):

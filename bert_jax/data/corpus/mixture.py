@@ -1,4 +1,4 @@
-"""Several corpora in one stream, in closed form: which corpus the n-th example is from, and its index there."""
+"""Mix several corpora into one stream: a closed form of the n-th example's corpus and of its index there."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,12 @@ import numpy as np
 
 from bert_jax.data.randomness import bits, permuted
 
-BLOCK = 1 << 16  # examples; in each block the counts are exact
+BLOCK = 1 << 16  # examples; within each block, the share of each corpus is exact
 
 
 class Mixture:
-    """
+    """Map example numbers to (corpus, index within the corpus), with corpora in proportion to their weights.
+
     >>> corpus, place = Mixture([3.0, 1.0], key=7)(np.arange(4 * BLOCK))
     >>> np.bincount(corpus).tolist(), place[corpus == 1].max().item()
     ([196608, 65536], 65535)
@@ -35,7 +36,7 @@ class Mixture:
 
 
 def apportioned(weights: Sequence[float], total: int) -> np.ndarray:
-    """Whole numbers in proportion to `weights` that sum to `total`, by largest remainder, each at least 1.
+    """Divide `total` into whole numbers in proportion to `weights`, each at least 1, by the largest-remainder method.
 
     >>> apportioned([2, 1], 10).tolist()
     [7, 3]

@@ -1,14 +1,14 @@
-"""Pairs of segments: next-sentence prediction as BERT published it, and ALBERT's sentence order.
+"""Pairs of segments: next-sentence prediction as published with BERT, and ALBERT's sentence order.
 
-A document is cut into chunks of whole sentences that reach a target length; a chunk is cut in two at a random
-sentence. For next sentence the second half is replaced, half of the time, by text from another document, and
-what it replaced goes back to be used next; for sentence order the halves are swapped half of the time. The
-target is the row's length, or, for one document in ten, a random shorter one, so that the encoder meets short
+A document is cut into chunks of whole sentences that reach a target length, and a chunk is cut in two at a random
+sentence. For next-sentence prediction, the second half is replaced half of the time by text from another document, and
+the replaced half is used for the next chunk. For sentence order, the halves are swapped half of the time. The target
+length is the row's length, or, by default for one document in ten, a random shorter one, so that the encoder sees short
 texts too.
 
-All documents of a block walk in step: each turn makes the next example of every document that has one left,
-with NumPy operations over those documents. Each makes its draws from its own key, so the blocks do not
-matter.
+All documents of a block are processed in parallel: each turn makes the next example of every document that has text
+left, with NumPy operations over these documents. The random draws of a document come from its own key, so the result
+does not depend on the blocks.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,18 @@ from bert_jax.data.corpus.plan import row_type
 from bert_jax.data.randomness import below, bits, heads, unit
 from bert_jax.errors import BertJaxError
 
-BLOCK = 1 << 16  # documents that walk together; bounds the memory
-HALF = 0.5  # of the pairs are random, or swapped
-DRAWS = 8  # counters that an example may draw from
+BLOCK = 1 << 16  # documents processed in parallel; bounds the memory
+HALF = 0.5  # share of the pairs that are random or swapped
+DRAWS = 8  # counters reserved for the random draws of one example
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """`name` is "next_sentence" (label 1: the second is from elsewhere) or "sentence_order" (label 1: swapped)."""
+    """`name` is "next_sentence" (label 1: the second segment is from another document) or "sentence_order" (label 1:
+    the segments are swapped)."""
 
     name: str
-    short: float = 0.1  # share of documents with a shorter target
+    short: float = 0.1  # share of documents with a shorter target length
     spans: ClassVar[int] = 2
     specials: ClassVar[int] = 3  # [CLS] A [SEP] B [SEP]
 
@@ -68,7 +69,8 @@ class Pairs:
         return np.concatenate(tables), counts
 
     def _turn(self, part, room, target, at, end, documents, keys):
-        """One example of each document: its row, the sentence that comes next, and counts of what was dropped."""
+        """Make one example of each document; return the table rows, each document's next sentence, and counts of what
+        was used and dropped."""
         sentences = part.sentences
         stop = reach(sentences, at, target, end)
         middle = at + np.where(stop - at > 1, 1 + below(bits(keys, 0), np.maximum(stop - at - 1, 1)), 1)
@@ -78,21 +80,21 @@ class Pairs:
         length = np.stack([sentences[middle], sentences[stop]], axis=1).astype(np.int64) - start
         weight = np.ones(len(at), np.uint8)
         if self.name == "next_sentence":
-            label = coin | ~whole  # a chunk of one sentence has no continuation
+            label = coin | ~whole  # a chunk of one sentence has no second half
             other = (documents + 1 + below(bits(keys, 2), part.count - 1)) % part.count
             first, last = part.documents[other].astype(np.int64), part.documents[other + 1].astype(np.int64)
             begin = first + below(bits(keys, 3), last - first)
             finish = reach(sentences, begin, target - length[:, 0], last)
             start[label, 1] = sentences[begin[label]]
             length[label, 1] = sentences[finish[label]] - sentences[begin[label]]
-            following = np.where(label, middle, stop)  # the unused continuation is put back
+            following = np.where(label, middle, stop)  # the replaced half is used for the next example
         else:
             label = coin & whole
-            weight[~whole] = 0  # one sentence has no order; it stays for the masked words
+            weight[~whole] = 0  # a single sentence has no order; it is kept for the masked words
             following = stop
         cut = excess(length, room)
         front = np.stack([heads(bits(keys, 4), cut[:, 0]), heads(bits(keys, 5), cut[:, 1])], axis=1)
-        own = np.ones_like(length, bool)  # the spans that the document gave up for good
+        own = np.ones_like(length, bool)  # the spans from the document itself, whose sentences are used up
         if self.name == "next_sentence":
             own[label, 1] = False
         counts = {
@@ -109,27 +111,28 @@ class Pairs:
 
 
 def reach(sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The sentence before which text from sentence `at` on has `tokens` tokens: after `at`, at most `end`."""
+    """Return the first sentence such that the text from sentence `at` to before it has at least `tokens` tokens; it is
+    after `at`, and at most `end`."""
     wanted = sentences[at].astype(np.int64) + np.maximum(tokens, 1)
     return np.minimum(np.searchsorted(sentences, wanted.astype(sentences.dtype)), end)
 
 
 def excess(length: np.ndarray, room: int) -> np.ndarray:
-    """Tokens that each side of a pair loses when the longer one is shortened, token by token, until both fit.
+    """Return how many tokens each side of a pair loses if always the longer side is shortened until both fit.
 
     >>> excess(np.array([[90, 20], [60, 60], [10, 20]]), 80).tolist()
     [[30, 0], [20, 20], [0, 0]]
     """
     over = np.maximum(length.sum(axis=1) - room, 0)
     longer = np.minimum(over, np.abs(length[:, 0] - length[:, 1]))
-    both = over - longer  # once equal they take turns, the second side first
+    both = over - longer  # once the sides are equal, they lose tokens in turn, the second side first
     first_longer = length[:, 0] > length[:, 1]
     first = np.where(first_longer, longer, 0) + both // 2
     return np.stack([first, over - first], axis=1)
 
 
 def dropped(sentences, start, length, front, cut) -> int:
-    """How many sentences vanish whole in what is cut from the front and the back of spans."""
+    """Count the sentences that lie completely in the parts cut from the front and the back of spans."""
     if not cut.any():
         return 0
     rows = np.flatnonzero(cut)

@@ -1,8 +1,8 @@
-"""Plans: which pieces of a corpus make up each example, decided from sentence lengths alone.
+"""Plans: tables that say which spans of a corpus make up each example, computed from sentence lengths alone.
 
-A plan is a function of (corpus, seed, length, number): a table with one row per example that holds where its
-spans of tokens are. It is built in one pass, kept on disk and memory-mapped. Random draws are keyed by
-document, so that neither block sizes nor threads change them. The kinds of plan decide on the rows: pairs.py, rows.py.
+A plan is a function of (corpus, seed, length, number). Its table has one row per example, with the places of the
+example's spans of tokens. It is built in one pass, kept on disk, and memory-mapped. Random draws are keyed by document,
+so that they depend neither on block sizes nor on threads. The kinds of plan, in pairs.py and rows.py, make the rows.
 """
 
 import json
@@ -19,15 +19,14 @@ from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError
 from bert_jax.files import file_hash, read_json, write_atomically
 
-VERSION = 1  # raise it when the same arguments would give other rows
+VERSION = 1  # increase it if the same arguments would give other rows
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`table` has one row per example: `start` and `length` of its spans in the token array, and `label`,
-    `weight`.
+    """A plan. `table` has one row per example: `start` and `length` of its spans in the token array, `label`, `weight`.
 
-    A span of length 0 is absent. `counts` is what the pass over the corpus used and dropped.
+    A span of length 0 is absent. `counts` holds how much text was used and dropped.
     """
 
     table: np.ndarray
@@ -42,8 +41,8 @@ def row_type(spans: int) -> np.dtype:
 
 
 def load_or_build(part: Part, kind, seed: int, length: int, number: int) -> Plan:
-    """The plan of these arguments. `kind.blocks(part, length, key)` yields its rows."""
-    # The name of a plan on disk depends on `repr(kind)`: its class and its fields keep their names.
+    """Load the plan of these arguments, or build and save it. `kind.blocks(part, length, key)` yields its rows."""
+    # The name of a plan on disk depends on `repr(kind)`, so do not rename the class of `kind` or its fields.
     key = key_of("plan", VERSION, part.identity, kind, seed, length, number)
     path = part.plans / f"{kind.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
     facts_path = path.with_suffix(".json")
@@ -60,7 +59,7 @@ def load_or_build(part: Part, kind, seed: int, length: int, number: int) -> Plan
 
 
 def kept_facts(path: Path, facts_path: Path) -> dict | None:
-    """Those of a plan on disk; None where it is damaged or not there: a plan is a cache, and is built again."""
+    """Read the facts of a plan on disk; None if it is damaged or absent: a plan is only a cache and is built again."""
     try:
         facts = read_json(facts_path)
         return facts if hashes.is_sealed(facts) and facts["blake2b"] == file_hash(path) else None

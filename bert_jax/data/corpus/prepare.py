@@ -1,7 +1,7 @@
-"""From text to a corpus: sentences, ids, no document twice, a part held out.
+"""Turn text into a corpus: split it into sentences, tokenize it, drop duplicate documents, and hold a part out.
 
-Chunks are made in `OUTPUT.partial/`, from which a run that was killed resumes. When all are there they are read in
-order and become the corpus, which takes its name last.
+Chunks are made in `OUTPUT.partial/`, so that a killed run can resume. When all of them exist, they are joined in order
+to a corpus, which is renamed to OUTPUT at the very end.
 """
 
 import json
@@ -22,7 +22,7 @@ from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.sentences import check_language
 
-FEW = 4  # sentences of a document, of which pairs have little to take
+FEW = 4  # documents with fewer sentences than this on average are too short for pairs
 
 
 def prepare(
@@ -76,13 +76,13 @@ def resumable(work: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BertJaxError(
-            f"cannot write {error.filename or work}: {error.strerror}; what is finished is kept in {work}, "
-            "the same command resumes from there"
+            f"cannot write {error.filename or work}: {error.strerror}; finished parts are kept in {work}, "
+            "and the same command resumes from there"
         ) from error
 
 
 def summarize(manifest: dict, output) -> str:
-    """What a person should know of a corpus that was just made; odd things only where there are any."""
+    """Describe a new corpus for the user. Oddities, such as empty files, are listed only if there are any."""
     counts, source = manifest["counts"], manifest["source"]
     lines = [
         f"{output}: {part} " + ", ".join(f"{counts[part][name]:,} {name}" for name in reversed(ARRAYS))

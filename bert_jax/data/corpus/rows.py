@@ -1,8 +1,8 @@
-"""Rows packed with full sentences, RoBERTa's input without sentence pairs.
+"""Rows packed with full sentences: RoBERTa's input without sentence pairs.
 
-Documents are laid end to end in an order of the plan's own; each row takes whole sentences until the next one
-does not fit. What belongs to one document is one pack, `[CLS] ... [SEP]`, that attends to nothing else in its
-row. Only a sentence longer than a row is cut, and its rest is the next sentence: nothing is dropped.
+Documents are laid end to end, in a random order of the plan. Each row takes whole sentences until the next one does not
+fit. The sentences of one document in a row form a pack, `[CLS] ... [SEP]`, which attends to nothing else in the row.
+Only a sentence longer than a row is cut, and its rest counts as the next sentence: nothing is dropped.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ BLOCK = 1 << 16  # documents laid end to end at once; bounds the memory
 
 @dataclass(frozen=True)
 class Rows:
-    spans: int  # packs in a row at most
+    spans: int  # most packs in a row
     name: str = "full_sentences"
 
     def blocks(self, part: Part, length: int, key) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
@@ -29,7 +29,8 @@ class Rows:
 
     def _block(self, part: Part, length: int, documents: np.ndarray):
         start, size, document = pieces(part, documents, length - 2)
-        # Up to piece i, and with [CLS] and [SEP] for each document that has begun.
+        # before: the number of tokens before piece i. filled: the number of tokens up to and including piece i, with
+        # [CLS] and [SEP] of each earlier document.
         before = np.concatenate([[0], np.cumsum(size)])
         filled = before[1:] + 2 * document
         first_of = np.searchsorted(document, np.arange(len(documents) + self.spans + 1))
@@ -38,7 +39,7 @@ class Rows:
         begins = [0]
         while (following := int(stop[begins[-1]])) < len(size):
             begins.append(following)
-        # A pack begins where a row or a document does.
+        # A pack begins where a row or a document begins.
         row_begins = np.zeros(len(size), bool)
         row_begins[begins] = True
         pack_begins = np.flatnonzero(row_begins | np.diff(document, prepend=-1).astype(bool))
@@ -52,20 +53,22 @@ class Rows:
 
 
 def pieces(part: Part, documents: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sentences of the documents in their order, overlong ones in pieces: start, size, rank of the document."""
+    """Return the start, size and document rank of all sentences, with overlong sentences cut into pieces.
+
+    `documents` gives the order of the documents; the rank is an index into it."""
     first = part.documents[documents].astype(np.int64)
-    sentence, rank = spread(first, part.documents[documents + 1].astype(np.int64) - first)
+    sentence, rank = concatenated_ranges(first, part.documents[documents + 1].astype(np.int64) - first)
     start = part.sentences[sentence].astype(np.int64)
     size = part.sentences[sentence + 1].astype(np.int64) - start
     parts = -(-size // room)
-    within, whole = spread(np.zeros(len(size), np.int64), parts)
+    within, whole = concatenated_ranges(np.zeros(len(size), np.int64), parts)
     return start[whole] + within * room, np.minimum(size[whole] - within * room, room), rank[whole]
 
 
-def spread(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ranges `first[i] ... first[i] + count[i]` in a row, and the i of each.
+def concatenated_ranges(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenate the ranges from `first[i]` up to `first[i] + count[i]`; return them, and the i of each element.
 
-    >>> [a.tolist() for a in spread(np.array([5, 9]), np.array([2, 1]))]
+    >>> [a.tolist() for a in concatenated_ranges(np.array([5, 9]), np.array([2, 1]))]
     [[5, 6, 9], [0, 0, 1]]
     """
     owner = np.repeat(np.arange(len(count)), count)

@@ -1,12 +1,13 @@
-"""The stream: batch N is a pure function of (corpora, seed, N), so any batch of any run can be made again.
+"""The stream of pre-training batches. Batch N is a pure function of (corpora, seed, N), so any batch can be made again.
 
     stream = Stream(config.data, seed=0, steps=1_000_000)
     stream.batch(777)                          # the arrays of one step
-    for batch in stream.batches(start=777): ... # the same ones, made ahead by tf.data
+    for batch in stream.batches(start=777): ... # the batches from step 777 on, made ahead by tf.data
 
 Step N holds examples N x batch to (N + 1) x batch of its phase (the steps of one length). A mixture decides which
-corpus an example is from; there the passes over its plans follow one another, each in its own order. All of it is
-arithmetic on numbers, so nothing is replayed to get to N, and a host makes only its own rows of the batch.
+corpus an example comes from. Within a corpus, passes over its plans follow one another, each in its own order. All of
+this is arithmetic on indices, so nothing has to be replayed to get to step N, and a host makes only its own rows of a
+batch.
 """
 
 import atexit
@@ -30,15 +31,15 @@ from bert_jax.text.host_tensorflow import tf
 
 Batch = dict[str, np.ndarray]
 
-# Pipelines, held here alone so that all are gone before Python is: their threads call Python, and one that
-# waits for an interpreter on its way out would keep the process for ever.
+# The only references to running pipelines, so that all of them are closed before Python exits: their threads call
+# Python, and a thread that waits for an interpreter that is shutting down would keep the process alive for ever.
 RUNNING: dict[object, Iterator] = {}
 atexit.register(RUNNING.clear)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """The steps from `first` up to `stop` have rows of `length`."""
+    """The steps from `first` up to, but not including, `stop`. Their rows have `length` tokens."""
 
     length: int
     first: int
@@ -73,15 +74,15 @@ class Stream:
         return next((phase for phase in self.phases if step < phase.stop), self.phases[-1])
 
     def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
-        """The rows of one step that belong to one host; all hosts' rows in order are the whole batch."""
+        """Make the rows of one step that belong to one host. The rows of all hosts, in order, are the whole batch."""
         make = self._maker(self.length(step), host_index, host_count)
-        batch = self._plainly(lambda: make(tf.constant(step, tf.int64)))
+        batch = self._with_own_errors(lambda: make(tf.constant(step, tf.int64)))
         return {name: value.numpy() for name, value in batch.items()}
 
     def batches(
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
     ) -> Iterator[Batch]:
-        """`batch` of consecutive steps, without end unless `stop` is given, made ahead in threads."""
+        """Yield the `batch` of consecutive steps, made ahead in threads; without end unless `stop` is given."""
         stop = np.iinfo(np.int64).max if stop is None else stop
         while start < stop:
             phase = self.phase(start)
@@ -93,7 +94,7 @@ class Stream:
             start = end
 
     def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
-        """Every held-out example once, with the same masks every time; the last batch is filled with weight 0."""
+        """Yield every held-out example once, always with the same masks. The last batch is padded with weight 0."""
         table, owner, keys = self._heldout_rows(length)
         rows = self._rows_of(host_index, host_count)
         masking = tf.function(self._masking(length), autograph=False)
@@ -109,15 +110,15 @@ class Stream:
             yield self._in_order(batch | {name: value.numpy() for name, value in masked.items()})
 
     def facts(self, step: int) -> list[dict[str, int]]:
-        """Of each example of a step: its corpus, plan, pass and index in the plan."""
+        """Return, for each example of a step, its corpus, plan, pass and index in the plan."""
         names = ("corpus", "plan", "pass", "example")
         columns = self._locate(self.length(step), self._examples(step, slice(None)))
         return [dict(zip(names, map(int, row), strict=True)) for row in zip(*columns, strict=True)]
 
-    # How a batch comes about.
+    # How a batch is made.
 
     def _maker(self, length: int, host_index: int, host_count: int):
-        """step -> batch as TensorFlow ops: rows looked up and gathered in NumPy, masked in TensorFlow."""
+        """Return a TensorFlow function from step to batch. Rows are gathered in NumPy and masked in TensorFlow."""
         key = (length, host_index, host_count)
         if key not in self._makers:
             rows = self._rows_of(host_index, host_count)
@@ -134,7 +135,7 @@ class Stream:
                     raise
                 return [batch[name] for name in gathered] + [keys]
 
-            # Not through autograph: it has nothing to rewrite here, and takes seconds and files in /tmp.
+            # Without autograph: it has nothing to rewrite here, takes seconds, and writes files to /tmp.
             @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
             def make(step):
                 types = [tf.as_dtype(features[name][1]) for name in gathered]
@@ -152,17 +153,17 @@ class Stream:
         key = object()
         RUNNING[key] = iter(batches)
         try:
-            while (batch := self._plainly(lambda: next(RUNNING[key], None))) is not None:
+            while (batch := self._with_own_errors(lambda: next(RUNNING[key], None))) is not None:
                 yield {name: value.numpy() for name, value in batch.items()}
         finally:
             RUNNING.pop(key, None)
 
-    def _plainly(self, make):
-        """What failed in our own function, instead of TensorFlow's account of it."""
+    def _with_own_errors(self, make):
+        """Call `make`. If our own function failed within TensorFlow, raise its error instead of TensorFlow's."""
         try:
             return make()
         except tf.errors.OpError as error:
-            # Without TensorFlow's traceback, whose frames would keep the pipeline.
+            # Without TensorFlow's traceback, whose frames would keep the pipeline alive.
             failure = self._failure or error.with_traceback(None)
         raise failure
 
@@ -188,7 +189,7 @@ class Stream:
         return Masking(self.config, length, self.tokenizer.special, self.continues)
 
     def _examples(self, step: int, rows: slice) -> np.ndarray:
-        """Numbers of a step's examples within its phase."""
+        """Return the indices of a step's examples within its phase."""
         first = (step - self.phase(step).first) * self.config.batch
         return np.arange(first, first + self.config.batch)[rows]
 
@@ -215,7 +216,7 @@ class Stream:
         return batch
 
     def _locate(self, length: int, examples: np.ndarray):
-        """Corpus, plan, pass and index in the plan of examples by their numbers."""
+        """Return the corpus, plan, pass and index in the plan of examples, given their indices within the phase."""
         mixture = Mixture(self.weights, key_of("mixture", self.seed, length))
         owner, count = mixture(examples)
         plan, turn, example = (np.empty_like(owner) for _ in range(3))
@@ -225,7 +226,9 @@ class Stream:
         return owner, plan, turn, example
 
     def _in_passes(self, c: int, length: int, count: np.ndarray):
-        """A pass uses one plan; the plans follow one another and begin again, each time in a new order."""
+        """Return the plan, pass and index in the plan of the examples `count` of corpus `c`.
+
+        A pass uses one plan. After the last plan the first one is used again. Each pass has its own order."""
         plans = self.config.plans
         ends = np.zeros(1, np.int64)
         while ends[-1] <= count.max() and len(ends) <= plans:
@@ -242,13 +245,13 @@ class Stream:
 
     def _plan(self, c: int, length: int, number: int) -> Plan:
         key = (c, length, number)
-        with self._lock:  # the threads of tf.data come here together
+        with self._lock:  # several threads of tf.data call this at the same time
             if key not in self._plans:
                 self._plans[key] = load_or_build(self.corpora[c].train, self.kind, self.seed, length, number)
             return self._plans[key]
 
     def _heldout_rows(self, length: int):
-        """Of all corpora: the rows of their held-out plans, which corpus each is of, and the keys of their masks."""
+        """Return the rows of all corpora's held-out plans, the index of each row's corpus, and each row's mask key."""
         tables = [load_or_build(c.heldout, self.kind, self.seed, length, 0).table for c in self.corpora]
         sizes = [len(table) for table in tables]
         owner = np.repeat(np.arange(len(tables)), sizes)
@@ -258,7 +261,7 @@ class Stream:
 
 
 def phases(config: DataConfig, steps: int) -> list[Phase]:
-    """When each length has its turn; the last has no end."""
+    """Divide the steps into one phase for each length. Steps after the last phase belong to it."""
     shares = np.cumsum(config.shares) / np.sum(config.shares)
     edges = [0, *np.round(shares * steps).astype(int).tolist()]
     return [Phase(*phase) for phase in zip(config.lengths, edges[:-1], edges[1:], strict=True)]

@@ -1,1 +1,1 @@
-"""Labelled texts: read, checked, arranged in rows, walked through in epochs."""
+"""Labelled texts: reading, checking, arranging in rows, and shuffling in epochs."""

@@ -1,11 +1,11 @@
-"""Labelled examples in rows: which of a step's examples share a row, and how long the rows of a step are.
+"""Arrange labelled examples in rows: which examples of a step share a row, and how long the rows of a step are.
 
-The examples of a step are given: a fixed number in a shuffled order. The arrangement decides only how much padding is
-computed beside them, in one of three ways:
+The examples of a step are given: a fixed number, in shuffled order. The arrangement only decides how much padding is
+computed with them. There are three layouts:
 
-padded      a row for each example, all of one length
-bucketed    a row for each example, as long as the step's longest
-packed      a few rows, each with several examples that do not see one another
+padded      a row for each example; all rows of the run have the same length
+bucketed    a row for each example, as long as the longest example of the step
+packed      fewer rows, each with several examples that do not attend to one another
 """
 
 import heapq
@@ -19,21 +19,21 @@ import numpy as np
 from bert_jax.text.tokenizer import Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
-MOST_LENGTHS = 3  # each is a program
-PLACE = "place"  # the target that is the number of a piece among those of its step
+MOST_LENGTHS = 3  # of rows in a run: each length means another program to compile
+PLACE = "place"  # the name of a target: the index of a piece within its step
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What takes time beside the products of a step, on some platform."""
+    """The costs of a platform, besides the matrix products of a step."""
 
-    program: float  # FLOPs of a step that take about as long as to compile a program
-    # How many times as long attention takes as its products alone, by which rows of several texts cost more.
+    program: float  # the FLOPs that take about as long as compiling a program
+    # The time of attention, divided by the time of its matrix products alone. It makes longer, packed rows cost more.
     attention: float = 1.0
 
 
-# On two cores a program is compiled in 4 to 5 s, for any size of model; and of a 6-layer MiniLM's step a token took
-# 220 us and 0.6 us more for each token of its row, where its products alone would take 0.1.
+# Measured on two cores: compiling a program took 4 to 5 s, for any size of model. In a training step of a 6-layer
+# MiniLM, a token took 220 us, and 0.6 us more for each token of its row; by the matrix products alone it would be 0.1.
 COSTS = {"cpu": Costs(5e11, 6.0)}
 OF_ACCELERATORS = Costs(1e15)
 
@@ -43,36 +43,43 @@ class BatchConfig:
     """How examples become the batches of a run."""
 
     layout: RowLayout
-    examples: int  # of a step
+    examples: int  # per step
     steps: int
     seed: int
     width: int  # of the model
     layers: int  # of the model
-    longest: int  # tokens of a row, where the layout is "padded"
-    multiple: int = 8  # lengths of rows are multiples of it
+    longest: int  # tokens of a row, if the layout is "padded"
+    multiple: int = 8  # row lengths are multiples of it
     shards: int = 1  # the number of rows is a multiple of it
     costs: Costs = COSTS["cpu"]
-    # Of all pieces that runs draw their parts from, who share their programs where this is the same; (): of the run's.
+    # The lengths of all pieces from which several runs draw theirs. If they are equal, the runs share their compiled
+    # programs. (): the lengths of this run's pieces.
     lengths: tuple[int, ...] = ()
-    # (number of pieces, share of the steps) of each of several sets, one after the other; a step's are of one set.
+    # (number of pieces, share of the steps) of each set, if the pieces are several sets, one after the other. All
+    # pieces of a step come from one set. (): one set.
     sets: tuple[tuple[int, float], ...] = ()
-    together: int = 1  # so many pieces, one after the other, are always in the same step
-    noun: str = "example"  # what people call a piece
+    together: int = 1  # this many consecutive pieces always stay in the same step
+    noun: str = "example"  # what messages call a piece
 
     def program_cost(self, rows: int) -> float:
-        """What it costs to compile a program, in the unit of `cost`: FLOPs are three passes of 4 x width of it."""
+        """The cost of compiling a program, divided by the rows, in the unit of `cost`: 12 x width x layers FLOPs, from
+        three passes over 4 x width per layer."""
         return self.costs.program / (12 * self.width * self.layers * rows)
 
     def cost(self, lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray) -> float:
-        """Of one row in every step, in some unit: a layer's products with each token, and attention over the row."""
+        """The cost of one row, summed over all steps: a layer's products with each token, and attention over the row.
+
+        `needed` and `counts`: how many steps (counts) need rows of at least which length (needed). A row gets the
+        smallest of the `lengths` that is enough."""
         length = np.asarray(lengths, np.float64)[np.searchsorted(lengths, needed)]
         return float((counts * length * (6 * self.width + self.costs.attention * length)).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An example as the model reads it, or a window of one. `targets` are its parts of the batch's arrays by name:
-    one value for a piece, or one for each of its tokens."""
+    """An encoded example, or a window of one.
+
+    `targets` holds its values for the target arrays of the batch, by name: one value, or one for each token."""
 
     encoding: Encoding
     example: int  # its index in the list of examples
@@ -84,8 +91,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Target:
-    """An array of a batch that is not the text's: [B, P, *shape] for the pieces of each row, or [B, L] where each token
-    has a value."""
+    """A target array of a batch: [B, P, *shape] for the pieces of each row, or [B, L] if each token has a value."""
 
     dtype: str
     shape: tuple[int, ...] = ()
@@ -94,20 +100,21 @@ class Target:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Which pieces of each step share a row: `rows` of them, each with at most `packs` pieces."""
+    """The rows of each step, and the pieces in each row."""
 
-    rows: int
-    packs: int
-    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> indices within the step
-    lengths: list[int] = field(repr=False)  # of each step's rows
+    rows: int  # per step
+    packs: int  # the most pieces in a row
+    steps: list[list[list[int]]] = field(repr=False)  # step -> row -> indices of pieces within the step
+    lengths: list[int] = field(repr=False)  # step -> length of its rows
 
 
 def arrange(
     steps: Sequence[Sequence[int]], config: BatchConfig, rows: int = 0, like: Sequence[Sequence[int]] = ()
 ) -> Arrangement:
-    """The arrangement of steps that are given as the sizes of their pieces, at most `config.examples` of them.
+    """Arrange steps, each given as the sizes of its pieces, of which there are at most `config.examples`.
 
-    Runs whose steps are drawn from the same pieces in another order share their programs if `like` is the same.
+    The number and the lengths of rows are chosen for the steps `like`, by default the steps themselves. Runs whose
+    steps are drawn from the same pieces in another order share their compiled programs if they give the same `like`.
     """
     like = like or steps
     rows = rows or (cheapest_rows(like, config) if config.layout == "packed" else config.examples)
@@ -125,6 +132,7 @@ def arrange(
 
 
 def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
+    """Choose the number of rows with the lowest cost, judged by at most 200 of the steps."""
     sample, batch = steps[:: len(steps) // 200 + 1], config.examples
     share = len(sample) / len(steps)
     halved = [batch >> n for n in range(batch.bit_length()) if batch % (1 << n) == 0]
@@ -142,12 +150,12 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
 
 
 def most_packs(rows: int, batch: int) -> int:
-    """Twice the even share: rows may differ, and the arrays still be small."""
+    """Allow a row twice its even share of pieces: rows may differ, but the arrays stay small."""
     return min(batch, 2 * batch // rows) if rows < batch else 1
 
 
 def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
-    """Indices of `sizes` in rows of even load: the longest first, each to the row with least in it.
+    """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the least tokens.
 
     >>> in_rows([5, 9, 4, 2], rows=2, packs=4)
     [[1, 3], [0, 2]]
@@ -163,7 +171,7 @@ def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
 
 
 def row_lengths(steps, placed, multiple: int) -> list[int]:
-    """How long each step's rows must be."""
+    """Return the row length that each step needs."""
     longest = [
         max(sum(sizes[i] for i in row) for row in rows) for sizes, rows in zip(steps, placed, strict=True)
     ]
@@ -171,7 +179,7 @@ def row_lengths(steps, placed, multiple: int) -> list[int]:
 
 
 def few_lengths(needed: Sequence[int], config: BatchConfig, program: float) -> tuple[int, ...]:
-    """Lengths such that each of `needed` fits in one: few, for each costs a `program`, and close, against padding."""
+    """Choose row lengths that hold all `needed` lengths: few, as each costs a `program`, yet with little padding."""
     distinct, counts = np.unique(needed, return_counts=True)
     *below, most = distinct.tolist()
     choices = [(*some, most) for more in range(MOST_LENGTHS) for some in combinations(below, more)]
@@ -186,8 +194,10 @@ def fill(
     pad: int,
     targets: dict[str, Target],
 ) -> dict[str, np.ndarray]:
-    """The batch: `rows` of indices of `pieces`, at most `packs` in each. Where it is 1, no array has an axis for them.
-    Texts of a piece that are encoded separately are packs of their own."""
+    """Build the arrays of a batch from `rows` of indices into `pieces`.
+
+    A row has at most `packs` pieces; if `packs` is 1, target arrays have no axis for pieces. Texts of a piece that are
+    encoded separately become packs of their own."""
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ("tokens", "segments", "mask")}
     batch["tokens"][:] = pad

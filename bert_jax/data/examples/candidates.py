@@ -1,12 +1,14 @@
-"""Queries with documents that are more or less relevant for them, as rows of tables hold them.
+"""Read queries with graded documents, the training examples of a reranker, from the rows of tables.
 
-query, document, label            how relevant it is: 0 or 1, or grades; the rows of a query may stand anywhere
-query, documents, labels          lists in the cells of a row
-query, positive, negatives        one that is relevant and others that are not
-query, positive, negatives, scores    likewise, with what a teacher gives for each document
+A table has one of these sets of columns:
 
-Columns are taken in their order whatever they are called, but for the column of the label or score, and for those
-that hold nothing but numbers, which are left out unless they are named.
+query, document, label                how relevant the document is: 0 or 1, or a grade; rows may come in any order
+query, documents, labels              lists in the cells of a row
+query, positive, negatives            one relevant document and irrelevant ones
+query, positive, negatives, scores    also a teacher's score of each document
+
+Columns are used in their order, whatever their names. Exceptions are the column of the label or score, and columns that
+hold only numbers, which are left out unless the user names them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,18 +22,20 @@ from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.tables import BadRow
 
-RELEVANT = 0.5  # the grade from which a document is relevant
+RELEVANT = 0.5  # a document with at least this grade is relevant
 
 
 @dataclass(frozen=True)
 class CandidateColumns(GroupColumns):
-    """`texts`: the query, its document or documents, and others that are not relevant."""
+    """The columns of the query, of its document or documents, and of irrelevant documents."""
 
-    # columns of query, document and others that are not relevant, as '"Asked (raw)","Answer"'; (): all that hold text,
-    # but those of numbers alone
+    # columns of query, document and irrelevant documents, as '"Asked (raw)","Answer"'; (): all columns that hold text,
+    # except those that hold only numbers
     texts: tuple[str, ...] = ()
     score: str = ""  # column of the label or score of a document; "": found by its usual name
-    document: str = ""  # column of what queries are kept together by, when the data are split; "": the query
+    # column that groups queries: those with the same value are never split between training and validation; "": each
+    # query alone
+    document: str = ""
     documents: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[tuple[str, ...]] = ("query", "document", "not relevant")
     repeating: ClassVar[int] = 1
@@ -42,11 +46,11 @@ class CandidateColumns(GroupColumns):
 
 @dataclass(frozen=True, slots=True)
 class Candidates(Example):
-    """`text` holds the query and then its documents."""
+    """A query with its documents. `text` holds the query, followed by the documents."""
 
     grades: tuple[float, ...] = ()  # of each document
-    scores: tuple[float, ...] = ()  # that a teacher gives each; () without one
-    places: tuple[str, ...] = ()  # where each stands, for messages
+    scores: tuple[float, ...] = ()  # a teacher's score of each document; () without a teacher
+    places: tuple[str, ...] = ()  # where each document comes from, for messages
 
     @property
     def query(self) -> str:
@@ -57,7 +61,7 @@ class Candidates(Example):
         return tuple(self.text[1:])
 
     def pairs(self) -> list[Example]:
-        """Each document with the query, labelled with its grade."""
+        """Return an example for each document: the pair of query and document, labelled with the grade."""
         rows = zip(self.documents, self.grades, self.places, strict=True)
         return [
             Example((self.query, text), grade, where, document=self.document) for text, grade, where in rows
@@ -65,13 +69,14 @@ class Candidates(Example):
 
 
 def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
-    """Of at most `most` queries, drawn at random, 0: of all."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns, of_row)
-    lists = together([row for row in rows if isinstance(row, Candidates)])
+    """Read the candidates of at most `most` queries, drawn at random; 0: of all queries."""
+    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns, from_group)
+    lists = merged_by_query([row for row in rows if isinstance(row, Candidates)])
     return [candidates for candidates in collect(spec, lists, most) if isinstance(candidates, Candidates)]
 
 
-def of_row(group: Group) -> Candidates:
+def from_group(group: Group) -> Candidates:
+    """Turn the texts and scores of a row into candidates."""
     documents = group.texts[1:]
     where, scores, count = group.where, group.scores, len(documents)
     if not documents:
@@ -98,8 +103,8 @@ def of_row(group: Group) -> Candidates:
     )
 
 
-def together(rows: Iterable[Candidates]) -> list[Candidates]:
-    """The documents of each query in one list, and each document once."""
+def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
+    """Merge the rows of each query, and keep each document once."""
     lists: dict[str, dict[str, tuple[float, tuple[float, ...], str]]] = {}
     first: dict[str, Candidates] = {}
     for row in rows:
@@ -124,7 +129,7 @@ def together(rows: Iterable[Candidates]) -> list[Candidates]:
 
 
 def with_others(lists: Sequence[Candidates], count: int) -> list[Candidates]:
-    """Each query with so many documents of other queries, which are taken as not relevant."""
+    """Add `count` documents of other queries to each query, drawn at random; they count as irrelevant."""
     documents = list(dict.fromkeys(text for candidates in lists for text in candidates.documents))
     return [with_drawn(candidates, documents, n, count) for n, candidates in enumerate(lists)]
 

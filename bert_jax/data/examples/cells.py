@@ -1,4 +1,4 @@
-"""What a cell of a table holds, as a label, tags or answers; or one line that says why it cannot be."""
+"""Read the cell of a table as a label, as tags or as answers; refuse a bad cell with one line that says why."""
 
 import math
 import re
@@ -15,7 +15,7 @@ def blank(where: str, column: str) -> BadRow:
 
 
 def name_in(where: str, row: Mapping, column: str) -> str:
-    """An id, or what a document is called."""
+    """Read an id or the name of a document; "" if no column is given."""
     value = cell(where, row, column) if column else ""
     if not isinstance(value, str | int) or isinstance(value, bool):
         raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not a name or number')
@@ -23,9 +23,9 @@ def name_in(where: str, row: Mapping, column: str) -> str:
 
 
 def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
-    """None where there is no label and none is needed."""
+    """Return the cell of the label; None if it is empty and no label is needed."""
     value = cell(where, row, column) if need_label else optional(row, column)
-    is_nan = isinstance(value, float) and math.isnan(value)  # pandas' word for no value
+    is_nan = isinstance(value, float) and math.isnan(value)  # a missing value in pandas
     if value is None or is_nan or (isinstance(value, str) and not value.strip() and not may_be_blank):
         if need_label:
             raise BadRow(f'{where}: no label in column "{column}"; fill it in or leave the row out')
@@ -34,10 +34,10 @@ def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_bla
 
 
 class Classes:
-    """Classes as text, whether they are given as text or as numbers, but not as both."""
+    """Convert classes to text. A table may give them as text or as numbers, but not as both."""
 
     def __init__(self) -> None:
-        self.first: dict[type, tuple[str, object]] = {}  # of each type, the first cell and its value
+        self.first: dict[type, tuple[str, object]] = {}  # type -> (where it first occurs, the value there)
 
     def __call__(self, where: str, value) -> str:
         if isinstance(value, float) and value.is_integer():
@@ -50,16 +50,18 @@ class Classes:
         if len(self.first) > 1:
             (place, first), _ = self.first.values()
             types = f"{value!r} is {type_of(value)} but {first!r} of {place} is {type_of(first)}"
-            raise BertJaxError(f"{where}: mixed label types, {types}; write all of them alike")
+            raise BertJaxError(
+                f"{where}: mixed label types, {types}; write all of them as text or all as numbers"
+            )
         return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
 @dataclass(frozen=True)
 class LabelCells:
-    """How the cell of a label is read."""
+    """How to read the cell of a label."""
 
-    kind: str  # of the labels, as GLUE's tasks name it
-    reader: Callable[[str], Callable[[str, Any], Any]]  # separator of several -> (place, value) -> label
+    kind: str  # of the labels: the same names as `glue.Task.kind`
+    reader: Callable[[str], Callable[[str, Any], Any]]  # separator -> function (place, value) -> label
     may_be_blank: bool = False
 
 
@@ -67,13 +69,14 @@ CLASSES = LabelCells("classes", lambda separator: Classes())
 
 
 def several_in(where: str, value, separator: str, of: Classes) -> tuple[str, ...]:
+    """Read several labels, from a list or from a text with separators, without duplicates."""
     if isinstance(value, str):
         value = [part for part in value.split(separator) if part.strip()]
     return tuple(dict.fromkeys(of(where, part) for part in listed(where, value)))
 
 
 def split_label(label: str) -> list[str]:
-    """The labels that one cell seems to hold, at any usual separator."""
+    """Split a cell that seems to hold several labels, at any usual separator."""
     return re.split(r"[;|,]", label)
 
 
@@ -88,7 +91,7 @@ def number_in(where: str, value) -> float:
 
 
 def listed(where: str, value) -> Sequence:
-    """A list, or a text as the list of its words."""
+    """Return a list as it is, or a text as the list of its words."""
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list | tuple):
@@ -107,7 +110,9 @@ def words_in(where: str, value) -> tuple[str, ...]:
 
 
 def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
-    """An answer given as text alone, "" for none; it starts where it first occurs, unless the table gives a start."""
+    """Read an answer given as text only, "" for no answer.
+
+    Without a start in the table, the answer starts where its text first occurs in the passage."""
     if not text.strip():
         return []
     if start is None or start == "":
@@ -123,7 +128,7 @@ FLAGS = dict.fromkeys(("true", "yes", "1", "1.0"), True) | dict.fromkeys(("false
 
 
 def flag_in(where: str, value, column: str) -> bool | None:
-    """A flag as JSON, parquet or csv hold it; None where the cell is empty."""
+    """Read a flag from JSON, parquet or csv; None if the cell is empty."""
     if not isinstance(value, str):
         return None if value is None or value != value else bool(value)
     if not (word := value.strip().lower()):
@@ -134,7 +139,7 @@ def flag_in(where: str, value, column: str) -> bool | None:
 
 
 def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
-    """Of SQuAD's list of answers, or of the `datasets` library's lists of their texts and starts."""
+    """Read ((start, text), ...) from SQuAD's list of answers, or from the lists of texts and starts of `datasets`."""
     if isinstance(value, Mapping):
         texts, starts = (cell(where, value, name) for name in ("text", "answer_start"))
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
@@ -144,7 +149,7 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
     else:
         wanted = '{"text": [...], "answer_start": [...]}'
         raise BadRow(f"{where}: its answers are {type_of(value)}, not {wanted}")
-    if flag_in(where, impossible, "is_impossible") == bool(texts):
+    if flag_in(where, impossible, "is_impossible") == bool(texts):  # they contradict each other
         flag, count = str(bool(texts)).lower(), len(texts)
         raise BadRow(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):

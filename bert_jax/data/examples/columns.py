@@ -1,4 +1,4 @@
-"""Which columns of a table hold what: those that are named, or else those that are evident."""
+"""Find the columns of a table: those that the user names, or else those with a usual name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from bert_jax.text import tables
 from bert_jax.text.tables import columns_like, no_columns, plain, table_of
 from bert_jax.text.truncation import warn
 
-# The columns that need not be named.
+# Usual names of columns, which the user need not give.
 PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
          ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"), ("query", "document"),
          ("query", "passage"))  # fmt: skip
@@ -23,7 +23,7 @@ LABELS = ("label", "labels", "score")
 WORDS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "ner", "labels")
 ANSWERS = ("answers", "answer")
-NAMES = ("text", "pair", "label", "id", "document")  # fields of Columns that name one
+NAMES = ("text", "pair", "label", "id", "document")  # the fields of Columns that name a column
 SEPARATOR = ","
 
 Located = tuple[str, tables.Row]  # where the row is, and the row
@@ -31,20 +31,20 @@ Located = tuple[str, tables.Row]  # where the row is, and the row
 
 @dataclass(frozen=True)
 class Columns:
-    """How a table is read: the names of its columns, in any case; CoNLL and SQuAD files need none of them.
+    """How to read a table: the names of its columns, in upper or lower case. CoNLL and SQuAD files need none of them.
 
-    "" is the evident one, if the table has it. Numbers ("0", "3") name the columns of a csv or tsv file that
-    has no header.
+    "" stands for the column with a usual name, if the table has one. Numbers ("0", "3") name the columns of a csv or
+    tsv file without a header.
     """
 
-    text: str = ""  # column of the text, of the words or of the question; "": found by its usual name
-    pair: str = ""  # column of the second text, or of the passage; "": found by its usual name
-    label: str = ""  # column of the label, of the tags or of the answers; "": found by its usual name
-    id: str = ""  # column of the name of an example, which predictions and reports show; "": none
-    # column of the document, which is never split between training and validation; "": none
+    text: str = ""  # column of the text, the words or the question; "": found by its usual name
+    pair: str = ""  # column of the second text or the passage; "": found by its usual name
+    label: str = ""  # column of the label, the tags or the answers; "": found by its usual name
+    id: str = ""  # column of the example's id, which predictions and reports show; "": none
+    # column of the document that a row belongs to; a document is never split between training and validation; "": none
     document: str = ""
-    separator: str = ""  # text between several labels in one cell; "": a comma, or as in the training data
-    # skips and counts bad rows, such as those with an empty cell, instead of refusing them
+    separator: str = ""  # separator of several labels in one cell; "": a comma, or that of the training data
+    # skip and count bad rows, such as rows with an empty cell, instead of stopping with an error
     skip_bad: bool = False
 
     @property
@@ -56,7 +56,7 @@ class Columns:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
     def of(self, where: str, row: Mapping) -> "Columns":
-        """Of a table with this first row."""
+        """The columns of a table with this first row."""
         return self
 
 
@@ -65,7 +65,7 @@ EVIDENT = Columns()
 
 @dataclass(frozen=True)
 class Remembered(Columns):
-    """Those of a model's training data fill in for what is not named, in a table that has them."""
+    """Columns that default to those of a model's training data (`before`), if the table has them."""
 
     before: Columns = EVIDENT
 
@@ -74,7 +74,7 @@ class Remembered(Columns):
         return super().numbered if self.named else self.before.numbered
 
     def of(self, where: str, row: Mapping) -> Columns:
-        # Who names the text alone reads it alone.
+        # If the user names only the text, read no second text.
         before = replace(self.before, pair="") if self.text else self.before
         names = {key: getattr(before, key) for key in NAMES}
         there = {key: name and columns_like(where, row, [name])[0] for key, name in names.items()}
@@ -84,15 +84,17 @@ class Remembered(Columns):
 
 
 def usual(where: str, row: Mapping, names: Iterable[str]) -> str:
-    """The first of `names` that the row has; "" for none."""
+    """Return the first of `names` that the row has; "" if it has none of them."""
     return next(filter(None, columns_like(where, row, names)), "")
 
 
 def check_columns(
     where: str, row: Mapping, named: Iterable[str], evident: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Refuse a table that lacks columns, all of them at once: those that are named, and those that should be evident,
-    as {field of Columns: (what it holds, the column, "" for none)}."""
+    """Refuse a table that lacks columns, with all of them in one error.
+
+    `named` are the columns that the user names, `evident` those to be found by their usual names: {field of Columns:
+    (what it holds, the column that was found or "")}."""
     named = list(named)
     missing = [
         name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
@@ -107,7 +109,7 @@ def check_columns(
         listing = "" if listing in complaint else f" {listing};"
         complaint += (
             f"{';' if missing else ':'} {question}{listing} name "
-            f"{'it' if len(unknown) == 1 else 'them'} with {setting_of(unknown)}, by number (0, 1, ...) where the file "
+            f"{'it' if len(unknown) == 1 else 'them'} with {setting_of(unknown)}, by number (0, 1, ...) if the file "
             "has no header"
         )
     if missing or unknown:
@@ -115,7 +117,7 @@ def check_columns(
 
 
 def setting_of(fields: Iterable[str]) -> str:
-    """How these columns are named.
+    """Return the flags or config keys that name the columns of these fields.
 
     >>> setting_of(["text", "label"])
     '--text and --label'
@@ -128,10 +130,10 @@ def setting_of(fields: Iterable[str]) -> str:
 def text_and_label(
     where: str, row: Mapping, columns: Columns, need_label: bool, pairs: bool = True
 ) -> tuple[tuple[str, ...], str]:
-    """(columns of the texts, column of the label)"""
+    """Return (columns of the texts, column of the label)."""
     refuse_header(where, row, columns)
     if columns.pair and not pairs:
-        raise BertJaxError(f'this model reads one text of a row; leave out --pair "{columns.pair}"')
+        raise BertJaxError(f'this model reads one text per row; leave out --pair "{columns.pair}"')
     second = (columns.pair,) if columns.pair else ()
     texts = (columns.text, *second) if columns.text else evident_texts(where, row, second, pairs)
     label = columns.label or usual(where, row, LABELS)
@@ -140,12 +142,12 @@ def text_and_label(
         where, row, named, {"text": ("text", texts[0])} | ({"label": ("label", label)} if need_label else {})
     )
     if pairs and not columns.pair:
-        tell_of_second_text(where, row, texts, [*named, label])
+        warn_of_second_text(where, row, texts, [*named, label])
     return tuple(columns_like(where, row, texts)), label and columns_like(where, row, [label])[0]
 
 
 def words_and_tags(where: str, row: Mapping, columns: Columns, need_label: bool) -> tuple[str, str]:
-    """(column of the words, column of their tags)"""
+    """Return (column of the words, column of their tags)."""
     words = columns.text or usual(where, row, WORDS)
     tags = columns.label or usual(where, row, TAGS)
     named = [name for name in columns.named if need_label or name != columns.label]
@@ -157,11 +159,11 @@ def words_and_tags(where: str, row: Mapping, columns: Columns, need_label: bool)
 
 
 def question_and_passage(where: str, row: Mapping, columns: Columns, need_label: bool) -> list[str]:
-    """[column of the question, column of the passage]"""
+    """Return [column of the question, column of the passage]."""
     texts = columns.text or "question", columns.pair or "context"
     if set(row) == {"text"} and not need_label:
         raise BertJaxError(
-            f'{where}: an answer is found in a passage; give both, as {{"question": "...", "context": "..."}}'
+            f'{where}: a question needs a passage; give both, as {{"question": "...", "context": "..."}}'
         )
     answers = columns.label or usual(where, row, ANSWERS)
     named = [name for name in columns.named if name not in texts and (need_label or name != columns.label)]
@@ -170,7 +172,7 @@ def question_and_passage(where: str, row: Mapping, columns: Columns, need_label:
 
 
 def refuse_header(where: str, row: Mapping, columns: Columns) -> None:
-    """Where columns are numbered, the first row is one of texts."""
+    """Refuse a first row that looks like a header if columns are named by numbers, which is for files without one."""
     if not columns.numbered:
         return
     header = [str(row.get(name)) for name in columns.named]
@@ -180,7 +182,9 @@ def refuse_header(where: str, row: Mapping, columns: Columns) -> None:
 
 
 def evident_texts(where: str, row: Mapping, second: tuple[str, ...], pairs: bool) -> tuple[str, ...]:
-    """A text, "" where none is evident, or a pair. Its `second` text may be known; without `pairs` there is none."""
+    """Find the columns of a text or of a pair of texts by their usual names; the first is "" if none is found.
+
+    `second` is the column of the second text if the user names it. Without `pairs`, no second text is looked for."""
     names = [name for pair in PAIRS for name in pair] + [*TEXTS, *SECOND_TEXTS]
     columns = dict(zip(names, columns_like(where, row, names), strict=True))
     evident = [(columns[a], columns[b]) for a, b in PAIRS if columns[a] and columns[b]]
@@ -191,15 +195,16 @@ def evident_texts(where: str, row: Mapping, second: tuple[str, ...], pairs: bool
     return (text, *(second or seconds[:1]))
 
 
-def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others: Iterable[str]) -> None:
-    """Say which column that nobody named was taken for a second text, or was not; the usual pairs need no word.
-    `others` are read as well, but not as texts."""
+def warn_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others: Iterable[str]) -> None:
+    """Warn that a column which the user did not name was taken for a second text, or could be one but is ignored.
+
+    Pairs of usual names need no warning. `others` are columns that are read, but not as texts."""
     if tuple(map(plain, texts)) in PAIRS:
         return
     if len(texts) > 1:
         warn(
-            f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are a pair of texts; to read one alone, name it '
-            f"with {setting_of(['text'])}"
+            f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are read as a pair of texts; to read only one of '
+            f"them, name it with {setting_of(['text'])}"
         )
         return
     read = {*map(plain, texts), *map(plain, others)}
@@ -211,7 +216,7 @@ def tell_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others
 
 
 def known_labels(spec: str, columns: Columns = EVIDENT) -> tuple[str, ...]:
-    """The labels in the order that their source gives them: GLUE, tfds or a parquet file; () where it gives none."""
+    """Return the labels in the order of their source: GLUE, tfds or a parquet file; () if it does not list them."""
     task = glue.task_of(spec)
     if task:
         return task.labels

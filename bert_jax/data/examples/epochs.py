@@ -1,6 +1,6 @@
-"""Labelled examples as the batches of a run: shuffled anew each epoch, arranged in rows.
+"""Turn labelled examples into the batches of a run: shuffled anew in each epoch, and arranged in rows.
 
-Which pieces step N takes follows from the seed and N alone; the arrangement, from their lengths.
+The seed and N alone determine the pieces of step N; their lengths determine the arrangement in rows.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from bert_jax.data import randomness
 from bert_jax.data.examples.arrange import Arrangement, BatchConfig, Piece, Target, arrange, fill
 from bert_jax.text.tokenizer import Tokenizer
 
-Judge = Callable[[list], dict[str, float]]  # predictions of the held-out pieces, in order -> metrics
+Judge = Callable[[list], dict[str, float]]  # predictions for the held-out pieces, in order -> metrics
 
 
 class Epochs:
@@ -21,7 +21,7 @@ class Epochs:
         self, train: Sequence[Piece], heldout: Sequence[Piece], targets: dict[str, Target], tokenizer: Tokenizer,
         config: BatchConfig, judge: Judge, each_token: bool,
     ):  # fmt: skip
-        """`judge` is given a prediction of each piece, or, with `each_token`, of each of its tokens."""
+        """`judge` gets a prediction for each piece, or, with `each_token`, for each token of each piece."""
         self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
         self.judge, self.each_token, self.noun = judge, each_token, config.noun
         examples = config.examples
@@ -34,7 +34,7 @@ class Epochs:
         alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.batch = self.arrangement.rows
-        # Held-out examples are computed in as many rows as a training step.
+        # Batches of held-out examples have as many rows as a training step.
         starts = range(0, len(heldout), examples)
         self.held_steps = [range(start, min(start + examples, len(heldout))) for start in starts]
         held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
@@ -43,7 +43,7 @@ class Epochs:
             self.held_arrangement = arrange(held_sizes, config, self.batch)
 
     def padding(self) -> float:
-        """The share of the computed tokens of training that are padding."""
+        """The share of padding among the tokens computed in training."""
         computed = self.batch * sum(self.arrangement.lengths)
         real = sum(len(self.train[i]) for chosen in self.chosen for i in chosen)
         return 1 - real / computed
@@ -84,7 +84,7 @@ class Epochs:
         return fill(pieces, rows, arrangement.lengths[step], arrangement.packs, pad, self.targets)
 
     def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
-        """`predicted`: the model's outputs for the held-out batches so far, of each pack or of each token."""
+        """Compute the metrics from the model's outputs for the held-out batches, per pack or per token."""
         of_pieces: list = [None] * len(self.held)
         packed = self.held_arrangement.packs > 1
         for step, logits in enumerate(predicted):
@@ -100,7 +100,8 @@ class Epochs:
 
 
 def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: int) -> np.ndarray:
-    """Which pieces each step takes [steps, examples]: those of one set, whose epochs go on from step to step.
+    """Choose the pieces of each step: [steps, examples]. All pieces of a step come from one of the sets, given as
+    (number of pieces, share of the steps). A set continues its epochs from one of its steps to the next.
 
     >>> (mixed([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
     [False, False, True, False]
@@ -116,13 +117,13 @@ def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: in
 
 
 def in_turn(shares: Sequence[float], count: int) -> np.ndarray:
-    """`count` indices of the shares, each as often as its share of all, as evenly as can be.
+    """Return `count` indices into `shares`, each as often as its share of the sum, spread as evenly as possible.
 
     >>> in_turn([3.0, 1.0], 8).tolist()
     [0, 0, 1, 0, 0, 0, 1, 0]
     """
     parts = np.asarray(shares) / sum(shares)
-    # The k-th turn of each is due in the middle of the k-th of as many equal parts as it has turns.
+    # An index with T turns divides the sequence into T equal parts; its k-th turn is due in the middle of part k.
     due = [
         ((k + 0.5) / share, n) for n, share in enumerate(parts) for k in range(math.ceil(count * share) + 1)
     ]
@@ -130,7 +131,7 @@ def in_turn(shares: Sequence[float], count: int) -> np.ndarray:
 
 
 def shuffled(size: int, count: int, seed: int) -> np.ndarray:
-    """The first `count` indices of all epochs' orders, one after the other.
+    """Return the first `count` indices of consecutive epochs, each of them a random order of range(size).
 
     >>> [sorted(epoch.tolist()) for epoch in shuffled(3, 6, seed=0).reshape(2, 3)]
     [[0, 1, 2], [0, 1, 2]]
@@ -141,7 +142,7 @@ def shuffled(size: int, count: int, seed: int) -> np.ndarray:
 
 
 def fingerprint(pieces: Sequence[Piece]) -> str:
-    """Changes when any text or label does."""
+    """Return a hash that changes if any text or label changes."""
     digest = hashlib.blake2b(digest_size=8)
     for piece in pieces:
         digest.update(repr(piece.encoding.ids).encode())

@@ -1,4 +1,4 @@
-"""One labelled text of a file, and the labels that many have."""
+"""Labelled examples, and the checks of their labels."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -9,33 +9,33 @@ from bert_jax.data.randomness import key_of
 from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text.tokenizer import Text
 
-Answer = tuple[int, str]  # its first character in the passage, and its text
-# A class; several, or a tag a word; a number; all right answers, which are none where the passage has none. None where
-# the data has no label.
+Answer = tuple[int, str]  # (index of its first character in the passage, its text)
+# A class; several labels, or a tag for each word; a number; or all right answers, () if the passage has none. None if
+# the data have no label.
 Label = str | tuple[str, ...] | float | tuple[Answer, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    text: Text | tuple[str, ...]  # a text or a pair; words, to be tagged; (question, passage)
+    text: Text | tuple[str, ...]  # a text or a pair; the words to tag; (question, passage)
     label: Label
     where: str  # "train.csv row 12", for messages
     id: str = ""
-    document: str = ""  # examples of one document are never split between two parts
+    document: str = ""  # examples of the same document are never split between two sets
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The examples of a run, by what they are for; no document is in two of them."""
+    """The examples of a run by their use. No document is in two of the sets."""
 
     train: list[Example]
     heldout: list[Example]
     calibration: list[Example]
-    folds: int = 0  # into which all of `train` is divided; 0: none
+    folds: int = 0  # the number of folds into which `train` is divided; 0: no folds
 
 
 def collect(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
-    """At most `most` of the examples, drawn at random, 0: all of them; ids must differ."""
+    """List at most `most` of the examples, drawn at random; 0: all of them. Refuse examples with equal ids."""
     collected = sample(examples, most) if most else list(examples)
     if not collected:
         raise BertJaxError(f"{spec} holds no example")
@@ -48,15 +48,16 @@ def collect(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
 
 
 def sample(examples: Iterable[Example], most: int) -> list[Example]:
-    """Always the same `most` of the examples, in their order. No more than these are held, and a larger sample has all
-    of a smaller one."""
+    """Draw `most` of the examples, in their order: always the same ones, and a larger sample contains a smaller one.
+
+    Only the drawn examples are kept in memory."""
     drawn = ((key_of("sample", n), n, example) for n, example in enumerate(examples))
     smallest = heapq.nsmallest(most, drawn)
     return [example for _, _, example in sorted(smallest, key=itemgetter(1))]
 
 
 def labels_of(example: Example) -> tuple[str, ...]:
-    """Of a class, several labels or tags; a number and answers have none."""
+    """Return the labels of an example: its class, its labels or its tags; () for a number or answers."""
     if isinstance(example.label, str):
         return (example.label,)
     if isinstance(example.label, tuple):
@@ -65,14 +66,14 @@ def labels_of(example: Example) -> tuple[str, ...]:
 
 
 def answers_of(example: Example) -> tuple[Answer, ...]:
-    """Of a question; a class, labels and tags have none."""
+    """Return the answers of a question; () for other examples."""
     if isinstance(example.label, tuple):
         return tuple(answer for answer in example.label if not isinstance(answer, str))
     return ()
 
 
 def label_names(examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[str, ...]:
-    """`known`, or else the labels that occur: numbers in numeric order, then words by the alphabet."""
+    """Return `known`, or else the labels that occur: first numbers in numeric order, then words in alphabetic order."""
     occurring = {label for example in examples for label in labels_of(example)}
     return tuple(known) or tuple(sorted(occurring, key=sort_key))
 
@@ -86,7 +87,9 @@ def sort_key(label: str):
 
 
 def check_labels(examples: Sequence[Example], labels: Sequence[str], fewest: int = 2) -> None:
-    """Refuse labels other than `labels`, which are those of training, and fewer than `fewest` to learn from."""
+    """Refuse fewer than `fewest` labels in training, and examples with a label that does not occur in training.
+
+    `labels` are the labels of training."""
     if len(labels) < fewest:
         only = f'only the class "{labels[0]}"' if labels else "no label at all"
         raise BertJaxError(f"{examples[0].where} and all after it: {only}; there is nothing to learn from it")

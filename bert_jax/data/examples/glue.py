@@ -1,7 +1,7 @@
-"""GLUE's nine tasks as one table.
+"""The columns, labels and metrics of GLUE's nine tasks.
 
-The columns of `tfds:glue/NAME:SPLIT`, and of the .tsv files in the folders in which GLUE distributes them, such as
-CoLA/train.tsv and SST-2/dev.tsv.
+The data are `tfds:glue/NAME:SPLIT`, or the .tsv files in the folders that GLUE distributes, such as CoLA/train.tsv and
+SST-2/dev.tsv.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from bert_jax.errors import BertJaxError, nearest
 class Task:
     folder: str  # of the .tsv files
     texts: tuple[str, ...]
-    labels: tuple[str, ...]  # in GLUE's order; a number has none
-    metric: str  # that GLUE ranks by, the first of them
-    # Where the .tsv files have other columns than tfds.
+    labels: tuple[str, ...]  # in GLUE's order; () if the label is a number
+    metric: str  # the metric that GLUE ranks by, or the first of them
+    # The columns of the .tsv files, if they differ from those of tfds.
     tsv_label: str = "label"
     tsv_texts: tuple[str, ...] = ()
     validation: str = "validation"  # split of tfds
@@ -42,7 +42,7 @@ TASKS = {
 
 
 def task_of(spec: str) -> Task | None:
-    """The task whose data `spec` names."""
+    """Return the task whose data `spec` names; None if it is not GLUE data."""
     if spec.startswith("tfds:glue/"):
         name = spec.removeprefix("tfds:glue/").partition(":")[0]
         if name not in TASKS:
@@ -55,9 +55,9 @@ def task_of(spec: str) -> Task | None:
 
 
 def columns_of(spec: str, task: Task) -> tuple[tuple[str, ...], str]:
-    """(of the texts, of the label)"""
+    """Return (columns of the texts, column of the label)."""
     if spec.startswith("tfds:"):
         return task.texts, "label"
-    # CoLA alone has no header, but for its test.tsv.
+    # Only CoLA's files have no header, and even its test.tsv has one.
     has_header = Path(spec).name.startswith("test") and task.folder == "CoLA"
     return (not has_header and task.tsv_texts) or task.texts, task.tsv_label

@@ -1,14 +1,16 @@
-"""Groups of texts that an embedder learns from, as rows of tables hold them.
+"""Read groups of texts, the training examples of an embedder, from the rows of tables.
 
-anchor, positive                     a text and one that should be found for it
-anchor, positive, negatives          and others that should not
-two texts, score                     how alike they are
-anchor, positive, negatives, scores  what a teacher gives for each of the texts after the first
-text, label                          texts of one label should be found for one another
-text                                 a text and the same again, which differ by dropout alone
+A table has one of these sets of columns:
 
-Columns are taken in their order whatever they are called, but for the column of the score or label, and for those
-that hold nothing but numbers, which are left out unless they are named.
+anchor, positive                     a text, and a text that a search for it should find
+anchor, positive, negatives          also texts that it should not find
+two texts, score                     how similar they are
+anchor, positive, negatives, scores  a teacher's score of each text after the first
+text, label                          texts with the same label should find one another
+text                                 each text is its own positive; the two copies differ only by dropout
+
+Columns are used in their order, whatever their names. Exceptions are the column of the score or label, and columns that
+hold only numbers, which are left out unless the user names them.
 """
 
 import re
@@ -32,27 +34,28 @@ from bert_jax.text.tables import BadRow, Row, columns_like, plain, table_of, typ
 
 SCORES = ("score", "scores", "label", "labels", "similarity_score")
 IDS = re.compile(r"(.*[ _-])?(id|idx|uuid|split)")  # names of columns without text to learn from
-FIRST = 1000  # rows of a table by which its columns are judged
-FEW = 10  # a column with less than one value in so many rows repeats few values
+FIRST = 1000  # the number of rows at the start of a table that decide what its columns hold
+FEW = 10  # a column with less than one distinct value in this many rows looks like a label
 NUMBER = re.compile(r"[-+]?\d[\d.,]*")
 
 
 @dataclass(frozen=True)
 class GroupColumns:
-    """The names of a table's columns, in any case; "" and () are the evident ones. Numbers ("0", "3") name those of a
-    csv or tsv file without header."""
+    """The names of a table's columns, in upper or lower case. "" and () stand for the columns that are found without
+    being named. Numbers ("0", "3") name the columns of a csv or tsv file without a header."""
 
-    # columns of anchor, positive and negatives, as '"Asked (raw)","Answer"'; (): all that hold text, but those of
-    # numbers alone
+    # columns of anchor, positive and negatives, as '"Asked (raw)","Answer"'; (): all columns that hold text, except
+    # those that hold only numbers
     texts: tuple[str, ...] = ()
     score: str = ""  # column of the score, or of the label of a single text; "": found by its usual name
-    # column of the document, never split between training and validation; "": found by its usual name
+    # column of the document that a row belongs to; a document is never split between training and validation; "": found
+    # by its usual name
     document: str = ""
-    # skips and counts bad rows, such as those with an empty cell, instead of refusing them
+    # skip and count bad rows, such as rows with an empty cell, instead of stopping with an error
     skip_bad: bool = False
 
-    documents: ClassVar[tuple[str, ...]] = ("document", "title")  # the evident columns of the document
-    # what the columns of texts are taken for, of which the first `repeating` may repeat few values
+    documents: ClassVar[tuple[str, ...]] = ("document", "title")  # usual names of the column of the document
+    # The roles of the columns of texts. Columns of the first `repeating` roles may repeat few values.
     roles: ClassVar[tuple[str, ...]] = ("anchor", "positive", "negatives")
     repeating: ClassVar[int] = 0
 
@@ -66,12 +69,13 @@ class GroupColumns:
 
     @property
     def of_pairs(self) -> Columns:
-        """Of a table of two texts with a label or score."""
+        """The same columns for a table that has two texts with a label or score."""
         first, second = (*self.texts, "", "")[:2]
         return Columns(first, second, self.score, document=self.document, skip_bad=self.skip_bad)
 
     def of(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
-        """Of a table with this first row, whose first `rows` show which columns hold text and which numbers alone."""
+        """Fill in the columns of a table with this first row. Its first `rows` show which columns hold text, and which
+        hold only numbers."""
         check_columns(where, row, self.named, {})
         texts, score, document = (
             columns_like(where, row, names) for names in (self.texts, [self.score], [self.document])
@@ -93,18 +97,18 @@ class GroupColumns:
         return replace(self, texts=tuple(texts), score=known, document=whole)
 
     def document_of(self, texts: Sequence[str]) -> str:
-        """Where no column names it."""
+        """The document of a row if no column names it."""
         return "\n".join(texts[1:2] or texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Group(Example):
-    """`text` holds its texts, the anchor first."""
+    """A group of texts. `text` holds all of them, the anchor first."""
 
     scores: tuple[float, ...] = ()
-    # texts of groups with the same name are no negatives of one another; "": equal texts are not
+    # Groups with the same `alike` are never negatives of one another; "": only equal texts are not.
     alike: str = ""
-    listed: bool = False  # whether the texts after the first stand in a list in one cell
+    listed: bool = False  # whether the texts after the first come from a list in one cell
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -112,8 +116,9 @@ class Group(Example):
 
 
 def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
-    """At most `most` groups, drawn at random, 0: all of them. A text that is alone gets another one of its label, or
-    itself."""
+    """Read the groups of a table, at most `most` of them, drawn at random; 0: all of them.
+
+    If a row has only one text, its positive is another text of its label, or the text itself if there are no labels."""
     groups = read_unpaired(spec, columns, most)
     if len(groups[0].texts) > 1:
         return groups
@@ -121,7 +126,7 @@ def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
 
 
 def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
-    """The same, as the rows hold them."""
+    """Do the same as `read_groups`, but leave rows of one text without a positive."""
     rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns)
     groups = [group for group in collect(spec, rows, most) if isinstance(group, Group)]
     check_shapes(groups)
@@ -129,11 +134,11 @@ def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group
 
 
 def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[str]:
-    """The texts of the column `preferred`, if there is one, else of the first that holds text."""
-    some, rows = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
+    """Read the texts of the column `preferred` if the table has it, else of the first column that holds text."""
+    some, rows = first_rows(tables.read_rows(spec, columns.numbered, keep_broken=True))
     if not some:
         raise BertJaxError(f"{spec} holds no text")
-    names = known(some, columns).texts
+    names = filled_in(some, columns).texts
     column = preferred if preferred in names else names[0]
     if column not in (preferred, *columns.texts):
         refuse_few_values(some, [column])
@@ -147,11 +152,11 @@ def read_texts(spec: str, columns: GroupColumns, preferred: str = "") -> list[st
 
 
 def remembered(spec: str, columns: GroupColumns, before: Columns) -> GroupColumns:
-    """The columns, and where none of texts is named, those named `before` that the table has all of."""
+    """If the user names no columns of texts, use those named `before`, provided that the table has all of them."""
     names = [name for name in (before.text, before.pair) if name]
     if columns.texts or not names:
         return columns
-    some, _ = begun(tables.read_rows(spec, columns.numbered or before.numbered, keep_broken=True))
+    some, _ = first_rows(tables.read_rows(spec, columns.numbered or before.numbered, keep_broken=True))
     there = columns_like(*some[0], [*names, before.label or names[0]]) if some else [""]
     if not all(there):
         return columns
@@ -159,28 +164,29 @@ def remembered(spec: str, columns: GroupColumns, before: Columns) -> GroupColumn
 
 
 def positive_column(spec: str, columns: GroupColumns) -> str:
-    """The name of the second column of texts; "" if there is none."""
-    some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
-    return "".join(known(some, columns).texts[1:2]) if some else ""
+    """Return the name of the second column of texts; "" if there is none."""
+    some, _ = first_rows(tables.read_rows(spec, columns.numbered, keep_broken=True))
+    return "".join(filled_in(some, columns).texts[1:2]) if some else ""
 
 
-def begun(rows: Iterable[Located]) -> tuple[list[Located], Iterator[Located]]:
-    """(the first rows that can be read, all of them)"""
+def first_rows(rows: Iterable[Located]) -> tuple[list[Located], Iterator[Located]]:
+    """Return (the readable ones of the first rows, an iterator over all rows)."""
     first, rows = rows_begun(rows)
     some = list(islice(rows, FIRST)) if first else []
     return [(where, row) for where, row in some if not isinstance(row, tables.Broken)], chain(some, rows)
 
 
-def known(some: Sequence[Located], columns: GroupColumns) -> GroupColumns:
-    """Of a table with these first rows."""
+def filled_in(some: Sequence[Located], columns: GroupColumns) -> GroupColumns:
+    """Fill in the columns of a table with these first rows."""
     return columns.of(*some[0], [row for _, row in some])
 
 
 def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str:
-    """Which columns of a table are taken for what, for people to see; `most` columns of texts are read, 0: all.
-    `advice` is how others are named."""
-    some, _ = begun(tables.read_rows(spec, columns.numbered, keep_broken=True))
-    resolved, rows = known(some, columns), [row for _, row in some]
+    """Describe for the user which column of a table is used for what. `most` columns of texts are used; 0: all.
+
+    `advice` says how to name other columns."""
+    some, _ = first_rows(tables.read_rows(spec, columns.numbered, keep_broken=True))
+    resolved, rows = filled_in(some, columns), [row for _, row in some]
     used = resolved.texts[: most or None]
     roles = columns.roles if len(used) > 1 else ("text",)
     parts = [
@@ -197,7 +203,7 @@ def mapping(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str
     unread = [name for name in rows[0] if name not in beside]
     numbers = [name for name in unread if not is_id(name) and is_of_numbers(name, rows)]
     if numbers:
-        words += f"; left out, for all their cells are numbers: {quoted(numbers)}"
+        words += f"; left out because they hold only numbers: {quoted(numbers)}"
     if others := [name for name in unread if name not in numbers]:
         words += f"; not read: {quoted(others)}"
     return f"{spec}: {words}{f'; name others with {advice}' if numbers else ''}"
@@ -216,7 +222,7 @@ def is_id(name: str) -> bool:
 
 
 def first_filled(name: str, rows: Sequence[Mapping]):
-    """The first cell of a column that is neither null nor an empty list; None where all are."""
+    """Return the first cell of a column that is neither null nor an empty list; None if there is none."""
     cells = (row.get(name) for row in rows)
     return next((cell for cell in cells if cell is not None and not is_empty_list(cell)), None)
 
@@ -226,7 +232,7 @@ def is_empty_list(value) -> bool:
 
 
 def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
-    """Whether all cells of a column that hold anything hold a number."""
+    """Whether all non-empty cells of a column hold numbers."""
     cells = [cell for row in rows if (cell := row.get(name)) is not None and cell != ""]
     return bool(cells) and all(
         isinstance(cell, int | float) or (isinstance(cell, str) and NUMBER.fullmatch(cell.strip()))
@@ -237,11 +243,11 @@ def is_of_numbers(name: str, rows: Sequence[Mapping]) -> bool:
 def groups_in_rows(
     rows: Iterable[Located], columns: GroupColumns, made: Callable[[Group], Example] = lambda group: group
 ) -> Iterator[Example]:
-    """The group of each row, or `made(group)`. Rows that raise BadRow are skipped if `columns.skip_bad`."""
-    some, rows = begun(rows)
+    """Yield the group of each row, or `made(group)`. Rows that raise BadRow are skipped if `columns.skip_bad`."""
+    some, rows = first_rows(rows)
     if not some:
         return
-    named, columns = columns.texts, known(some, columns)
+    named, columns = columns.texts, filled_in(some, columns)
     refuse_few_values(some, () if named else columns.texts[columns.repeating :])
 
     def example_in(where: str, row: Row) -> Example:
@@ -250,7 +256,7 @@ def groups_in_rows(
     def group_in(where: str, row: Row) -> Group:
         texts = tuple(text for column in columns.texts for text in texts_in(where, row, column))
         if texts[1:2] and texts[1] in texts[2:]:
-            raise BadRow(f"{where}: the positive is one of its negatives; remove it from them")
+            raise BadRow(f"{where}: the positive is also one of the negatives; remove it from them")
         document = name_in(where, row, columns.document) if columns.document else ""
         group = Group(
             texts, None, where,
@@ -273,7 +279,7 @@ def groups_in_rows(
 
 
 def refuse_few_values(some: Sequence[Located], names: Sequence[str]) -> None:
-    """Refuse columns that nobody named and that look like labels, in a table with these first rows."""
+    """Refuse columns that the user did not name and that look like labels, judged by the table's first rows."""
     for name in names:
         count = len({str(row.get(name)) for _, row in some})
         if count * FEW < len(some):
@@ -291,7 +297,7 @@ def holds_text(value) -> bool:
 
 
 def texts_in(where: str, row: Mapping, column: str) -> Sequence[str]:
-    """The text of a cell, or the texts of a list in it."""
+    """Return the texts of a cell, which holds a text or a list of texts."""
     value = tables.cell(where, row, column)
     texts = [value or ""] if value is None or isinstance(value, str) else listed(where, value)
     for text in texts:
@@ -303,7 +309,7 @@ def texts_in(where: str, row: Mapping, column: str) -> Sequence[str]:
 
 
 def check_shapes(groups: Sequence[Group]) -> None:
-    """Refuse groups of different sizes: one batch holds them all."""
+    """Refuse groups with different numbers of texts or scores: they must fit in one batch."""
     first = groups[0]
     for group in groups:
         for name in ("texts", "scores"):
@@ -316,16 +322,18 @@ def check_shapes(groups: Sequence[Group]) -> None:
 
 
 def of_labels(spec: str, texts: Sequence[Group]) -> list[Group]:
-    """Each text with another one of its label, drawn at random; texts that are alone with theirs are left out."""
+    """Pair each text with a different text of its label, drawn at random; texts without one are left out."""
     by_label: dict[str, list[Group]] = defaultdict(list)
-    # For each place of a text in the list of its label, how many other texts come before it.
+    # (label, text) -> for each occurrence of the text in the list of its label, the number of other texts before it.
     before: dict[tuple[str, object], list[int]] = defaultdict(list)
     for text in texts:
         of_label, others = by_label[text.alike], before[text.alike, text.text]
         others.append(len(of_label) - len(others))
         of_label.append(text)
     if len(by_label) < 2:
-        raise BertJaxError(f'{spec} has only the label "{texts[0].alike}"; there is nothing to tell apart')
+        raise BertJaxError(
+            f'{spec} has only the label "{texts[0].alike}"; give texts with at least two labels'
+        )
     groups = []
     for n, text in enumerate(texts):
         of_label, others = by_label[text.alike], before[text.alike, text.text]

@@ -1,4 +1,4 @@
-"""Documents, queries, and which documents are relevant for which query: a folder in BEIR's layout.
+"""Read a retrieval data set in BEIR's layout: documents, queries, and judgements of which documents are relevant.
 
 corpus.jsonl     {"_id": ..., "title": ..., "text": ...}
 queries.jsonl    {"_id": ..., "text": ...}
@@ -20,14 +20,14 @@ COLUMNS = ("query-id", "corpus-id", "score")
 
 @dataclass(frozen=True)
 class Judged:
-    """Texts by their ids, and for each query the grades of documents, above 0 where they are relevant."""
+    """Documents and queries, with the judgements of documents."""
 
-    documents: dict[str, str]
-    queries: dict[str, str]  # those with a judgement
-    relevant: dict[str, dict[str, int]]
+    documents: dict[str, str]  # id -> text
+    queries: dict[str, str]  # id -> text, only of queries with a judgement
+    relevant: dict[str, dict[str, int]]  # query id -> document id -> grade, above 0 if relevant
 
     def names_relevant(self) -> set[str]:
-        """The documents that are relevant for a query."""
+        """Return the ids of the documents that are relevant for at least one query."""
         return {name for grades in self.relevant.values() for name, grade in grades.items() if grade > 0}
 
 
@@ -37,7 +37,7 @@ def is_judged(data) -> bool:
 
 
 def read_judged(folder, split: str = "") -> Judged:
-    """With the judgements of a `split`; "": qrels.tsv, or the only split."""
+    """Read a folder with the judgements of a `split`; "": those of qrels.tsv, or of the only split."""
     folder = Path(folder)
     if lacking := [name for name in (CORPUS, QUERIES) if not (folder / name).is_file()]:
         raise BertJaxError(
@@ -70,7 +70,7 @@ def read_judged(folder, split: str = "") -> Judged:
 
 
 def texts_in(path: Path) -> Iterator[tuple[str, str]]:
-    """(id, title and text) of each row; a document may be empty."""
+    """Yield (id, title and text joined) of each row. The text may be empty."""
     places: dict[str, str] = {}
     for where, row in tables.read_rows(str(path)):
         name = name_in(where, row, "_id")
@@ -83,7 +83,7 @@ def texts_in(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def judgements(folder: Path, split: str) -> Path:
-    """The file of a split."""
+    """Return the file with the judgements of a split; see `read_judged`."""
     files = {path.stem: path for path in sorted((folder / JUDGEMENTS).glob("*.tsv"))}
     whole = folder / f"{JUDGEMENTS}.tsv"
     if not split and whole.is_file():

@@ -1,4 +1,4 @@
-"""Questions about passages, from SQuAD's JSON or from tables in the shape that the `datasets` library gives it."""
+"""Read questions about passages, from SQuAD's JSON or from tables in the layout of the `datasets` library."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,8 +15,8 @@ from bert_jax.text.tables import Row, cell, columns_like, optional, text_in
 def read_questions(
     spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True
 ) -> list[Example]:
-    """At most `most` examples, drawn at random, 0: all of them."""
-    return collect(spec, gathered(questions_in(spec, columns, need_label)), most)
+    """Read at most `most` examples, drawn at random; 0: all of them."""
+    return collect(spec, merged_answers(questions_in(spec, columns, need_label)), most)
 
 
 def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
@@ -35,7 +35,7 @@ def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Exam
 
 
 def articles_in(value) -> list:
-    """Those of SQuAD's JSON; none where it is a table."""
+    """Return the articles of SQuAD's JSON; [] if the file holds a table."""
     articles = value.get("data") if isinstance(value, dict) else None
     if isinstance(articles, list) and any(isinstance(a, dict) and "paragraphs" in a for a in articles):
         return articles
@@ -48,7 +48,7 @@ def is_nested(spec: str) -> bool:
 
 
 def squad(name: str, articles: Iterable) -> Iterator[Located]:
-    """The nested questions of SQuAD's JSON as the rows of a table."""
+    """Yield the nested questions of SQuAD's JSON as the rows of a table."""
     for a, article in enumerate(articles, 1):
         where = f"{name} article {a}"
         for p, paragraph in enumerate(listed(where, cell(where, article, "paragraphs")), 1):
@@ -83,17 +83,17 @@ def questions_in_rows(
         if answers is not None:
             answers = answers_in(where, passage, answers, optional(row, impossible))
         document = columns.document or (title if optional(row, title) else "")
-        # Questions about one passage stay together, whatever it is called.
+        # Questions about the same passage stay together if no document is named.
         within = name_in(where, row, document) or passage
         return Example((question, passage), answers, where, name_in(where, row, columns.id or id), within)
 
     yield from examples_in_rows(rows, example_in, columns, is_whole=need_label)
 
 
-def gathered(examples: Iterable[Example]) -> list[Example]:
-    """A question that stands in several rows of one id, an answer of an annotator in each, with all its answers.
+def merged_answers(examples: Iterable[Example]) -> list[Example]:
+    """Merge rows with the same id, question and passage: each holds one annotator's answer to the same question.
 
-    Rows of one id that differ in question or passage stay apart. Who found no answer adds none to those of others.
+    Rows with the same id but another question or passage stay separate. An annotator who found no answer adds none.
     """
     questions: dict[object, Example] = {}
     for number, example in enumerate(examples):

@@ -1,4 +1,4 @@
-"""The rows of a table as examples; those that are bad are refused, or skipped and counted."""
+"""Turn the rows of a table into examples. Bad rows are an error, or are skipped and counted."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -12,11 +12,11 @@ from bert_jax.text.tables import BadRow, Broken, Row
 from bert_jax.text.truncation import warn
 
 T = TypeVar("T")
-Reader = Callable[[str, Row], Example]  # of a row
+Reader = Callable[[str, Row], Example]  # (where the row is, the row) -> example
 
 
 def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
-    """(the first or None, all of them)."""
+    """Return (the first item or None, an iterator over all items)."""
     items = iter(items)
     for first in items:
         return first, chain([first], items)
@@ -24,7 +24,7 @@ def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
 
 
 def rows_begun(rows: Iterable[Located]) -> tuple[Located | None, Iterator[Located]]:
-    """(the first row that can be read, or None where there is no row; all of them)"""
+    """Return (the first readable row, or None if there is no row; an iterator over all rows)."""
     rows, broken = iter(rows), list[Located]()
     for where, row in rows:
         if not isinstance(row, Broken):
@@ -39,8 +39,9 @@ def rows_begun(rows: Iterable[Located]) -> tuple[Located | None, Iterator[Locate
 def examples_in_rows(
     rows: Iterable[Located], read: Reader, columns: Columns, is_whole: bool
 ) -> Iterator[Example]:
-    """An example of each row, as they come. Where the table `is_whole`, and is not being typed, an error counts all
-    bad rows."""
+    """Yield the example of each row, one at a time.
+
+    `is_whole`: the table is complete, not being typed, so that an error can count the bad rows in all of it."""
     rows, first = iter(rows), None
     bad = total = 0
 
@@ -65,14 +66,14 @@ def examples_in_rows(
 
 
 def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: Reader) -> BadRow:
-    """The error of row number `total`, with how many more rows are bad, and how they are skipped."""
+    """Extend the error of row number `total` with the number of bad rows and with the setting that skips them."""
     flag = setting("--skip-bad", "--config.data.columns.skip_bad=True")
     unknown = BadRow(f"{error}; {flag} skips such rows")
     if others is None:
         return unknown
     try:
         bad = [is_bad(read, *located) for located in others]
-    except BertJaxError:  # further on there is worse, for which the next attempt is soon enough
+    except BertJaxError:  # a later row has a worse error; the user's next attempt will show it
         return unknown
     count, total = 1 + sum(bad), total + len(bad)
     return BadRow(f"{error}; bad rows: {count:,} of {total:,}, which {flag} skips")

@@ -1,4 +1,4 @@
-"""Examples in parts, whole documents at a time: a share of them held out, or folds of equal size."""
+"""Split examples into a training and a held-out set, or into folds, without splitting a document."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,12 +16,14 @@ E = TypeVar("E", bound=Example)
 
 
 def split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], list[E]]:
-    """(to train on, held out): a `share` of the documents, one drawn from each run of neighbours."""
+    """Return (training examples, held-out examples). A `share` of the documents is held out.
+
+    Similar documents are neighbours in a sorted list; one is drawn from each stretch of neighbours (stratification)."""
     keys = in_order(examples)
     count = round(share * len(keys))
     if share and not 0 < count < len(keys):
         raise BertJaxError(
-            f"{documents_of(examples, keys)} cannot be split with {share} of them held out; add more"
+            f"{documents_of(examples, keys)} cannot be split so that a share of {share} is held out; add more"
         )
     edges = np.linspace(0, len(keys), count + 1).round().astype(int)
     held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
@@ -32,7 +34,7 @@ def split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], 
 
 
 def folds(examples: Sequence[Example], count: int) -> np.ndarray:
-    """The fold of each example: of each run of `count` neighbouring documents one goes to each fold."""
+    """Return the fold of each example. Of every `count` neighbouring documents, one goes to each fold."""
     keys = in_order(examples)
     if len(keys) < count:
         raise BertJaxError(
@@ -47,7 +49,7 @@ def folds(examples: Sequence[Example], count: int) -> np.ndarray:
 
 
 def documents_of(examples: Sequence[Example], keys: Sequence) -> str:
-    """How many there are, in words.
+    """Describe the number of documents, or of different texts if no documents are named.
 
     >>> same = [Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]
     >>> documents_of(same, in_order(same))
@@ -60,13 +62,13 @@ def documents_of(examples: Sequence[Example], keys: Sequence) -> str:
 
 
 def document_of(example: Example):
-    """What is never divided; equal texts are one document where none is named."""
+    """Return the document that an example belongs to; if none is named, equal texts form a document."""
     return example.document or example.text
 
 
 def in_order(examples: Sequence[Example]) -> list:
-    """The documents by the rarest label they have (or their number, or whether they have an answer) and by their size,
-    so that neighbours are alike."""
+    """Sort the documents so that neighbours are similar: by their rarest label (or by their number, or by whether they
+    have an answer), then by their size."""
     groups: dict = {}
     for example in examples:
         groups.setdefault(document_of(example), []).append(example)

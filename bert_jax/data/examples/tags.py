@@ -1,4 +1,4 @@
-"""Words with a tag each, from tables that hold lists of them or from CoNLL's columns."""
+"""Read sentences as words with tags, from tables that hold lists or from files in CoNLL's format."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -13,17 +13,17 @@ from bert_jax.text.inputs import NOT_FILES, ending, expand
 from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import BadRow, Row, cell
 
-MOST_PARTS = 5  # of what may stand for one word, such as New York
+MOST_PARTS = 5  # the most words in a cell that still counts as one word, such as New York
 
 
 def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
-    """At most `most` examples, drawn at random, 0: all of them."""
+    """Read at most `most` examples, drawn at random; 0: all of them."""
     return collect(spec, tags_in(spec, columns, need_label), most)
 
 
 def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
     for name in expand([spec]):
-        # CoNLL's columns may be separated by tabs.
+        # A .tsv or .txt file is read as CoNLL, whose columns may be separated by tabs.
         if name.startswith(NOT_FILES) or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
             yield from tags_in_rows(
                 tables.rows_of_file(name, columns.numbered, keep_broken=True), columns, need_label
@@ -49,7 +49,7 @@ def tags_in_rows(
             tags_cell = f'{where}: column "{tags_column}"'
             tags = tuple(class_of(tags_cell, tag) for tag in listed(tags_cell, tags))
             if len(tags) != len(words):
-                raise BadRow(f"{where} has {len(words)} words but {len(tags)} tags; each word has one")
+                raise BadRow(f"{where} has {len(words)} words but {len(tags)} tags; give each word one tag")
         return Example(
             words, tags, where, name_in(where, row, columns.id), name_in(where, row, columns.document)
         )
@@ -60,7 +60,8 @@ def tags_in_rows(
 def conll(
     name: str, lines: Iterable[str], need_label: bool = True, documents: bool = False
 ) -> Iterator[Example]:
-    """A word a line, its tag in the last column; blank lines separate sentences, -DOCSTART- lines documents."""
+    """Read CoNLL's format: a word per line, with its tag in the last column. Blank lines separate sentences, and
+    -DOCSTART- lines separate documents."""
     words: list[str] = []
     tags: list[str] = []
     start, width, document = 0, 0, 1
@@ -82,7 +83,7 @@ def conll(
             raise BertJaxError(f"{where} has one column; two are needed, a word and its tag")
         if len(cells[0].split()) > MOST_PARTS:
             raise BertJaxError(
-                f"{where} has a text in its first column, not a word; split it, a word on each line"
+                f"{where} has a text in its first column, not a word; put each word on a line of its own"
             )
         start = start if words else number
         words.append(cells[0])

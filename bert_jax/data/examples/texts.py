@@ -1,4 +1,4 @@
-"""Texts and pairs of texts with a class, several labels or a number, as rows of tables hold them."""
+"""Read texts and pairs of texts with a class, several labels or a number, from the rows of tables."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ from bert_jax.text.tables import Row, text_in
 def read_texts(
     spec: str, columns: Columns = EVIDENT, cells: LabelCells = CLASSES, most: int = 0, need_label: bool = True
 ) -> list[Example]:
-    """At most `most` examples, drawn at random, 0: all of them."""
+    """Read at most `most` examples, drawn at random; 0: all of them."""
     task = glue.task_of(spec)
     if task:
         if task.kind != cells.kind:
@@ -37,7 +37,7 @@ def texts_in_rows(
     task: glue.Task | None = None,
     pairs: bool = True,
 ) -> Iterator[Example]:
-    """Rows as they come, in flat memory; without `pairs` a row has one text."""
+    """Yield the example of each row, one at a time, so that memory stays flat. Without `pairs`, a row has one text."""
     first, rows = rows_begun(rows)
     if first is None:
         return
@@ -48,7 +48,7 @@ def texts_in_rows(
     def example_in(where: str, row: Row) -> Example:
         parts = tuple(text_in(where, row, column) for column in texts)
         empty = [column for column, part in zip(texts, parts, strict=True) if not part.strip()]
-        # QQP has pairs with an empty half, and they count.
+        # GLUE's QQP has pairs with one empty text, and they count in its scores.
         if empty and (not task or len(empty) == len(parts)):
             raise blank(where, empty[0])
         label = label_in(where, row, label_column, need_label, cells.may_be_blank)

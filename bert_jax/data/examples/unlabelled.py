@@ -1,4 +1,4 @@
-"""Texts alone: the lines of a file or of standard input, or a column of a table."""
+"""Read texts without labels: the lines of a file or of standard input, or a column of a table."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def read_unlabelled(source: str, column: str = "") -> Iterator[str]:
 
 
 def columns_of(source: str, column: str = "") -> tuple[str, list[str]]:
-    """(the column that `read_unlabelled` reads, the others); of a file of lines "" and none."""
+    """Return (the column that `read_unlabelled` reads, the other columns); ("", []) for a file of lines."""
     if not holds_rows(source):
         return "", []
     first, _ = peeked(tables.read_rows(source, column.isdecimal()))

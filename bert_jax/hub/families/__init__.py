@@ -1,4 +1,4 @@
-"""The families of published models, a file each: its `FAMILY` holds all that their directories are known by."""
+"""The families of published models, one file each, whose `FAMILY` says how directories are read and written."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ def known() -> Iterator[Family]:
 
 
 def family_of(published: dict, where) -> Family:
-    """The family of a config.json."""
+    """Return the family of a config.json."""
     # The first published configs had no model_type; all of them were BERT's.
     model_type = published.get("model_type") or "bert"
     types = {family.model_type: family for family in known()}
@@ -34,7 +34,7 @@ def family_of(published: dict, where) -> Family:
 
 
 def family_for(config: EncoderConfig) -> Family:
-    """The family that a new model of this configuration is published as."""
+    """Return the family that a new model of this configuration is published as."""
     candidates = [family for family in known() if family.new_models]
     differing = [family.differing(config) for family in candidates]
     if [] in differing:
@@ -44,7 +44,7 @@ def family_for(config: EncoderConfig) -> Family:
 
 
 def sized(name: str) -> tuple[str, EncoderConfig]:
-    """The family that a published size belongs to, and the model; the family of BERT's own sizes is left to the model.
+    """Return the family of a published size, and its config; the family is "" for BERT's own sizes: the config decides.
 
     >>> sized("tiny")[1].layers
     2
@@ -58,5 +58,5 @@ def sized(name: str) -> tuple[str, EncoderConfig]:
 
 
 def sizes_of_families() -> dict[str, Family]:
-    """The published sizes of families other than BERT."""
+    """Map the published sizes of families other than BERT to their families."""
     return {size: family for family in known() for size in family.sizes}

@@ -69,7 +69,7 @@ FAMILY = Family(
     architectures={"ForPreTraining": ("mlm", "nsp")},
     extra=(
         r"embeddings\.(position_ids|token_type_ids)$",
-        r"^cls\.predictions\.decoder\.(weight|bias)$",  # of tied parameters
-        r"^fit_dense(s\.\d+)?\.(weight|bias)$",  # TinyBERT's, from its states to its teacher's
+        r"^cls\.predictions\.decoder\.(weight|bias)$",  # copies of tied parameters
+        r"^fit_dense(s\.\d+)?\.(weight|bias)$",  # TinyBERT's projections from its states to its teacher's
     ),
 )

@@ -1,4 +1,4 @@
-"""DeBERTa, the first: each distance has a row of its own, keys have no bias; query, key and value are one tensor."""
+"""DeBERTa (v1): each distance has its own row; keys have no bias; query, key and value are one tensor."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""DeBERTa-v2 and v3: attention that knows distances, and an enhanced mask decoder, which knows positions."""
+"""DeBERTa-v2 and v3: attention by relative distances, and an enhanced mask decoder, which knows positions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import ConvolutionConfig, EncoderConfig, PoolerConfig, RelativeConfig
 
-PLACES = "embeddings.position_embeddings.weight"
+POSITION_TABLE = "embeddings.position_embeddings.weight"
 TERMS = {"c2p": "keys", "p2c": "queries"}
-# The masked LM of transformers, which names it otherwise unless told not to.
+# The names of transformers' masked LM, unless its config has legacy = false -> the published names.
 LEGACY = {
     "cls.predictions.transform.": "lm_predictions.lm_head.",
     "cls.predictions.bias": "lm_predictions.lm_head.bias",
@@ -44,7 +44,7 @@ def relative(published: dict) -> RelativeConfig:
 
 
 def buckets(published: dict) -> int:
-    """None is -1."""
+    """Return the number of distance buckets; a published -1 or null means none, which is 0 here."""
     return 0 if published.get("position_buckets") in (None, -1) else size_of(published, "position_buckets", 0)
 
 
@@ -85,7 +85,7 @@ def positions(published: dict) -> str:
 
 
 def widths_and_positions(published: dict, width: int = 768, heads: int = 12) -> str:
-    """Whether the embeddings know positions; embeddings, pooler and heads have to be as wide as the model."""
+    """Return the kind of positions; refuse embeddings, a pooler or heads that are not as wide as the model."""
     width = size_of(published, "hidden_size", width)
     for key in ("embedding_size", "pooler_hidden_size"):
         if published.get(key, width) != width:
@@ -97,7 +97,7 @@ def widths_and_positions(published: dict, width: int = 768, heads: int = 12) -> 
 
 
 def tag_dropout(published: dict) -> float:
-    """The classifier's own rate is not the tagger's."""
+    """Return the tagger's dropout, which is never `cls_dropout`; -1 (the head's) if there is no `cls_dropout`."""
     return -1.0 if published.get("cls_dropout") is None else published.get("hidden_dropout_prob", 0.1)
 
 
@@ -105,9 +105,9 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
     return relative_keys(config) | convolution_keys(config) | {"legacy": False}
 
 
-def seen(config: EncoderConfig, tensors: Mapping) -> EncoderConfig:
-    """Position embeddings that the embeddings do not read are the mask decoder's."""
-    there = any(name.endswith(PLACES) for name in tensors)
+def completed(config: EncoderConfig, tensors: Mapping) -> EncoderConfig:
+    """If the embeddings do not use the position embeddings, these belong to the mask decoder."""
+    there = any(name.endswith(POSITION_TABLE) for name in tensors)
     return config.replace(positions="decoder") if there and config.positions == "none" else config
 
 
@@ -141,7 +141,7 @@ PROJECTED = {"keys": "pos_key_proj", "queries": "pos_query_proj"}
 
 
 def own_terms(config: EncoderConfig) -> tuple[str, ...]:
-    """Terms whose states each layer projects by parameters of their own."""
+    """The terms whose states each layer projects with separate parameters."""
     return () if config.relative.shared else config.relative.terms
 
 
@@ -166,10 +166,10 @@ def distances(config: EncoderConfig, term: str, theirs: str, bias: bool = True) 
 
 
 def shared_parts(config: EncoderConfig) -> list[Part]:
-    """What stands before the layers or is read in all of them."""
+    """The parameters before the layers or shared by all layers."""
     parts = [Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True)]
     if config.positions != "none":
-        parts.append(Part("encoder/embeddings/positions", (PLACES,), per_position=True))
+        parts.append(Part("encoder/embeddings/positions", (POSITION_TABLE,), per_position=True))
     if config.segment_types:
         parts.append(Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)))
     parts += layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm")
@@ -251,7 +251,7 @@ FAMILY = Family(
         "tag_dropout": tag_dropout,
     },
     derived_keys=derived_keys,
-    seen=seen,
+    completed=completed,
     todays_tensors=todays_tensors,
     sizes={
         "deberta-v3-xsmall": size(12, 384, 6),
@@ -266,6 +266,6 @@ FAMILY = Family(
         r"embeddings\.position_ids$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",
         r"^(deberta\.)?embeddings\.word_embeddings\._weight$",
-        r"^(lm|mask)_predictions\.",  # of pre-training: heads of which a part is missing
+        r"^(lm|mask)_predictions\.",  # pre-training heads of which a part is missing
     ),
 )

@@ -1,4 +1,4 @@
-"""DistilBERT: BERT without segments and pooler, half as deep; a classifier brings a dense layer of its own."""
+"""DistilBERT: BERT without segments and pooler, half as deep; classifiers have an additional dense layer."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ FIELDS = {
 
 
 def tag_dropout(published: dict) -> Any:
-    """The reference drops a tagger's states at the rate of the hidden states, not of a classifier's."""
+    """A tagger uses the dropout of the hidden states, as in the reference, not a classifier's dropout."""
     rate = published.get("dropout")
     return FIELDS["dropout"][1] if rate is None else rate
 

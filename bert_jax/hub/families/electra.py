@@ -1,5 +1,5 @@
-"""ELECTRA: BERT's encoder, which may be wider than its embeddings. Published apart are the discriminator, whose head
-says which tokens were replaced, and the generator, a masked LM."""
+"""ELECTRA: BERT's encoder, which may be wider than its embeddings. The discriminator, whose head finds replaced tokens,
+and the generator, a masked LM, are published separately."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ FIELDS = bert.FIELDS | {
 
 
 def embedding_size(published: dict) -> int:
-    """The reference has the layer behind the embeddings only where sizes differ."""
+    """Return 0 if embeddings are as wide as the model: the reference projects them only if the widths differ."""
     size = size_of(published, "embedding_size", 128)
     return 0 if size == size_of(published, "hidden_size", 256) else size
 

@@ -1,4 +1,4 @@
-"""ModernBERT: layers that normalise first, rotary positions, and two of three layers that see near tokens alone."""
+"""ModernBERT: pre-norm layers and rotary positions; two of three layers attend to near tokens only."""
 
 from dataclasses import replace
 
@@ -34,13 +34,13 @@ def near(published: dict) -> NearConfig:
     if width < 2:
         raise BertJaxError(f"local_attention = {width} leaves each token alone")
     every = size_of(published, "global_attn_every_n_layers", EVERY)
-    if published.get("layer_types") is not None:  # which is newer
+    if published.get("layer_types") is not None:  # the newer key wins
         every = distance(published["layer_types"], layers)
     return NearConfig(width // 2, min(every, layers))
 
 
 def distance(kinds, layers: int) -> int:
-    """From a layer that sees all to the next."""
+    """Return the distance from one layer with full attention to the next."""
     if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FAR, NEAR}:
         raise BertJaxError(
             f'layer_types must name "{FAR}" or "{NEAR}" for each of the {layers} layers: {kinds!r:.60}'
@@ -59,7 +59,7 @@ def rotary(published: dict) -> RotaryConfig:
     if tables is None:
         old = {FAR: published.get("global_rope_theta"), NEAR: published.get("local_rope_theta", NEAR_THETA)}
         tables = {kind: None if theta is None else table_of(theta) for kind, theta in old.items()}
-        near_default = theta_of(tables[FAR], THETA, "global_rope_theta")  # a null was the global one
+        near_default = theta_of(tables[FAR], THETA, "global_rope_theta")  # null used to mean the global one
     elif not isinstance(tables, dict):
         raise BertJaxError(f"rope_parameters = {tables!r:.60} is not a table")
     else:
@@ -98,7 +98,7 @@ def derived_keys(config: EncoderConfig) -> dict:
         },
         "classifier_pooling": "mean" if config.pooler.mean else "cls",
         "classifier_activation": theirs[config.pooler.activation],
-        # As versions of transformers below 5 read it.
+        # The keys that transformers before version 5 reads.
         "global_attn_every_n_layers": every,
         "global_rope_theta": config.rotary.theta,
         "local_rope_theta": config.rotary.near_theta or config.rotary.theta,
@@ -107,7 +107,7 @@ def derived_keys(config: EncoderConfig) -> dict:
 
 def encoder(config: EncoderConfig) -> list[Part]:
     ours, theirs = "encoder/layers/", "layers.{i}."
-    # The first layer reads the embeddings as they are, which are normalised already.
+    # The first layer has no norm: the embeddings are already normalised.
     norms = [
         replace(part, first=1) for part in layer_norm(ours + "attention_norm", theirs + "attn_norm", False)
     ]
@@ -145,8 +145,8 @@ FAMILY = Family(
         "answer_dropout": lambda published: published.get("classifier_dropout") or 0.0,
     },
     derived_keys=derived_keys,
-    # Absent, they are ids of the published vocabulary, which another one may not have.
-    unsaid=dict.fromkeys([f"{role}_token_id" for role in ("pad", "bos", "eos", "cls", "sep")]),
+    # Absent keys would mean the ids of the published vocabulary, which another vocabulary may not have.
+    explicit=dict.fromkeys([f"{role}_token_id" for role in ("pad", "bos", "eos", "cls", "sep")]),
     supported={
         "attention_bias": (False,),
         "mlp_bias": (False,),
@@ -168,5 +168,5 @@ FAMILY = Family(
         "modernbert-base": {},
         "modernbert-large": {"layers": 28, "hidden_size": 1024, "heads": 16, "feed_forward": 2624},
     },
-    extra=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first of tied parameters
+    extra=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first: copies of tied parameters
 )  # fmt: skip

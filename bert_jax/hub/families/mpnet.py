@@ -1,4 +1,4 @@
-"""MPNet: RoBERTa without segments, and a bias for each head and bucket of distances, which all layers share."""
+"""MPNet: RoBERTa without segments; all layers share an attention bias per head and bucket of distances."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ FAMILY = replace(
         "mlm_activation": "gelu",
         "relative": RelativeConfig(("bias",), BUCKETS, FARTHEST),
     },
-    # transformers makes a table of other sizes, and reads 32 rows of it whatever its size.
+    # transformers can make a table of another size, but always reads 32 of its rows.
     supported={"relative_attention_num_buckets": (BUCKETS,), "pad_token_id": (1,), "quantization_config": ()},
     encoder=encoder,
     sizes={"mpnet-base": {"max_positions": 512, "norm_epsilon": 1e-5}},

@@ -1,7 +1,7 @@
-"""NomicBERT: BERT with rotary positions, a gated feed-forward, and no biases in its layers' dense parts.
+"""NomicBERT: BERT with rotary positions, a gated feed-forward, and no biases in the dense parts of its layers.
 
-The published files have names and keys of their own, from before transformers knew the family; they are read, and
-transformers' are written.
+The published files have other names and keys, from before transformers supported the family. We read both, and write
+those of transformers.
 """
 
 import re
@@ -33,7 +33,7 @@ KEYS = {
     "resid_pdrop": "hidden_dropout_prob",
     "attn_pdrop": "attention_probs_dropout_prob",
 }
-# What else those files say, where it may not say anything else.
+# Further keys of those files -> the only supported value.
 ONLY: dict[str, Any] = {
     "activation_function": "swiglu",
     "causal": False,
@@ -48,7 +48,7 @@ ONLY: dict[str, Any] = {
     "scale_attn_weights": True,
     "use_rms_norm": False,
 }
-# Keys that speak of the program which wrote the file.
+# Keys of the original program, which we do not write.
 OBSOLETE = (
     *KEYS,
     *ONLY,
@@ -100,7 +100,8 @@ def todays_tensors(tensors: Tensors) -> Tensors:
 
 
 def todays_names(name: str) -> tuple[str, ...]:
-    """
+    """Convert the name of a published tensor to transformers' names; a fused query, key and value gets three.
+
     >>> todays_names("encoder.layers.3.attn.Wqkv.weight")[1:]
     ('layers.3.self_attn.k_proj.weight', 'layers.3.self_attn.v_proj.weight')
     """
@@ -174,6 +175,6 @@ FAMILY = Family(
     extra=(
         r"embeddings\.(position_ids|token_type_ids)$",
         r"rotary_emb\.inv_freq$",
-        r"^cls\.predictions\.decoder\.(weight|bias)$",  # of tied parameters
+        r"^cls\.predictions\.decoder\.(weight|bias)$",  # copies of tied parameters
     ),
 )

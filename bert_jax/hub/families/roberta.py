@@ -1,4 +1,4 @@
-"""RoBERTa: BERT's encoder, other heads, and a position table that begins at padding's id + 1."""
+"""RoBERTa: BERT's encoder, other heads, and a position table whose first position is row padding id + 1."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ FAMILY = replace(
     fields=bert.FIELDS | {"vocab_size": ("vocab_size", 50265)},
     heads={
         "mlm": masked_lm("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
-        # The classifier's own pooler; a file may still carry the encoder's, which nothing reads.
+        # The classifier has its own pooler; a file may still have the encoder's, which nothing reads.
         "classify": [*linear("pooler/dense", "classifier.dense"), *linear("classify/dense", "classifier.out_proj")],
         "tag": linear("tag/dense", "classifier"),
         "answer": linear("answer/dense", "qa_outputs"),

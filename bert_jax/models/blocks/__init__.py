@@ -1,9 +1,9 @@
-"""Blocks: one layer of an encoder, a file each; config.block names it.
+"""Blocks: the architectures of a layer, one file each. `config.block` names the block of an encoder.
 
-A file's `Block` is a Flax module with a field `config` that maps `(hidden, context, kind, train)` to hidden states. A
-block of several sorts of layers has a static method `kinds(config)`, a number for each layer: a layer's own comes as
-`kind`, a traced scalar where layers are scanned. Without that method `kind` is None. With `normalizes_last = True` a
-LayerNorm follows the last layer.
+The `Block` of a file is a Flax module with a field `config`. It maps `(hidden, context, kind, train)` to hidden states.
+If its layers are not all of one kind, it has a static method `kinds(config)`, which returns a number for each layer;
+`kind` is the number of the layer, a traced scalar if layers are scanned. Without that method, `kind` is None. With
+`normalizes_last = True`, a LayerNorm follows the last layer.
 """
 
 from bert_jax.models.config import BLOCKS

@@ -1,4 +1,4 @@
-"""ALBERT's block: BERT's, without dropout behind the feed-forward."""
+"""ALBERT's block: that of BERT, without dropout after the feed-forward."""
 
 import flax.linen as nn
 

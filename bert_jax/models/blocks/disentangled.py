@@ -1,4 +1,4 @@
-"""DeBERTa's block: BERT's, whose attention knows distances; a convolution of the embeddings joins the first layer."""
+"""DeBERTa's block: that of BERT with relative attention; the first layer adds a convolution of the embeddings."""
 
 import flax.linen as nn
 import jax
@@ -20,12 +20,12 @@ class Block(nn.Module):
         return [FIRST] + [0] * (config.layers - 1)
 
     @nn.compact
-    def __call__(self, hidden, context, kind, train: bool, asking=None):
+    def __call__(self, hidden, context, kind, train: bool, query_states=None):
         c, rows = self.config, context.rows
         dropout = Dropout(c.dropout)
-        attended = DisentangledAttention(c, name="attention")(hidden, context, train, asking)
-        asking = hidden if asking is None else asking
-        hidden = norm(c, "attention_norm")(keep(asking + dropout(attended, rows, train)))
+        attended = DisentangledAttention(c, name="attention")(hidden, context, train, query_states)
+        query_states = hidden if query_states is None else query_states
+        hidden = norm(c, "attention_norm")(keep(query_states + dropout(attended, rows, train)))
         fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
         hidden = norm(c, "feed_forward_norm")(keep(hidden + fed))
         if context.convolved is None:

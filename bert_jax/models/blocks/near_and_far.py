@@ -1,7 +1,7 @@
-"""ModernBERT's block: each part reads its input normalised, and most layers see near tokens alone.
+"""ModernBERT's block: pre-norm, with local attention in most layers.
 
-The first layer's attention reads the embeddings as they are, for those are normalised already: that layer's
-`attention_norm` is a parameter of the stack which nothing reads.
+The attention of the first layer reads the embeddings as they are, because they are already normalised. Its
+`attention_norm` is unused, but exists because the parameters of all layers are stacked.
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ class Block(nn.Module):
 
 
 def sort_of(c: EncoderConfig, near):
-    """Which rotary table a layer turns by."""
+    """Return the index of the layer's rotary table."""
     if not c.rotary.near_theta:
         return 0
     return int(near) if isinstance(near, bool) else near.astype(jnp.int32)

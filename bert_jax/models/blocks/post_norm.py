@@ -1,4 +1,4 @@
-"""BERT's block: each part is added to its input, and the sum normalised."""
+"""BERT's block: the output of each part is added to its input, and the sum is normalised (post-norm)."""
 
 import flax.linen as nn
 

@@ -1,1 +1,1 @@
-"""The kinds of predictions, one file each, which offers it as `KIND`."""
+"""The kinds of predictions. Each file holds one and names it `KIND`."""

@@ -1,4 +1,4 @@
-"""The span of a passage that answers a question, or none."""
+"""Extractive question answering: the span of a passage that answers a question, or no answer."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,9 +23,9 @@ from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
-LONGEST = 30  # tokens of an answer, likewise
-FEW = 10  # questions without an answer, below which they do not decide when to give none
-NOTHING = 1e-300  # a probability that has a logarithm
+LONGEST = 30  # tokens of an answer, as in BERT's SQuAD runs
+FEW = 10  # with fewer unanswerable questions, the threshold for no answer is not fitted
+NOTHING = 1e-300  # the lowest probability whose logarithm is taken
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,17 @@ class Answer:
     text: str
     start: int  # in characters
     end: int
-    # The probability of this start times that of this end; where the model was calibrated, that the answer is right.
+    # The probability of its start times that of its end or, from a calibrated model, that the answer is right.
     score: float
 
 
 @dataclass(frozen=True)
 class Answers(Kind):
-    """A text is (question, passage); `raw` is the best answer and the log odds of none against it; a prediction is the
-    answer's text, "" for none; a truth is the texts of all right answers, () for none."""
+    """Answers to questions. A text is (question, passage).
+
+    `raw` is the best answer and the log odds of no answer over it. A prediction is the text of the answer, "" for no
+    answer. A truth is the texts of all right answers, () for an unanswerable question.
+    """
 
     name = "answers"
     heads, title = ("answer",), "answer"
@@ -82,12 +85,12 @@ class Answers(Kind):
         return cls(may_be_missing=any(not example.label for example in train))
 
     def check(self, examples: Sequence[Example]) -> None:
-        pass  # the readers did
+        pass  # the readers have checked them
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
         without = sum(not example.label for example in examples)
         note = (
-            f"{without:,} questions have no answer: the model may give none (SQuAD 2.0; none where it is likelier)"
+            f"{without:,} questions have no answer: the model may give none if that is likelier (SQuAD 2.0)"
             if without
             else "every question has an answer: the model must give one (SQuAD 1.1)"
         )
@@ -105,14 +108,17 @@ class Answers(Kind):
         return [Windows(encodings) for encodings in windows]
 
     def raw(self, text, windows: Windows, logits: Sequence) -> tuple[Answer, float]:
-        """Over all windows: the start and the end, at most `longest` tokens apart, with the highest product of their
-        probabilities; and the log of how much likelier no answer is, -inf where there must be one."""
+        """Return the best answer over all windows, and the log odds of no answer over it, -inf if one is required.
+
+        The best answer has the highest product of the probabilities of its start and its end, and at most `longest`
+        tokens.
+        """
         starts, ends = [], []
         for window, scores in zip(windows.encodings, logits, strict=True):
-            # Only places in the text, and [CLS] if that may win, share in the probability.
-            places = [*([0] if self.may_be_missing else []), *window.spans[1]]
+            # Only tokens of the passage get a probability, and [CLS] if there may be no answer.
+            allowed = [*([0] if self.may_be_missing else []), *window.spans[1]]
             both = np.full((len(window.ids), 2), -np.inf)
-            both[places] = np.asarray(scores)[places]
+            both[allowed] = np.asarray(scores)[allowed]
             starts.append(both[:, 0])
             ends.append(both[:, 1])
         edges = np.cumsum([0, *map(len, starts)])
@@ -122,7 +128,7 @@ class Answers(Kind):
         best, missing = None, 1.0
         for n, window in enumerate(windows.encodings):
             p, q = start_likely[edges[n] : edges[n + 1]], end_likely[edges[n] : edges[n + 1]]
-            # As in BERT's SQuAD runs: all windows but the answer's predict, rightly, that it is not in them.
+            # The minimum, as in BERT's SQuAD runs: windows without the answer rightly predict that they do not have it.
             missing = min(missing, p[0] * q[0])
             span = window.spans[1]
             if not len(span):
@@ -218,18 +224,18 @@ class Answers(Kind):
         return dict.fromkeys(columns) | self.as_json(raw, calibration, enough)
 
     def temperature(self, calibration: Calibration) -> str:
-        return ""  # the slope and the offset of log odds
+        return ""  # it is the slope of log odds, and means little without the offset
 
 
 def probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:
-    """That answers are right."""
+    """Return the calibrated probability that answers with these scores are right."""
     if not calibration.learnt:
         return scores
     return sigmoid(log_odds(scores) / calibration.temperatures[0] + calibration.offset)
 
 
 def span_in(example: Example, window: Encoding) -> dict[str, int]:
-    """The first and last token of the answer, or [CLS] for both where the window does not hold all of it."""
+    """Return the first and last token of the answer, or [CLS] for both if the window does not hold all of it."""
     if answers := answers_of(example):
         start, text = answers[0]
         end, offsets = start + len(text), window.offsets
@@ -240,7 +246,7 @@ def span_in(example: Example, window: Encoding) -> dict[str, int]:
 
 
 def in_packs(logits, batch: dict):
-    """(logits, mask of places, starts, ends), each with an axis of packs where the rows have some."""
+    """Return (logits, mask of tokens, starts, ends), each with an axis of packs if rows are packed."""
     if "packs" not in batch:
         return logits, batch["mask"], batch["starts"], batch["ends"]
     begins = batch["cls_positions"]
@@ -251,43 +257,43 @@ def in_packs(logits, batch: dict):
 
 @dataclass(frozen=True)
 class BestAnswers:
-    """The best answer of each question, whether it is given or not."""
+    """The best answer to each question, whether the model returns it or no answer."""
 
     scores: np.ndarray
-    f1: np.ndarray  # of words
-    exact: np.ndarray  # whether it is right
-    gaps: np.ndarray  # the log odds of no answer against it, -inf where there must be one
-    none: np.ndarray  # whether there is no right answer
+    f1: np.ndarray  # the F1 of its words
+    exact: np.ndarray  # whether it is exactly right
+    gaps: np.ndarray  # the log odds of no answer over it, -inf if an answer is required
+    none: np.ndarray  # whether the question is unanswerable
 
     def calibration(self, documents: Sequence[str]) -> Calibration:
-        return cross_fitted((self.as_given, self.scaled), self.judged, documents)
+        return cross_fitted((self.unscaled, self.scaled), self.judged, documents)
 
-    def as_given(self, rows: Rows) -> Calibration:
+    def unscaled(self, rows: Rows) -> Calibration:
         missing = best_gap(self.gaps[rows], self.f1[rows], self.none[rows])
         return Calibration(Answers.name, (), (1.0,), missing=missing)
 
     def scaled(self, rows: Rows) -> Calibration:
-        calibration = self.as_given(rows)
-        given = self.given(calibration, rows)
-        slope, offset = logistic(log_odds(self.scores[given]), self.exact[given])
+        calibration = self.unscaled(rows)
+        answered = self.answered(calibration, rows)
+        slope, offset = logistic(log_odds(self.scores[answered]), self.exact[answered])
         return replace(calibration, temperatures=(1 / slope,), offset=offset)
 
     def judged(self, calibration: Calibration, rows: Rows) -> Judged:
-        given = self.given(calibration, rows)
-        before, right = self.scores[given], self.exact[given]
+        answered = self.answered(calibration, rows)
+        before, right = self.scores[answered], self.exact[answered]
         after = probability(before, calibration)
-        return Judged(before, after, right, after, right, given)
+        return Judged(before, after, right, after, right, answered)
 
-    def given(self, calibration: Calibration, rows: Rows) -> Rows:
+    def answered(self, calibration: Calibration, rows: Rows) -> Rows:
         return rows[self.gaps[rows] <= calibration.missing]
 
 
 def best_gap(gaps: np.ndarray, f1: np.ndarray, none: np.ndarray) -> float:
-    """The log odds of no answer above which to give none, by the mean F1."""
+    """Return the log odds of no answer above which to return none: those with the best mean F1."""
     if none.sum() < FEW or not np.isfinite(gaps).all():
         return 0.0
     order = np.argsort(gaps, kind="stable")
-    # Of the first n answered, and the others not.
+    # The summed F1 if the n questions with the lowest gaps get their answer, and the others none.
     total = np.append(0, np.cumsum(f1[order])) + np.append(0, np.cumsum(none[order][::-1]))[::-1]
     edges = np.concatenate([gaps[order][:1] - 1, gaps[order], gaps[order][-1:] + 1])
     best = int(total.argmax())

@@ -1,4 +1,4 @@
-"""One label for each text or pair."""
+"""Classification: one of several classes for each text or pair."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
 
-FEW = 100  # examples
+FEW = 100  # examples, below which temperatures have a prior, see `fit`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 
 
@@ -42,12 +42,12 @@ class Classes(WholeTexts):
         if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
             return ""
         return (
-            f"the labels are numbers, and are learnt as {len(self.labels):,} classes; --config.kind=number learns them "
+            f"the labels are numbers, but are learnt as {len(self.labels):,} classes; --config.kind=number learns them "
             "as numbers"
         )
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
-        # Where the data has an order of its own, as GLUE, its second label is the one that f1 is about.
+        # If the data has an order of labels, as GLUE has, f1 is that of its second label.
         kind, notes = super().matched(examples, known)
         return kind, notes + ([f'f1 is that of "{kind.order[1]}"'] if len(kind.order) == 2 else [])
 
@@ -126,27 +126,27 @@ class Classes(WholeTexts):
 def fit(
     logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
 ) -> Calibration:
-    """`truth` are numbers of labels."""
-    # Of 16 examples the share that is right is often far from that of others, and a choice between two ways is chance.
+    """Fit a calibration; `truth` holds the index of each text's class."""
+    # The accuracy on 16 examples is often far from that on others, and a choice between two ways is mere chance.
     few = len(truth) < FEW
     expected = expected_right(len(labels)) if few else (0.0, 0.0)
 
-    def as_given(rows: Rows) -> Calibration:
+    def unscaled(rows: Rows) -> Calibration:
         return Calibration(Classes.name, tuple(labels), (1.0,))
 
     def scaled(rows: Rows) -> Calibration:
-        return replace(as_given(rows), temperatures=(temperature(logits[rows], truth[rows], expected),))
+        return replace(unscaled(rows), temperatures=(temperature(logits[rows], truth[rows], expected),))
 
     def judge(calibration: Calibration, rows: Rows) -> Judged:
         right = logits[rows].argmax(-1) == truth[rows]
         before, after = (c.probabilities(logits[rows]).max(-1) for c in (NONE, calibration))
         return Judged(before, after, right, after, right, rows)
 
-    return cross_fitted((scaled,) if few else (as_given, scaled), judge, documents)
+    return cross_fitted((scaled,) if few else (unscaled, scaled), judge, documents)
 
 
 def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict[str, Curve]:
-    """Precision by recall [N, labels] of the worst labels that have examples enough, and of all together."""
+    """Return precision-recall curves of the worst labels with enough examples, and of all; arrays are [N, labels]."""
     curves = [Curve(likely[:, i], truth[:, i] > 0, int(truth[:, i].sum())) for i in range(len(labels))]
     named = dict(zip(labels, curves, strict=True))
     return worst(named) | {"all together": Curve(likely.ravel(), truth.ravel() > 0, int(truth.sum()))}

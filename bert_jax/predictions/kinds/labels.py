@@ -1,4 +1,4 @@
-"""Any number of labels for each text or pair."""
+"""Multi-label classification: any number of labels for each text or pair."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +25,7 @@ from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
 
 def cell_reader(separator: str):
     class_of = Classes()
-    return lambda place, value: several_in(place, value, separator, class_of)
+    return lambda where, value: several_in(where, value, separator, class_of)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Labels(WholeTexts):
             return ""
         now = columns.separator or SEPARATOR
         return (
-            f'the label "{joined}" may be several; set --config.data.columns.separator, now {now!r}, to what stands '
-            "between labels"
+            f'the label "{joined}" may be several labels; set --config.data.columns.separator, now {now!r}, to what '
+            "stands between labels"
         )
 
     def truth(self, example: Example) -> set[str]:
@@ -100,7 +100,7 @@ class Labels(WholeTexts):
         truth, predicted = (
             metrics.one_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
         )
-        # Of the labels that the model disagrees with, and 1 where it agrees.
+        # The probability of each label that the model disagrees with, and 1 where it agrees.
         given = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
         errors = []
         for i in np.flatnonzero((truth != predicted).any(1)).tolist():
@@ -127,14 +127,14 @@ class Labels(WholeTexts):
         return [label for label in every if label.margin > 0], float(all_right(likely, likely > above))
 
     def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        # The score is that of all of them together: that none is wrong and none is missing.
+        # The score is the probability that no label is wrong and none is missing.
         labels, score = self.result(raw, calibration)
         return {"labels": [rounded(asdict(label)) for label in labels], "score": round(score, 6)} | abstained(
             score, enough
         )
 
     def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        # As a column of labels is read, at a separator that no label holds.
+        # Join the labels as a column of labels is read, with a separator that no label contains.
         cells = self.as_json(raw, calibration, enough)
         separator = next((mark for mark in ",;|" if mark not in "".join(self.labels)), SEPARATOR)
         return cells | {"labels": separator.join(label["label"] for label in cells["labels"])}
@@ -143,9 +143,9 @@ class Labels(WholeTexts):
 def fit(
     logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
 ) -> Calibration:
-    """`truth` [texts, labels] are zeros and ones. A text is right where all its labels are."""
+    """Fit a calibration; `truth` [texts, labels] is 0 or 1. A text is right if all its labels are."""
 
-    def as_given(rows: Rows) -> Calibration:
+    def unscaled(rows: Rows) -> Calibration:
         return with_thresholds((1.0,) * len(labels), rows)
 
     def scaled(rows: Rows) -> Calibration:
@@ -169,16 +169,16 @@ def fit(
             before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows
         )
 
-    return cross_fitted((as_given, scaled), judge, documents)
+    return cross_fitted((unscaled, scaled), judge, documents)
 
 
 def all_right(likely: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The probability that all of a text's labels are right, as if they were independent."""
+    """Return the probability that all labels of a text are right, as if they were independent."""
     return np.where(chosen, likely, 1 - likely).prod(-1)
 
 
 def confused(predicted: set[str], truth: set[str]) -> list[tuple[str, str]]:
-    """(true, predicted): what is right against itself, a label that is missing against those that stand instead.
+    """Return pairs (true, predicted): right labels with themselves, missing labels with those predicted instead.
 
     >>> confused({"a", "b"}, {"a", "c"}), confused({"a"}, set()), confused(set(), {"a"})
     ([('a', 'a'), ('c', 'b')], [('not true', 'a')], [('a', 'missed')])

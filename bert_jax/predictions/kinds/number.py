@@ -1,4 +1,4 @@
-"""A number for each text or pair."""
+"""Regression: a number for each text or pair."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import View
 from bert_jax.predictions.whole_texts import WholeTexts, problem_of
 
-FAR = 2.0  # standard deviations, robustly measured, from which a number is doubtful
+FAR = 2.0  # standard deviations, robustly estimated, beyond which a number is doubtful
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Number(WholeTexts):
     def of(cls, layout: Layout) -> Self:
         if len(layout.labels) > 1:
             raise BertJaxError(
-                f"this model gives {len(layout.labels)} numbers at once; only models of one number are read here"
+                f"this model gives {len(layout.labels)} numbers at once; only models with one number are supported"
             )
         return cls(("LABEL_0",))
 
@@ -50,7 +50,7 @@ class Number(WholeTexts):
         return cls(("LABEL_0",))
 
     def check(self, examples: Sequence[Example]) -> None:
-        pass  # any number will do
+        pass  # any number is allowed
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
         return self, []
@@ -71,7 +71,7 @@ class Number(WholeTexts):
 
     def baseline(self, truth: Sequence[float]) -> Baseline:
         scores = metrics.numbers([float(np.mean(truth))] * len(truth), truth).scores
-        # Correlations with a constant are none.
+        # Correlations with a constant are undefined.
         return Baseline("always the mean", {"mean_squared_error": scores["mean_squared_error"]})
 
     def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.Sums:
@@ -81,15 +81,15 @@ class Number(WholeTexts):
         return View(numbers=(np.array(outcomes.predicted, float), np.array(outcomes.truth, float)))
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        apart = np.abs(np.array(outcomes.predicted, float) - np.array(outcomes.truth, float))
+        errors = np.abs(np.array(outcomes.predicted, float) - np.array(outcomes.truth, float))
         return [
             LabelError(
                 outcomes.examples[i],
                 f"{outcomes.truth[i]:g}",
                 f"{outcomes.predicted[i]:.4g}",
-                float(apart[i]),
+                float(errors[i]),
             )
-            for i in np.flatnonzero(apart > FAR * 1.4826 * np.median(apart)).tolist()
+            for i in np.flatnonzero(errors > FAR * 1.4826 * np.median(errors)).tolist()
         ]
 
     def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
@@ -108,7 +108,7 @@ class Number(WholeTexts):
         return {"number": round(float(raw[0]), 6)}
 
     def floor(self, calibration: Calibration, precision: float) -> float:
-        raise BertJaxError("this model gives a number, of which no precision can be promised")
+        raise BertJaxError("this model gives a number and no probability, so no precision can be promised")
 
 
 KIND = Number

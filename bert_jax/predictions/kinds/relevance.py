@@ -1,6 +1,6 @@
-"""How probable it is that a document is relevant for a query: what a cross-encoder of one logit gives.
+"""Relevance: the probability that a document is relevant to a query, from a cross-encoder with one logit.
 
-Scores of rankings are those of whole queries: the pairs of one query are ranked together.
+Ranking metrics are per query: all pairs of a query are ranked together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import Curve, View
 from bert_jax.predictions.whole_texts import WholeTexts
 
-LABELS = ("LABEL_0",)  # as transformers calls the only output
+LABELS = ("LABEL_0",)  # the name of the only output in transformers
 WORDS = ("not relevant", "relevant")
-DOUBTFUL = 0.5  # how improbable a label is that is shown as an error
+DOUBTFUL = 0.5  # the doubt above which a label is shown as an error
 
 
 class Judgement(NamedTuple):
@@ -46,7 +46,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Relevance(WholeTexts):
-    """`raw` is the logit, and a prediction the probability."""
+    """The relevance of pairs. `raw` is the logit, and a prediction is the probability."""
 
     name = "relevance"
     heads = ("classify",)
@@ -84,7 +84,7 @@ class Relevance(WholeTexts):
         return cls(LABELS)
 
     def check(self, examples: Sequence[Example]) -> None:
-        pass  # any grade will do
+        pass  # any grade is allowed
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
         return self, []
@@ -97,7 +97,7 @@ class Relevance(WholeTexts):
         return [WORDS[self.truth(example).relevant]]
 
     def raw(self, text, windows: Windows, logits: Sequence) -> float:
-        """Of the window that looks most relevant: a document is, if a part of it is."""
+        """Return the logit of the most relevant window: a document is relevant if a part of it is."""
         return float(np.max(logits))
 
     @property
@@ -157,7 +157,7 @@ class Relevance(WholeTexts):
         return WORDS[is_relevant]
 
     def result(self, raw: float, calibration: Calibration) -> tuple[float, float]:
-        """Both are the probability, for what is promised is how many of the documents above it are relevant."""
+        """Return the probability twice: a promised precision is the share of relevant documents above a threshold."""
         return self.predicted(raw, calibration), self.predicted(raw, calibration)
 
     def doubt(self, raw: float, calibration: Calibration) -> float:
@@ -172,7 +172,7 @@ class Relevance(WholeTexts):
         return {"relevance": round(probability, 6), "relevant": is_relevant}
 
     def temperature(self, calibration: Calibration) -> str:
-        return ""  # the slope and the offset of log odds
+        return ""  # it is the slope of log odds, and means little without the offset
 
 
 def relevant(outcomes: Outcomes) -> np.ndarray:
@@ -186,20 +186,20 @@ def likely(logits: np.ndarray, calibration: Calibration) -> np.ndarray:
 
 
 def fit(logits: np.ndarray, truth: np.ndarray, documents: Sequence[str]) -> Calibration:
-    """`truth` [pairs]: whether the document is relevant."""
+    """Fit a calibration; `truth` [pairs] says whether each document is relevant."""
 
-    def as_given(rows: Rows) -> Calibration:
+    def unscaled(rows: Rows) -> Calibration:
         return Calibration(Relevance.name, LABELS, (1.0,))
 
     def scaled(rows: Rows) -> Calibration:
         slope, offset = logistic(logits[rows], truth[rows])
-        return replace(as_given(rows), temperatures=(1 / slope,), offset=offset)
+        return replace(unscaled(rows), temperatures=(1 / slope,), offset=offset)
 
     def judge(calibration: Calibration, rows: Rows) -> Judged:
         before, after = (likely(logits[rows], c) for c in (NONE, calibration))
         return Judged(before, after, truth[rows], after, truth[rows], rows)
 
-    return cross_fitted((as_given, scaled), judge, documents)
+    return cross_fitted((unscaled, scaled), judge, documents)
 
 
 KIND = Relevance

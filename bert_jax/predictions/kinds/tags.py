@@ -1,4 +1,4 @@
-"""A label for each word of a text, and the spans that such labels mark."""
+"""Tagging: a label for each word of a text, and the spans that these labels mark."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,7 +29,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading
 from bert_jax.text.words import encode_words, most_central
 
-# Between two letters or digits, and between two digits, they are a part of the word.
+# Marks that are a part of the word between two letters or digits, and between two digits.
 MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
 
 
@@ -37,23 +37,23 @@ MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
 class Span:
     label: str
     text: str
-    start: int  # in characters of its text
+    start: int  # in characters of the text
     end: int
-    score: float  # the mean probability of its words' labels
+    score: float  # the mean probability of the labels of its words
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Of a text that came whole: where its tokens stand in it, in order, and their logits."""
+    """The tokens of a text that is not divided into words: their character spans, in order, and their logits."""
 
     text: str
-    places: list[tuple[int, int]]
+    spans: list[tuple[int, int]]
     logits: np.ndarray
 
 
 @dataclass(frozen=True)
 class Tags(Kind):
-    """A text is a tuple of words, and `raw` their logits [words, labels]; or it is whole, and `raw` its Pieces."""
+    """Tags of words. `raw` is logits [words, labels] if a text is a tuple of words, and Pieces if it is a string."""
 
     name = "tags"
     heads, title = ("tag",), "tag"
@@ -77,7 +77,7 @@ class Tags(Kind):
 
     @classmethod
     def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
-        # Other files have CoNLL's columns.
+        # Files that are not tables are in CoNLL format.
         return None if ending in (*tables.ENDINGS, "") else tags_in(source, columns, need_label=False)
 
     @classmethod
@@ -100,22 +100,22 @@ class Tags(Kind):
 
     def raw(self, text, windows: Windows, logits: Sequence) -> np.ndarray | Pieces:
         if isinstance(text, str):
-            places = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows.encodings)
-            central = most_central(windows.encodings, places, itself=True)
+            spans = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows.encodings)
+            central = most_central(windows.encodings, spans, itself=True)
             scores = np.array([logits[n][position] for _, n, position in central])
-            return Pieces(text, [place for place, _, _ in central], scores.reshape(-1, len(self.labels)))
-        # A word of which the tokenizer made nothing stands outside of everything.
+            return Pieces(text, [span for span, _, _ in central], scores.reshape(-1, len(self.labels)))
+        # A word without tokens is outside of every span.
         tags = np.zeros((len(text), len(self.labels)), np.float32)
         tags[:, self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0] = 1
-        for words, scores in zip(windows.places, logits, strict=True):
+        for words, scores in zip(windows.extra, logits, strict=True):
             for position, word in words:
                 tags[word] = scores[position]
         return tags
 
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
-        """A word is learnt at its first token."""
+        """Return the targets of each window: a word has its label and weight at its first token."""
         numbers, values = self.numbers(self.truth(example)), []
-        for encoding, words in zip(windows.encodings, windows.places, strict=True):
+        for encoding, words in zip(windows.encodings, windows.extra, strict=True):
             labels, weight = np.zeros((2, len(encoding.ids)))
             for position, word in words:
                 labels[position], weight[position] = numbers[word], 1
@@ -123,9 +123,9 @@ class Tags(Kind):
         return values
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
-        places = np.flatnonzero(values["weight"]).tolist()
-        names = {place: self.labels[int(values["labels"][place])] for place in places}
-        return "", {place: name for place, name in names.items() if name != OUTSIDE}
+        positions = np.flatnonzero(values["weight"]).tolist()
+        names = {position: self.labels[int(values["labels"][position])] for position in positions}
+        return "", {position: name for position, name in names.items() if name != OUTSIDE}
 
     def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
         return cross_entropy(logits, batch["labels"], weight, smoothing)
@@ -155,11 +155,11 @@ class Tags(Kind):
             logits, truth = ([side[row] for row in rows] for side in (outcomes.raws, numbers))
             return np.concatenate(logits), np.concatenate(truth)
 
-        def as_given(rows: Rows) -> Calibration:
+        def unscaled(rows: Rows) -> Calibration:
             return Calibration(self.name, self.labels, (1.0,))
 
         def scaled(rows: Rows) -> Calibration:
-            return replace(as_given(rows), temperatures=(temperature(*words(rows)),))
+            return replace(unscaled(rows), temperatures=(temperature(*words(rows)),))
 
         def judge(calibration: Calibration, rows: Rows) -> Judged:
             logits, truth = words(rows)
@@ -170,10 +170,10 @@ class Tags(Kind):
             owners = np.repeat(rows, [len(scores) for scores, _ in spans])
             return Judged(before, after, logits.argmax(-1) == truth, confidence, correct, owners)
 
-        return cross_fitted((as_given, scaled), judge, documents_of(outcomes.examples))
+        return cross_fitted((unscaled, scaled), judge, documents_of(outcomes.examples))
 
     def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        """Of each span that is predicted its probability, and whether it is right."""
+        """Return the probability of each predicted span, and whether it is right."""
         judged = []
         for words, tags in zip(likely, truth, strict=True):
             right, confidence = set(metrics.spans_of(tags)), words.max(-1)
@@ -188,7 +188,7 @@ class Tags(Kind):
         numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
         counts = metrics.span_counts(outcomes.predicted, outcomes.truth)
-        # In the order of judged_spans.
+        # In the same order as judged_spans.
         kinds = np.array([kind for tags in outcomes.predicted for kind, *_ in metrics.spans_of(tags)])
         curves = {
             k: Curve(confidence[kinds == k], correct[kinds == k], true) for k, (_, _, true) in counts.items()
@@ -230,15 +230,15 @@ class Tags(Kind):
         return spans, min((span.score for span in spans), default=1.0)
 
     def confidence(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
-        """Of the most doubtful word."""
-        return float(self.of_words(raw, calibration).min(initial=1))
+        """Return the probability of the most doubtful word."""
+        return float(self.word_confidences(raw, calibration).min(initial=1))
 
     def doubt(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
-        """The mean of the words'."""
-        confidence = self.of_words(raw, calibration)
+        """Return the mean doubt of the words."""
+        confidence = self.word_confidences(raw, calibration)
         return float(1 - confidence.mean()) if len(confidence) else 0.0
 
-    def of_words(self, raw: np.ndarray | Pieces, calibration: Calibration) -> np.ndarray:
+    def word_confidences(self, raw: np.ndarray | Pieces, calibration: Calibration) -> np.ndarray:
         logits = raw.logits if isinstance(raw, Pieces) else raw
         return calibration.probabilities(logits).max(-1)
 
@@ -248,13 +248,13 @@ class Tags(Kind):
             return {"spans": [rounded(asdict(span)) | abstained(span.score, enough) for span in spans]}
         if enough is not None:
             raise BertJaxError(
-                "--precision is about spans; give texts, not lists of words, which get a tag each"
+                "--precision is about spans, and lists of words get a tag for each word instead; give texts"
             )
         return {"tags": self.predicted(raw, calibration)}
 
 
 def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
-    """Words (start, end, probabilities of the first piece).
+    """Join tokens to words (start, end, probabilities of the first token).
 
     >>> pieces = Pieces("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1)))
     >>> [word[:2] for word in words_of(pieces, pieces.logits)]
@@ -264,7 +264,7 @@ def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndar
     [(0, 1), (2, 5), (5, 6)]
     """
     words: list[tuple[int, int, np.ndarray]] = []
-    for (start, end), scores in zip(pieces.places, likely, strict=True):
+    for (start, end), scores in zip(pieces.spans, likely, strict=True):
         if start == end:
             continue
         if words and start <= words[-1][1] and is_inside_word(pieces.text, start):
@@ -274,37 +274,37 @@ def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndar
     return words
 
 
-def is_inside_word(text: str, place: int) -> bool:
-    before, after = text[place - 1], text[place]
+def is_inside_word(text: str, index: int) -> bool:
+    before, after = text[index - 1], text[index]
     if before.isalnum() and after.isalnum():
         return not (is_ideograph(before) or is_ideograph(after))
-    return is_within(text, place) or is_within(text, place - 1)
+    return is_within(text, index) or is_within(text, index - 1)
 
 
-def is_within(text: str, place: int) -> bool:
-    """Whether a mark joins what stands beside it to one word, as tables of words have it.
+def is_within(text: str, index: int) -> bool:
+    """Return whether the mark at `index` joins its neighbours to one word, as tables of words do.
 
     >>> [is_within(text, 1) for text in ("2.1", "x-y", "x,y", "1,0", "x. ", "x.")]
     [True, True, False, True, False, False]
     """
-    before, mark, after = (text[n : n + 1] for n in (place - 1, place, place + 1))
+    before, mark, after = (text[n : n + 1] for n in (index - 1, index, index + 1))
     if mark in MARKS_OF_NUMBERS:
         return before.isdigit() and after.isdigit()
     return mark in MARKS_OF_WORDS and before.isalnum() and after.isalnum()
 
 
 def is_ideograph(character: str) -> bool:
-    # Han characters are words of their own to BERT's tokenizer.
+    # BERT's tokenizer makes each Han character a word.
     ranges = (("㐀", "鿿"), ("豈", "﫿"), ("𠀀", "\U0002fa1f"))
     return any(first <= character <= last for first, last in ranges)
 
 
 def joined(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: Sequence[str]) -> list[Span]:
-    """Words (start, end, probabilities) -> the spans that their labels mark."""
+    """Join words (start, end, probabilities) to the spans that their labels mark."""
     spans: list[tuple[str, int, int, list[float]]] = []
     if not words:
         return []
-    likely = np.array([scores for *_, scores in words])  # at once, for a book has a million words
+    likely = np.array([scores for *_, scores in words])  # all at once: a book has a million words
     best, highest = likely.argmax(-1).tolist(), likely.max(-1).tolist()
     before = OUTSIDE
     for (start, end, _), label, score in zip(words, best, highest, strict=True):
