@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests, one file at a time on each core, on up to four cores. Arguments are passed to pytest: with
+# Runs the tests, one file at a time on each core, on up to four cores. Arguments are passed to pytest: with
 # `launch/test.sh -m "not slow and not long"` only the quick tests run, with `-m "not long"` also those of several
 # devices and processes.
 # shellcheck source=launch/environment.sh
