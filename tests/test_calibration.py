@@ -267,7 +267,9 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
         with pytest.raises(BertJaxError, match="cannot be promised"):
             found.floor(precision)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(Level(0.9, 298, 298),), examples=298)
-    with pytest.raises(BertJaxError, match=r"\(298 predictions; at least 299 are needed\); at most 0.989 can"):
+    with pytest.raises(
+        BertJaxError, match=r"\(298 predictions; at least 299 are needed\); at most 0.989 can"
+    ):
         right.floor(0.99)
     assert replace(right, levels=(Level(0.9, 299, 299),)).floor(0.99) == 0.9
     with pytest.raises(BertJaxError, match="no lower one can either: calibrate with more examples"):

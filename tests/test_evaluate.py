@@ -136,7 +136,10 @@ def test_answers_of_a_directory_of_transformers(published, tmp_path):
     assert len({each[3] for each in asked}) == 2
     asked = [(question, passage, [] if missing else text) for question, passage, text, missing in asked]
     scored = evaluate(bert_jax.load(directory), squad(tmp_path / "2.json", asked))
-    assert set(scored.metrics.values()) == {1} and "may give none if that is likelier (SQuAD 2.0" in scored.notes[0]
+    assert (
+        set(scored.metrics.values()) == {1}
+        and "may give none if that is likelier (SQuAD 2.0" in scored.notes[0]
+    )
 
 
 def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monkeypatch):

@@ -315,7 +315,8 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
     shutil.rmtree(local)
     for name in ("ram://bucket", "ram://elsewhere"):
         with pytest.raises(
-            BertJaxError, match="cannot be copied to .*check the address .* of the bucket, and the free disk space of"
+            BertJaxError,
+            match="cannot be copied to .*check the address .* of the bucket, and the free disk space of",
         ):
             Corpus(name)
     assert not [*local.parent.iterdir()]

@@ -1,4 +1,4 @@
-"""The README.md of a model's directory: what it is, what it learnt from and how, and how well it does."""
+"""The model card (README.md) of a model directory: usage, data, training, scores and calibration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from bert_jax.train.standing import of_kept_model
 from bert_jax.train.task import Card, Task
 
 FILE = "README.md"
-TAG = "bert_jax"  # of all models that runs leave
+TAG = "bert_jax"  # on the card of every model that a run writes
 
 
 @dataclass(frozen=True)
 class Run:
-    """That the model is of."""
+    """The run that trained the model."""
 
     config: RunConfig
     metrics: Path
@@ -25,7 +25,7 @@ class Run:
 
 
 def write(model: Path, task: Task, run: Run) -> None:
-    """Beside the model, whose task has a card."""
+    """Write the card into the model's directory; the task must have a card."""
     card = task.card
     assert card
     parts = [
@@ -44,7 +44,7 @@ def write(model: Path, task: Task, run: Run) -> None:
 
 
 def header(card: Card) -> list[str]:
-    """What Hugging Face sorts models by."""
+    """Return the metadata that Hugging Face files models by."""
     tags = ", ".join([card.library, *card.tags, TAG])
     facts = f"library_name: {card.library}", f"pipeline_tag: {card.pipeline}", f"tags: [{tags}]"
     return ["---", *facts, "---", ""]
@@ -71,7 +71,7 @@ def recipe(card: Card, run: Run) -> list[str]:
 
 
 def scores(run: Run) -> list[str]:
-    """Of the checkpoint that the model is of."""
+    """Return the validation scores of the checkpoint that the model was taken from."""
     line = of_kept_model(run.metrics, run.config.checkpoints.best)
     if not line:
         return []
@@ -80,6 +80,6 @@ def scores(run: Run) -> list[str]:
 
 
 def rows(values: Mapping[str, str], alignment: str) -> list[str]:
-    """Of a table, for each value that is not ""."""
+    """Return the lines of a Markdown table, with a row for each value that is not ""."""
     lines = [f"| {name} | {value} |" for name, value in values.items() if value]
     return ["| | |", f"| --- | {alignment} |", *lines]

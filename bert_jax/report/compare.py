@@ -1,4 +1,4 @@
-"""Two models on the same examples: how far their scores lie apart, and which examples changed."""
+"""Compare two models on the same examples: the differences of their scores, and the changed predictions."""
 
 from dataclasses import asdict, replace
 
@@ -16,7 +16,7 @@ from bert_jax.report.intervals import Interval, differences
 from bert_jax.report.page import cut
 from bert_jax.terminal import counted
 
-CHANGED = 10  # shown of each sort
+CHANGED = 10  # the number of examples shown of each sort
 
 
 def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_json: bool = False) -> str:
@@ -29,7 +29,7 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
             f"{a} gives {first.name} ({shortened(first.labels) or 'no labels'}) and {b} {second.name} "
             f"({shortened(second.labels) or 'no labels'}); compare models that have the same labels"
         )
-    pair[1].kind = replace(second, order=first.order)  # whose second label f1 is about
+    pair[1].kind = replace(second, order=first.order)  # f1 is about the second label in `order`
     sums = pair[0].sums, pair[1].sums
     scores, apart = [s.scores for s in sums], differences(*sums)
     shown = [given.view.shown for given in pair]
@@ -71,7 +71,7 @@ def score_lines(scores: list[dict[str, float]], apart: dict[str, Interval]) -> l
 
 
 def changes(pair: list[Outcomes], shown: list[list[Shown]]) -> tuple[list[int], list[int], list[int]]:
-    """Numbers of the examples that only b has right, only a, and both wrong but each in its way."""
+    """Return the indices of three sorts of examples: only b is right, only a is right, both are wrong but differ."""
     if not all(shown):  # nothing is right or wrong
         return [], [], []
     a, b = (np.array([example.right for example in side]) for side in shown)

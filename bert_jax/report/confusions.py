@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""The confusion matrix: which classes are predicted in place of which."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ import numpy as np
 class Confusions:
     names: list[str]
     counts: np.ndarray  # [true, predicted]
-    labels: Sequence[str]  # names that are a class of the model
+    labels: Sequence[str]  # the names that are classes of the model
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Self:
-        """From (true, predicted) pairs; `labels` in the order that is shown."""
+        """Count (true, predicted) pairs; `labels` are in the order of display."""
         occurring = dict.fromkeys(name for pair in pairs for name in pair)
         names = [name for name in labels if name in occurring]
         names += [name for name in occurring if name not in names]
@@ -26,7 +26,7 @@ class Confusions:
 
     @property
     def largest(self) -> list[tuple[str, str, int]]:
-        """(true, predicted, how often), the most frequent first."""
+        """Return (true, predicted, count) of each confusion, the most frequent first."""
         wrong = self.counts - np.diag(self.counts.diagonal())
         order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
         places = zip(*np.unravel_index(order, wrong.shape), strict=True)

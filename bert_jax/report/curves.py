@@ -1,4 +1,4 @@
-"""curves.png: losses and scores by step, in training and on the validation set."""
+"""Draw curves.png: the losses and scores of training and validation at each step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from bert_jax.train.log import read
 
 STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
 Usual = Callable[[int], dict[str, tuple[float, float]]]
-MANY = 60  # points from which on a line shows them all
+MANY = 60  # lines with this many points or more are drawn without markers
 
 
 def nothing_known(step: int) -> dict[str, tuple[float, float]]:
@@ -17,9 +17,9 @@ def nothing_known(step: int) -> dict[str, tuple[float, float]]:
 
 
 def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
-    """A picture of a metrics.jsonl: a panel for each loss and score, and one for the learning rate.
+    """Draw a metrics.jsonl: a panel for each loss and score, and one for the learning rate.
 
-    `usual(step)` gives (low, high) of the losses that such runs usually have, which are drawn as a band.
+    `usual(step)` returns the (low, high) range that each loss usually has at that step; it is drawn as a band.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
 
 
 def panels_of(train: dict, heldout: dict) -> list[str]:
-    """What is drawn of a line of each sort: losses, scores and the learning rate, and all that validation measures.
+    """Return the panels to draw: training's losses, scores and learning rate, and everything that validation measures.
 
     >>> panels_of({"loss": 1.0, "tag_loss": 1.0, "rate": 0.1, "tokens": 7}, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
     ['tag_loss', 'rate', 'f1']
@@ -71,5 +71,5 @@ def panels_of(train: dict, heldout: dict) -> list[str]:
     losses = [name for name in train if name.endswith("_loss")]
     shown = [name for name in train if name.endswith(("loss", "accuracy", "perplexity", "rate"))]
     shown += [name for name in heldout if name not in ("step", "kind", "time")]
-    # The sum of one loss is that loss.
+    # If there is only one "..._loss", "loss" is the same curve.
     return [name for name in dict.fromkeys(shown) if name != "loss" or len(losses) != 1]

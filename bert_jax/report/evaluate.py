@@ -1,6 +1,6 @@
-"""How well a model directory does on labelled texts: what the verb `evaluate` runs.
+"""Score a model directory on labelled texts, for the command `evaluate`.
 
-The directory tells what is scored: its head, and for a classifier its problem_type.
+The model's head, and for a classifier its problem_type, decide which metrics are computed.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -16,22 +16,22 @@ from bert_jax.report.foreign import Foreign, OutOfScope
 
 @dataclass(frozen=True)
 class Trial:
-    """What a model is measured on, and how it is read."""
+    """The data that a model is scored on, and how to read it."""
 
     data: str
     columns: Columns = EVIDENT
     long: str = "cut"
-    foreign: str = ""  # a file of texts that it should refuse
+    foreign: str = ""  # a file of texts that the model should refuse
 
 
 @dataclass
 class Scored:
-    """What was scored, its metrics, and what a reader of them should know."""
+    """The task that was scored, its metrics, and notes for whoever reads them."""
 
     task: str
     examples: int
     metrics: dict[str, float] = field(default_factory=dict)
-    by_kind: dict[str, dict[str, float]] = field(default_factory=dict)  # of tagged spans
+    by_kind: dict[str, dict[str, float]] = field(default_factory=dict)  # scores of each kind of tagged span
     notes: list[str] = field(default_factory=list)
     out_of_scope: OutOfScope | None = None
 

@@ -9,18 +9,18 @@ from bert_jax.data.examples.example import Example
 from bert_jax.predictions.kind import Kind
 from bert_jax.text.tokenizer import Tokenizer
 
-SAMPLE = 5000  # texts of a part whose tokens are counted
+SAMPLE = 5000  # tokens are counted in at most this many texts of a part
 
 
 @dataclass(frozen=True)
 class Facts:
     examples: int
     labels: dict[str, int]
-    lengths: np.ndarray  # tokens, of SAMPLE texts at most
-    longer: float  # the share of them that is truncated or needs windows
-    repeated: int  # duplicates: texts that stand earlier in the same part
-    conflicting: int  # of these texts, those with different labels
-    shared: dict[str, int]  # texts that also stand in another part, by its name
+    lengths: np.ndarray  # tokens per text, of at most SAMPLE texts
+    longer: float  # the share of these texts that are truncated or need windows
+    repeated: int  # duplicates: texts that occur earlier in the same part
+    conflicting: int  # the number of repeated texts that have different labels
+    shared: dict[str, int]  # the number of texts that also occur in another part, by the name of that part
 
 
 def facts(
@@ -29,7 +29,7 @@ def facts(
     longest: int,
     kind: Kind,
 ) -> dict[str, Facts]:
-    """`longest`: the tokens the model reads of a text."""
+    """Describe each part; `longest` is the most tokens of a text that the model reads."""
     keys = {name: [key(example.text) for example in examples] for name, examples in parts.items()}
     described = {}
     for name, examples in parts.items():
@@ -50,7 +50,7 @@ def facts(
 
 
 def contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Example]]:
-    """Duplicates with different labels, those of one text together."""
+    """Return the duplicates that have different labels, grouped by text."""
     same: dict[str, list[Example]] = {}
     for example in examples:
         same.setdefault(key(example.text), []).append(example)
@@ -58,13 +58,13 @@ def contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Example
 
 
 def label(example: Example, kind: Kind) -> str:
-    """As a person reads it."""
+    """Return the label of an example as a reader sees it."""
     words = kind.words(kind.truth(example), example)
     return f"{words:g}" if isinstance(words, float) else str(words)
 
 
 def key(text) -> str:
-    """Texts that differ by case and spaces alone are the same."""
+    """Return a key that is equal for texts that differ only in case and spaces."""
     parts = (text,) if isinstance(text, str) else text
     return "\n".join(" ".join(part.casefold().split()) for part in parts)
 

@@ -1,4 +1,4 @@
-"""What a finished run leaves for people: its model's calibration and its report."""
+"""The last steps of a finished run: calibrate its model, learn its scope and write its report."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,21 +27,21 @@ from bert_jax.terminal import say
 from bert_jax.train.task import Results
 from bert_jax.train.workdir import Workdir
 
-FEWEST_TO_OFFER = 5  # examples of a class; with fewer, weights help little
-SHOWN = 5  # classes that are named in a line
+FEWEST_TO_OFFER = 5  # examples of a class; class weights help little if it has fewer
+SHOWN = 5  # the number of classes that one line names
 
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """What is known of the training examples from models that did not learn from them."""
+    """Predictions for the training examples, each by a model that was not trained on it."""
 
-    method: Method  # of the models, and of the final one
+    method: Method  # how these models and the final model were trained
     outcomes: Outcomes
     curve: LearningCurve | None = None
 
 
 class Finished:
-    """The model of a finished run, and what is known of it from examples that it did not learn from."""
+    """The model of a finished run, and its results on examples that it was not trained on."""
 
     def __init__(self, directory, results: Results, out_of_fold: OutOfFold | None = None):
         self.directory, self.results, self.out_of_fold = directory, results, out_of_fold
@@ -49,7 +49,7 @@ class Finished:
 
     @cached_property
     def given(self) -> Outcomes:
-        """For the validation set, or where there is none for the training examples, out of fold."""
+        """The outcomes on the validation set or, if there is none, out of fold on the training examples."""
         if self.results.heldout or self.out_of_fold is None:
             return outcomes(
                 self.model, self.results.heldout, long=self.results.long, scoped=self.shows_foreign
@@ -58,7 +58,7 @@ class Finished:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Of the validation set, or out of fold; {} where there is neither."""
+        """The scores on the validation set or, if there is none, out of fold; {} if there are neither."""
         if self.results.heldout:
             return self.given.sums.scores
         return self.out_of_fold.outcomes.sums.scores if self.out_of_fold else {}
@@ -68,8 +68,7 @@ class Finished:
         return bool(self.results.foreign) and self.model.scope.learnt
 
     def calibrate(self) -> None:
-        """Learn how far the model can be trusted, from the predictions for examples kept for it, or for all examples
-        out of fold."""
+        """Calibrate the model on the out-of-fold predictions or, if there are none, on the calibration set."""
         self.model.calibration = calibrations.NONE
         if self.results.calibration or self.out_of_fold:
             if self.out_of_fold:
@@ -81,12 +80,12 @@ class Finished:
             except BertJaxError as error:
                 say(f"not calibrated, so probabilities stay as they are: {error}")
         calibrations.save(self.directory, self.model.calibration)
-        if self.model.calibration.learnt:  # not of numbers
+        if self.model.calibration.learnt:  # never for a model that predicts numbers
             say(summary(self.model.kind, self.model.calibration))
 
     def learn_scope(self) -> None:
-        """Learn which texts the model should not judge: those less like the training texts than texts are that it did
-        not learn from, which were kept for that or are out of fold."""
+        """Learn which texts are too foreign for the model: they are less similar to the training texts than known texts
+        that it was not trained on (the validation and calibration sets, or the training texts out of fold)."""
         self.model.scope = scopes.NONE
         if self.model.kind.scoped:
             self.model.scope = self.scope()
@@ -152,7 +151,8 @@ class Finished:
 
 
 def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
-    """The classes of texts that are never predicted, though some examples have them; the most frequent first."""
+    """Return the classes that are never predicted though at least FEWEST_TO_OFFER examples have them, most frequent
+    first, with their numbers of examples."""
     if not given.kind.contrasts:
         return []
     predicted = set(given.predicted)
@@ -164,7 +164,7 @@ def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
 
 
 def summary(kind: Kind, calibration: Calibration) -> str:
-    """What a calibration is, in a line."""
+    """Describe a calibration in one line."""
     if calibration.keeps_probabilities:
         error = f"expected calibration error {calibration.error_before:.4f}"
         fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"

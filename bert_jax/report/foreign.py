@@ -1,4 +1,4 @@
-"""How well a model tells texts that it should refuse from those that it should know."""
+"""Measure how well a model tells foreign texts, which it should refuse, from known texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ DRAWN = 0.05  # the one of them that the picture shows
 
 @dataclass
 class Called:
-    """The shares of both sorts of texts that are called foreign at a share."""
+    """The shares of known and of foreign texts that are called foreign if in_scope is below `at`."""
 
     at: float
     known: float
@@ -33,16 +33,16 @@ class Called:
 class OutOfScope:
     known: int
     foreign: int
-    # That a known text has the higher value than a foreign one.
+    # The probability that a known text has a higher value than a foreign text.
     area: float  # of in_scope
-    area_of_probability: float | None  # None where all predictions are as probable, as those of numbers
+    area_of_probability: float | None  # None if all are equally probable (numbers)
     called: list[Called] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Texts:
     similarities: np.ndarray
-    probabilities: np.ndarray  # of the predictions
+    probabilities: np.ndarray  # the probabilities of the predictions
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Foreign:
 
 
 def read(model: Model, source: str, columns: Columns) -> list[Example]:
-    """The texts of a file; named columns, and those of the training data, are read where it has them."""
+    """Read the texts of a file, from the named columns or else those of the training data, if the file has them."""
     model.scope.check()
     if not columns.named:
         columns = replace(model.origin.columns, skip_bad=columns.skip_bad)
@@ -75,7 +75,7 @@ def read(model: Model, source: str, columns: Columns) -> list[Example]:
 
 
 def compared(model: Model, known: Outcomes, examples: Sequence[Example], long: str = "cut") -> Foreign:
-    """`known` have their similarities."""
+    """Compare known with foreign texts; `known` must have its similarities."""
     kind, calibration = known.kind, model.calibration
     assert known.similarities is not None
 
@@ -91,7 +91,7 @@ def compared(model: Model, known: Outcomes, examples: Sequence[Example], long: s
 
 
 def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
-    """The probability that one of the known values is higher than one of the foreign ones; of equal ones, half.
+    """Return the probability that a known value is higher than a foreign value; equal values count half.
 
     >>> area_under_curve(np.array([0.5, 0.9]), np.array([0.1, 0.5]))
     0.875
@@ -113,7 +113,7 @@ def in_lines(scores: OutOfScope) -> list[str]:
 
 
 def areas(scores: OutOfScope) -> dict[str, float]:
-    """Under the curves by which known and foreign texts are told apart."""
+    """Return the areas under the curves that separate known from foreign texts."""
     values = {
         "of in_scope": scores.area,
         "of the probability alone": scores.area_of_probability,
@@ -122,7 +122,7 @@ def areas(scores: OutOfScope) -> dict[str, float]:
 
 
 def picture(path: Path, given: Foreign) -> str:
-    """How similar to the training texts both sorts of texts are."""
+    """Draw how similar known and foreign texts are to the training texts."""
     sides = {"known": given.known.similarities, "foreign": given.foreign.similarities}
     every = np.concatenate(list(sides.values()))
     # The lowest similarity that is not called foreign.

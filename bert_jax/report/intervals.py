@@ -1,4 +1,4 @@
-"""How far chance moves a score: bootstrap intervals, of one model's scores and of the difference of two."""
+"""Bootstrap intervals of a model's scores, and of the differences between two models' scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from bert_jax.metrics import Sums
 
 RESAMPLES = 2000
 CHUNK = 100
-EDGES = 0.025, 0.975  # of the resamples
+EDGES = 0.025, 0.975  # quantiles of the resamples
 DEVIATIONS = 1.96  # standard errors from the middle to these edges
 
 
@@ -30,7 +30,7 @@ def intervals(given: Sums, seed: int = 0) -> dict[str, Interval]:
 
 
 def with_width(resampled: Interval, examples: int) -> Interval:
-    """Wilson's interval where all examples are right: no resample of them differs, but others may be wrong."""
+    """Return Wilson's interval if all examples are right: resamples never differ, but other examples may be wrong."""
     if not resampled.low == resampled.value == resampled.high == 1:
         return resampled
     low, _ = wilson(examples, examples)
@@ -38,7 +38,7 @@ def with_width(resampled: Interval, examples: int) -> Interval:
 
 
 def differences(a: Sums, b: Sums, seed: int = 0) -> dict[str, Interval]:
-    """Of each score b's less a's: both are judged by the same resamples of the examples."""
+    """Return the interval of b's minus a's value for each score; both use the same resamples of the examples."""
     width = a.rows.shape[1]
 
     def apart(sums):
@@ -50,17 +50,17 @@ def differences(a: Sums, b: Sums, seed: int = 0) -> dict[str, Interval]:
 
 def bootstrapped(rows: np.ndarray, scores: Callable, seed: int) -> dict[str, Interval]:
     distinct, times = np.unique(rows, axis=0, return_counts=True)
-    distinct = distinct.astype(float)  # whose product is fast
+    distinct = distinct.astype(float)  # matrix products of floats are fast
     total = times @ distinct
     whole, drawn = scores(total[None]), scores(resampled(distinct, times, seed))
-    shortened = scores(total - distinct) if len(rows) > 1 else whole  # by one example
+    shortened = scores(total - distinct) if len(rows) > 1 else whole  # each without one example
     return {
         name: interval(float(value[0]), drawn[name], shortened[name], times) for name, value in whole.items()
     }
 
 
 def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.ndarray) -> Interval:
-    """With the shape of the resamples, and the bias and the width of the jackknife.
+    """Combine the shape of the bootstrap resamples with the bias and the width of the jackknife.
 
     f1_macro is biased where classes have few examples, and that of a resample, which lacks some of them, is biased
     twice: the resamples' quantiles alone missed the true score of 150 classes in more than half of all cases. Of a few
@@ -76,7 +76,7 @@ def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.n
     if spread := drawn.std():
         shape = shape * error / spread
     low, high = map(float, value - bias + shape)
-    # A share is never less than nothing or more than all.
+    # A share is never below 0 or above 1.
     if drawn.min() >= 0:
         low = max(low, 0.0)
     if drawn.max() <= 1:
@@ -92,7 +92,7 @@ def resampled(distinct: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
 
 
 def wilson(right, count) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of the 95 % interval of shares; below 1 where nothing was wrong.
+    """Return (low, high) of the 95 % interval of shares; `low` is below 1 even if all are right.
 
     >>> [round(float(edge), 3) for edge in wilson(10, 10)]
     [0.722, 1.0]

@@ -19,7 +19,7 @@ from bert_jax.report.pictures import ACCENT, INK, drawn
 PARTS = 4  # the smallest is a quarter
 NINETY = 1.645  # standard deviations to each side of the middle of an interval
 NEXT = 0.5**0.5
-# By how much, as a share of the gain, it differs from data to data: the standard deviation.
+# The standard deviation of the gain between data sets, as a share of the gain.
 UNLIKE = 0.3
 
 
@@ -28,7 +28,7 @@ class LearningCurve:
     metric: str
     labels: list[int]
     scores: list[float]
-    gain: float  # by as many labels again
+    gain: float  # expected from doubling the labels
     low: float  # of its 90% interval
     high: float
 
@@ -43,8 +43,10 @@ class LearningCurve:
 
 
 def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> LearningCurve:
-    """From the scores of the same examples by models of each of the PARTS, of halves, and of everything: lists of four,
-    two and one, by the number of examples."""
+    """Forecast from models trained on quarters, halves and all of the labels, and scored on the same examples.
+
+    `judged` has lists of four, two and one Sums, by the number of training examples.
+    """
     labels, together = sorted(judged), [sums for n in sorted(judged) for sums in judged[n]]
     width = together[0].rows.shape[1]
     counts = [len(judged[n]) for n in labels]
@@ -73,15 +75,18 @@ def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> Learnin
 
 
 def chance_of_draw(scores: Sequence[Sequence[float]]) -> float:
-    """The variance of the score with all labels by which examples were labelled, from lists of scores of equal parts:
-    it is so much smaller than that of a part as the part is. Lists with more parts tell more of it."""
+    """Estimate how much the score with all labels varies by the choice of labelled examples: its variance.
+
+    A list has the scores of n equal parts; the variance with all labels is theirs divided by n. Lists with more parts
+    weigh more.
+    """
     several = [part for part in scores if len(part) > 1]
     known = [np.var(part, ddof=1) / len(part) for part in several]
     return float(np.average(known, weights=[len(part) - 1 for part in several]))
 
 
 def forecast(smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """The gain by a doubling, from the scores with a quarter of the labels and with all, which are two doublings.
+    """Forecast the gain of the next doubling from the scores with a quarter and with all of the labels, two doublings.
 
     >>> round(float(forecast(np.array(0.64), np.array(0.91))), 3)
     0.079

@@ -34,12 +34,12 @@ class Trial:
     index: str
     data: str  # a folder in BEIR's layout
     split: str = ""
-    model: str = ""  # where the model of the index is, if it was moved
+    model: str = ""  # the directory of the index's model, if it was moved
     reranker: str = ""
     rerank_top: int = 50
 
     def ways(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each way to search the index, by its name, as `Index.search` takes it."""
+        """Yield the name of each way to search the index, with its arguments for `Index.search`."""
         yield KEYWORDS, {"legs": [KEYWORDS]}
         if index.manifest.model:
             yield VECTORS, {"legs": [VECTORS]}
@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Way:
-    """What one way to search found for each query."""
+    """The results of one way to search, for each query."""
 
     name: str
     sums: Sums
@@ -77,7 +77,7 @@ class Compared:
 
     @property
     def differences(self) -> dict[tuple[str, str], dict[str, Interval]]:
-        """Of every two ways, what the second has more than the first."""
+        """For every two ways, the second's scores minus the first's."""
         return {(a.name, b.name): differences(a.sums, b.sums) for a, b in combinations(self.ways, 2)}
 
 
@@ -87,7 +87,7 @@ def describe(trial: Trial, as_json: bool = False, report: str = "", command: str
 
 
 def measured_and_written(trial: Trial, report: str, command: str) -> Compared:
-    """With a page in the directory `report`."""
+    """Also write a page to the directory `report`."""
     with building(Path(report), FILES) as new:
         compared = measure(trial)
         write(new, compared, command)
@@ -111,7 +111,7 @@ def measure(trial: Trial) -> Compared:
 
 
 def lacking(index: Index, trial: Trial, relevant: dict[str, dict]) -> list[str]:
-    """A note on documents that should be found and are not in the index."""
+    """Note the relevant documents that are not in the index."""
     there = {segment.ids[number] for segment in index.segments for number in segment.there()}
     wanted = {name for grades in relevant.values() for name, grade in grades.items() if grade > 0}
     if missing := sorted(wanted - there):
@@ -129,11 +129,11 @@ def lacking(index: Index, trial: Trial, relevant: dict[str, dict]) -> list[str]:
 def searched(
     index: Index, judged: Judged, relevant: dict[str, dict], name: str, settings: dict[str, Any]
 ) -> tuple[list[list[str]], np.ndarray]:
-    """Documents of each query, the best first, and the milliseconds that it took."""
+    """Return the documents of each query, best first, and the milliseconds that each search took."""
     passages, documents = index.manifest.passages, len(index)
     top = DEPTH * min(3, -(-passages // max(documents, 1)))  # several passages may be of one document
     queries = [judged.queries[query] for query in relevant]
-    index.search(queries[0], top, **settings)  # what the first search opens and compiles is not counted
+    index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
     lists, milliseconds = [], []
     for query in tqdm(queries, desc=name, unit=" queries", disable=None, delay=2):
         begun = time.perf_counter()
@@ -241,7 +241,7 @@ def difference_table(compared: Compared) -> list[str]:
 
 
 def shown(compared: Compared) -> list[Examples]:
-    """Queries that one way answers and another does not, and those that all miss."""
+    """Show queries that one way answers and another does not, and queries that all ways miss."""
     by_name = {way.name: way for way in compared.ways}
     tables = []
     for a, b in (KEYWORDS, VECTORS), (VECTORS, KEYWORDS), (RERANKED, FUSION), (FUSION, RERANKED):

@@ -1,4 +1,4 @@
-"""A report: one Markdown page with its pictures beside it, of a model's predictions for labelled examples."""
+"""The report on a model's predictions for labelled examples: a Markdown page, with its pictures beside it."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from bert_jax.report.learning_curve import picture as draw_learning_curve
 from bert_jax.terminal import counted
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
-ERRORS = 12  # shown of each sort
+ERRORS = 12  # the number of errors shown of each sort
 # Where a few classes had 1 to 3, simulated 95 % intervals of f1_macro held the true score in 44 to 88 %.
 FEWEST_OF_CLASS = 4
 FILES = {"report.md"} | {
@@ -40,11 +40,11 @@ FILES = {"report.md"} | {
                  "learning_curve", "scope", "curves", "recall", "cosines", "cosines_a", "cosines_b", "clusters",
                  "clusters_a", "clusters_b")
 }  # fmt: skip
-LETTERS = 240  # of a text that are shown
+LETTERS = 240  # the number of characters of a text that are shown
 
 
 def describe_with_report(report, directory, trial: Trial, as_json: bool = False, command: str = "") -> str:
-    """The lines of `evaluate`; the report of the model on the file goes to the directory `report`."""
+    """Return the lines of `evaluate`, and write the report to the directory `report`."""
     with building(Path(report), FILES) as new:
         model = load(directory)
         given, compared = measure(model, trial)
@@ -55,16 +55,16 @@ def describe_with_report(report, directory, trial: Trial, as_json: bool = False,
 
 @dataclass(frozen=True)
 class About:
-    """What a report tells beside the predictions."""
+    """What a report says in addition to the predictions."""
 
     title: str
     command: str
-    parts: Mapping[str, Sequence[Example]]  # all examples that are known of by name, the scored ones first
-    curves: Path | None = None  # picture of the training
+    parts: Mapping[str, Sequence[Example]]  # all known examples by part, the scored part first
+    curves: Path | None = None  # the picture of the training curves
     learning_curve: LearningCurve | None = None
     foreign: Foreign | None = None  # beside the scored examples
     unseen: str = ""  # why the scored examples are known to be new to the model that predicted them
-    trained_length: int = 0  # tokens of a text that training read; 0: not known, or all of them
+    trained_length: int = 0  # the most tokens of a text that training read; 0 if unknown or all
 
 
 def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
@@ -137,7 +137,7 @@ def cut(text: str) -> str:
 def interval_lines(
     directory: Path, sums: Sums, units: str = "examples", baseline: Baseline | None = None, few: int = 0
 ) -> list[str]:
-    """Scores with their intervals, beside those of a baseline; `few` is how many classes have too few examples."""
+    """Show the scores with their intervals and the baseline; `few` classes have fewer than FEWEST_OF_CLASS examples."""
     scores = intervals(sums)
     header: tuple[str, ...] = ("score", "value", "95 % interval")
     rows: list[tuple] = [(name, x.value, f"{x.low:.4f} to {x.high:.4f}") for name, x in scores.items()]
@@ -297,7 +297,7 @@ def error_lines(shown: Sequence[Shown], one_label: bool) -> list[str]:
     header = ("text", "true", "predicted", "probability", "where")
 
     def different(examples: Sequence[Shown]) -> list[list[Shown]]:
-        """The first of them, those together that differ in nothing."""
+        """Group the examples that have equal texts, labels and predictions; return the first ERRORS groups."""
         groups = dict[tuple, list[Shown]]()
         for e in examples:
             groups.setdefault((e.text, e.true, e.predicted), []).append(e)
@@ -323,7 +323,7 @@ def error_lines(shown: Sequence[Shown], one_label: bool) -> list[str]:
 
 
 def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = "") -> list[str]:
-    """`errors` with the most probable ones first; `unseen` as in `About`."""
+    """List the probable label errors; `errors` begins with the most probable, `unseen` is as in `About`."""
     header: tuple[str, ...] = ("text", "label", "predicted", "where")
     rows: list[tuple] = [
         (kind.text(e.example), e.label, e.predicted, e.example.where) for e in errors[:ERRORS]

@@ -15,8 +15,8 @@ INK, PALE, ACCENT = "#1a1a1a", "#9ecae1", "#08519c"
 STROKES = [("#08519c", "-"), ("#d95f02", "--"), ("#1b7837", "-."), ("#762a83", ":"), ("#7f3b08", (0, (5, 1, 1, 1))),
            (INK, (0, (8, 1)))]  # fmt: skip
 HATCHES = ("", "////", "....", "xx")
-MOST = 20  # labels in a confusion matrix or a bar chart
-WIDEST = 26  # letters of a label
+MOST = 20  # at most this many labels in a confusion matrix or a bar chart
+WIDEST = 26  # at most this many characters of a label
 
 
 def drawn(path: Path, size: tuple[float, float], draw: Callable, below: Callable | None = None) -> str:
@@ -37,7 +37,7 @@ def drawn(path: Path, size: tuple[float, float], draw: Callable, below: Callable
 
 
 def above(axes, columns: int, title: str = "") -> None:
-    """The legend, where it covers nothing."""
+    """Put the legend above the axes, so that it covers nothing."""
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": columns}
     axes.legend(title=title or None, fontsize=8, title_fontsize=8, frameon=False, **place)
 
@@ -121,7 +121,7 @@ def binned(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def reliability(path: Path, view: View, calibrated: bool) -> str:
-    """Accuracy by confidence, and how many predictions each point is of."""
+    """Draw accuracy by confidence, and the number of predictions of each point."""
     edges = np.linspace(0, 1, BINS + 1)
 
     def points(axes, likely, shift, **style):
@@ -133,7 +133,7 @@ def reliability(path: Path, view: View, calibrated: bool) -> str:
         axes.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle=":", label="perfect calibration")
         before = "before calibration" if calibrated else "not calibrated"
         hollow = {"color": "#d95f02", "markerfacecolor": "white", "marker": "s"}
-        # Beside each other where their bins agree.
+        # Shift the points sideways, so that those of equal bins don't overlap.
         points(axes, view.before, -0.004 * calibrated, label=f"{before}, 95 % interval", **hollow)
         if calibrated:
             points(axes, view.after, 0.004, label="calibrated, 95 % interval", color=ACCENT, marker="o")
@@ -165,7 +165,7 @@ def precision_recall(path: Path, curves: Mapping[str, Curve]) -> str:
 
 
 def coverage(path: Path, view: View, units: str) -> str:
-    """Accuracy among the most confident predictions."""
+    """Draw the accuracy of the most confident predictions."""
     order = np.argsort(-view.confidence, kind="stable")
     count, right = np.arange(1, len(order) + 1), np.cumsum(view.correct[order])
     share, (low, high) = right / count, wilson(right, count)

@@ -1,5 +1,5 @@
-"""Candidates from an index of faiss, which looks at few of many vectors: HNSW's graph of near vectors, or IVF's lists
-around centres. Both hold a byte for each number, for the candidates are scored by the whole vectors."""
+"""Find candidates with a faiss index, which compares a query with only a few of the vectors: HNSW's neighbour graph or
+IVF's lists around centroids. Both store one byte per number, because the full vectors score the candidates."""
 
 import errno
 import math
@@ -13,12 +13,12 @@ from bert_jax.errors import BertJaxError, first_line
 from bert_jax.output import replacing
 
 ENDING = ".faiss"
-LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # of HNSW's graph
-LISTS = 4  # of IVF, for each unit of the root of the number of vectors
-PROBED, LEAST_PROBED = 16, 8  # one list of so many is looked at, and so many at least
-SAMPLE = 64  # vectors for each list that find its centre; faiss wants 39 or more
-MORE = 2  # candidates for each passage that is asked for
-ROWS = 1 << 16  # that are added at once
+LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # HNSW's M, efConstruction and minimum efSearch
+LISTS = 4  # IVF has this many lists times the square root of the number of vectors, at most
+PROBED, LEAST_PROBED = 16, 8  # one in PROBED lists is searched, but at least LEAST_PROBED lists
+SAMPLE = 64  # training vectors per list, to find the centroids; faiss wants 39 or more
+MORE = 2  # candidates per requested passage
+ROWS = 1 << 16  # added at once
 
 
 def library():
@@ -57,7 +57,8 @@ def read(path: Path):
 
 
 def candidates(index, queries: np.ndarray, live: np.ndarray | None, count: int) -> list[np.ndarray]:
-    """For each query [Q, D] the vectors near it, in no order; fewer than `count` where it finds no more."""
+    """Return, for each query [Q, D], the indices of vectors near it, in no guaranteed order: up to twice `count`, but
+    possibly fewer than `count` if faiss finds no more."""
     faiss, wanted = library(), min(MORE * count, index.ntotal)
     how: dict[str, Any] = {}
     if live is not None:

@@ -1,7 +1,7 @@
-"""Numbers that are computed once: kept in files of a folder, and found by the contents that they were computed from.
+"""Cache computed numbers in the files of a folder, looked up by the contents that they were computed from.
 
-A file holds keys, which are hashes of contents, and a row of numbers for each key. It is written whole and never
-changed, so a command that was stopped goes on, and several commands may fill the same folder.
+A file holds keys, which are hashes of contents, and a row of numbers for each key. It is written atomically and never
+changed, so an interrupted command can resume, and several commands may fill the same folder.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from bert_jax.search.keys import KEY, Places, keys_of
 
 @dataclass(frozen=True)
 class Part:
-    """Where the rows of a file begin, and their shape [N, ...]."""
+    """The byte offset of the rows in a file, and their shape [N, ...]."""
 
     path: Path
     offset: int
@@ -32,7 +32,7 @@ class Part:
 
 
 class Cache:
-    """The rows of one kind that one model computes; `maker` holds all that decides them beside the contents."""
+    """The cached rows of one kind from one model; `maker` holds everything except the contents that determines them."""
 
     def __init__(self, folder: Path, kind: str, maker: Any):
         self.kind, self.folder = kind, folder / f"{kind}-{digest(maker)}"
@@ -45,26 +45,26 @@ class Cache:
         self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
 
     def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "Rows":
-        """The rows of contents; `compute` gives those of contents that the folder has not."""
+        """Return the rows of contents; `compute` computes those that are not in the folder."""
         keys = keys_of(contents)
         missing, size = self.missing(keys), tokens_in_batch()
         added = []
         with tqdm(total=len(missing), unit=" texts", desc=self.kind, disable=None, delay=2) as bar:
             for block in (missing[first : first + size] for first in range(0, len(missing), size)):
-                # After a stop the same contents are computed together, so that every bit of the result is the same.
+                # A resumed run computes the same contents together, so that its results are bit-identical.
                 added.append(self.write(keys[block], compute([contents[i] for i in block])))
                 bar.update(len(block))
         self.include(added)
         return Rows(self, self.known.find(keys))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
-        """The indices of the keys that the folder has not, each key once."""
+        """Return the indices of the keys that are not in the folder, without duplicate keys."""
         absent = np.flatnonzero(self.known.find(keys) < 0)
         first = np.unique(keys[absent], return_index=True)[1]
         return absent[np.sort(first)]
 
     def rows(self, places: np.ndarray) -> np.ndarray:
-        """[N, ...], read from the files anew each time, so that none stays in memory."""
+        """Return the rows [N, ...], read from the files each time so that none stays in memory."""
         return self.known.rows(places, lambda number: self.parts[number].rows())
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[Part, np.ndarray]:
@@ -94,7 +94,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a list of contents, read where they are asked for by a slice or indices."""
+    """The rows of a list of contents, read only when a slice or indices select them."""
 
     cache: Cache
     places: np.ndarray

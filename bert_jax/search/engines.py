@@ -1,5 +1,5 @@
-"""Passages in the files that other engines load: points of Qdrant, bulk requests of OpenSearch and Elasticsearch, and
-a table of PostgreSQL with pgvector."""
+"""Write passages to files that other engines load: Qdrant points, bulk requests for OpenSearch and Elasticsearch, and a
+table for PostgreSQL with pgvector."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -12,17 +12,17 @@ import numpy as np
 from bert_jax.errors import BertJaxError
 from bert_jax.files import to_json
 
-# Bytes of a request: the smallest machines of AWS take 10 MiB, Qdrant 32 MiB and the others 100 MB.
+# Bytes per request: the smallest AWS instances accept 10 MiB, Qdrant 32 MiB and the others 100 MB.
 BATCH = 8 << 20
-LONGEST = 8191  # characters of an id, of four bytes each, that Lucene finds as a keyword
+LONGEST = 8191  # characters of an id, at four bytes each, that Lucene can index as a keyword
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Characters `start` to `end` of a document, and the vector of these, which is empty in an index of keywords."""
+    """Characters `start` to `end` of a document and their vector, which is empty if the index has only keywords."""
 
     document: str
-    number: int  # in its document
+    number: int  # of the passage in its document
     title: str
     text: str
     start: int
@@ -31,7 +31,7 @@ class Passage:
 
     @property
     def id(self) -> UUID:
-        """The same in each export, so that a passage that is loaded again replaces itself."""
+        """An id that is the same in every export, so that loading a passage again replaces it."""
         return uuid5(NAMESPACE_URL, f"{self.document}#{self.number}")
 
     @property
@@ -42,7 +42,7 @@ class Passage:
 
     @property
     def numbers(self) -> str:
-        """The vector in as many digits as each float32 needs, whether they are read as float32 or as float64."""
+        """The vector as text, with enough digits for each float32, whether they are read as float32 or float64."""
         numbers = ",".join(["%.9g"] * len(self.vector)) % tuple(self.vector.tolist())
         if "n" in numbers:  # inf, nan
             raise BertJaxError(
@@ -54,9 +54,9 @@ class Passage:
 
 @dataclass(frozen=True)
 class Engine:
-    write: Callable[[Path, Iterable[Passage], int], None]  # into a folder, vectors of so many dimensions
-    files: re.Pattern[str]  # names of what it writes
-    load: str  # the command, for the folder {0}
+    write: Callable[[Path, Iterable[Passage], int], None]  # (folder, passages, dimensions of the vectors)
+    files: re.Pattern[str]  # matches the names of the files it writes
+    load: str  # the command that loads the files from folder {0}
     needs_vectors: bool = True
 
 
@@ -73,7 +73,7 @@ def write_qdrant(folder: Path, passages: Iterable[Passage], dimensions: int) -> 
 
 
 def write_opensearch(folder: Path, passages: Iterable[Passage], dimensions: int) -> None:
-    # Of its engines this one has known cosine similarity in all versions since 2.2.
+    # Of OpenSearch's engines, Lucene has supported cosine similarity in all versions since 2.2.
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
     field = {"type": "knn_vector", "dimension": dimensions, "method": method}
     settings = {"settings": {"index": {"knn": True}}} if dimensions else {}

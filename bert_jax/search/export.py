@@ -1,4 +1,4 @@
-"""All passages of an index, in the files of another engine."""
+"""Export all passages of an index to files for another search engine."""
 
 import heapq
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from bert_jax.search.segment import Segment
 
 
 def export(index: Index, directory: Path, engine: str) -> None:
-    """The index is only read. An earlier export in the directory is replaced."""
+    """Write the index to the directory, replacing an earlier export there. The index is only read."""
     check_name(engine, ENGINES, "engine")
     writer = ENGINES[engine]
     total, model = index.manifest.passages, index.manifest.model
@@ -36,7 +36,7 @@ def export(index: Index, directory: Path, engine: str) -> None:
 
 
 def passages(index: Index) -> Iterator[Passage]:
-    """In the order of their documents' ids, however the index came about."""
+    """Yield the passages in the order of their documents' ids, regardless of how the index was built."""
     last, number = None, 0
     for document, segment, row in heapq.merge(*map(in_order, index.segments), key=itemgetter(0)):
         number = number + 1 if document == last else 0

@@ -1,14 +1,14 @@
-"""Rankings made one: reciprocal rank fusion, which needs no scores that can be compared."""
+"""Combine rankings by reciprocal rank fusion, which does not need comparable scores."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
-CONSTANT = 60  # of Cormack, Clarke and Büttcher (2009): how little the first places count more than the next
+CONSTANT = 60  # from Cormack, Clarke and Büttcher (2009); a larger value favours the first ranks less
 Key = TypeVar("Key", bound=Hashable)
 
 
 def fused(rankings: Mapping[str, Sequence[Key]], weights: Mapping[str, float]) -> dict[Key, float]:
-    """The sum over the rankings of weight / (60 + rank), of everything that stands in any of them.
+    """Return, for each key in any ranking, the sum of weight / (60 + rank) over the rankings that contain it.
 
     >>> fused({"keywords": ["a", "b"], "vectors": ["b"]}, {"keywords": 1, "vectors": 2})
     {'a': 0.01639344262295082, 'b': 0.04891591750396616}

@@ -1,4 +1,4 @@
-"""Contents by their hashes: two are the same if their keys are."""
+"""Identify contents by their hashes: contents with equal keys are taken to be equal."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,16 +14,16 @@ def keys_of(contents: Sequence) -> np.ndarray:
 
 
 class Places:
-    """Where the row of each key is, among those of several tables one after the other."""
+    """The index of each key's row in the concatenation of several tables."""
 
     def __init__(self, tables: Sequence[np.ndarray]):
-        """By the keys of each table's rows."""
+        """Each table is given as the keys of its rows."""
         self.starts = np.zeros(1, np.int64)
-        self.keys, self.places = np.empty(0, KEY), np.empty(0, np.int64)  # in the order of the keys
+        self.keys, self.places = np.empty(0, KEY), np.empty(0, np.int64)  # both sorted by key
         self.add(tables)
 
     def add(self, tables: Sequence[np.ndarray]) -> None:
-        """Tables behind those that are there."""
+        """Append tables after the existing ones."""
         keys = np.concatenate([self.keys, *tables])
         places = np.concatenate([self.places, np.arange(len(self.keys), len(keys))])
         order = np.argsort(keys, kind="stable")
@@ -32,14 +32,14 @@ class Places:
         self.starts = np.concatenate([self.starts, ends])
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """The place of each key's row; -1 where there is none."""
+        """Return the index of each key's row, or -1 if the key is unknown."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[near] == keys, self.places[near], -1)
 
     def rows(self, places: np.ndarray, table: Callable[[int], np.ndarray]) -> np.ndarray:
-        """[N, ...]; `table` gives all rows of the one with that number."""
+        """Return the rows at these indices, [N, ...]; `table(i)` returns all rows of table `i`."""
         numbers = np.searchsorted(self.starts, places, side="right") - 1
         rows = np.empty((len(places), *table(0).shape[1:]), np.float32)
         for number in np.unique(numbers):

@@ -1,4 +1,4 @@
-"""Hard negatives: texts that an embedder finds near an anchor, and that are no positives of it."""
+"""Mine hard negatives: texts that an embedder finds near an anchor but that are not its positives."""
 
 import math
 from collections import defaultdict
@@ -14,29 +14,29 @@ from bert_jax.errors import BertJaxError
 from bert_jax.inference.embed import DOCUMENTS, QUERIES
 from bert_jax.retrieval import nearest
 
-BLOCK = 4096  # anchors whose candidates are held, and scored, at once
-NOISE = 1e-5  # by which scores of texts may differ that a model reads as the same
+BLOCK = 4096  # anchors whose candidates are held and scored at once
+NOISE = 1e-5  # how much the scores of texts that look identical to a model may differ
 
 
 class Embedder(Protocol):
     def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Any:
-        """Vectors [N, D] of length 1, which slices and indices read."""
+        """Return unit vectors [N, D], which can be sliced and indexed."""
 
 
 class Reranker(Protocol):
     def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """The score [N] of each anchor with a text."""
+        """Return the score of each (anchor, text) pair, [N]."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Which texts near an anchor are its negatives. Scores are cosines, or those of a reranker."""
+    """Decide which texts near an anchor become its negatives. Scores are cosines or a reranker's scores."""
 
-    negatives: int = 3  # of an anchor
-    first: int = 0  # the nearest texts that are passed over: they may be right, too
-    last: int = 100  # the farthest that is looked at, by its place
-    # A negative's score is lower than the positive's by more than this: a share of the positive's cosine, or a
-    # difference of a reranker's scores.
+    negatives: int = 3  # per anchor
+    first: int = 0  # the number of nearest texts to skip: they may be correct, too
+    last: int = 100  # the number of nearest texts to consider, including those skipped
+    # A negative's score must be below the positive's by more than this: a fraction of the positive's cosine, or an
+    # absolute difference of a reranker's scores.
     margin: float = 0.05
     least: float = -math.inf
     most: float = math.inf
@@ -50,29 +50,30 @@ class Limits:
 
 @dataclass
 class Mined:
-    """What was mined, counted."""
+    """Counts of the mined and the skipped groups."""
 
     groups: int = 0
-    too_few: int = 0  # anchors with fewer negatives than were wanted, which are left out
+    too_few: int = 0  # anchors left out because too few negatives were found
 
 
 @dataclass
 class Search:
-    """For the negatives of one anchor."""
+    """The search for the negatives of one anchor."""
 
     anchor: str
     positive: str
-    near: np.ndarray  # texts that may be negatives, the nearest first
+    near: np.ndarray  # indices of the candidate texts, nearest first
     cosines: np.ndarray
     right: float = 0.0  # the positive's score
-    below: float = 0.0  # which the score of a negative stays
-    looked: int = 0  # at so many of `near`
+    below: float = 0.0  # a negative's score must be less than this
+    looked: int = 0  # the number of entries of `near` considered so far
     negatives: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
 
     def next(self, wanted: int) -> range:
-        """The next candidates, while negatives are missing: at least as many as are missing and as were looked at
-        before, so that few rounds reach the end."""
+        """Return the positions in `near` to consider next; none if no negatives are missing. The range is at least as
+        long as the number of missing negatives and the number considered before (unless `near` ends), so that few
+        rounds reach the end."""
         missing = wanted - len(self.negatives)
         start = self.looked
         if missing > 0:
@@ -94,9 +95,9 @@ def mine(
     counts: Mined,
     reranker: Reranker | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of an anchor, its positive, its negatives and the scores of these, in the order of the groups. Candidates
-    are the texts of the `corpus` and all positives. A reranker's scores take the place of the cosines, but not of the
-    order: the negatives are the nearest texts within the limits."""
+    """Yield rows with an anchor, its positive, its negatives and the scores of the positive and the negatives, in the
+    order of the groups. Candidates are the texts of the `corpus` and all positives. A reranker's scores replace the
+    cosines but do not change the order: the negatives are the texts nearest by cosine that satisfy the limits."""
     texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
     documents = embedder.of(texts, DOCUMENTS)
     anchors = embedder.of([group.texts[0] for group in groups], QUERIES)
@@ -132,7 +133,8 @@ def mine(
 def search_all(
     searches: Sequence[Search], texts: Sequence[str], limits: Limits, reranker: Reranker | None
 ) -> None:
-    """In rounds: a reranker is slow, and most anchors have their negatives among the first few texts."""
+    """Find the negatives of all searches in rounds: a reranker is slow, and most anchors have their negatives among
+    the first few texts."""
     while asked := [(search, n) for search in searches for n in search.next(limits.negatives)]:
         if reranker:
             scores = reranker.of([(search.anchor, texts[search.near[n]]) for search, n in asked]).tolist()
@@ -143,13 +145,14 @@ def search_all(
 
 
 def places_of(groups: Sequence[Group], texts: Sequence[str]) -> dict[str, int]:
-    """Of the groups' own texts among all."""
+    """Return the index in `texts` of each anchor and positive that `texts` contains."""
     own = {text for group in groups for text in group.texts[:2]}
     return {text: n for n, text in enumerate(texts) if text in own}
 
 
 def positives_of(groups: Sequence[Group], place: dict[str, int]) -> list[np.ndarray]:
-    """For each group the places of its anchor, and of all positives that its anchor or its label has."""
+    """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
+    anchor if it has no label."""
     alike: dict[str, set[int]] = defaultdict(set)
     for group in groups:
         alike[group.alike or group.texts[0]].update(place[text] for text in group.texts[:2] if text in place)

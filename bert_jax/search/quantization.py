@@ -1,5 +1,5 @@
-"""Vectors in fewer bytes, as the `quantize_embeddings` of sentence-transformers makes them: a byte for each number, in
-steps between the least and the greatest value of its dimension, or a bit for its sign."""
+"""Store vectors in fewer bytes, as `quantize_embeddings` of sentence-transformers does: one byte per number, in equal
+steps between the minimum and the maximum of its dimension, or one bit for its sign."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -8,19 +8,20 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError
 
-TYPES = {None: "float32", "int8": "int8", "binary": "uint8"}  # of the numbers that are stored
-STEPS = 255  # between the ends of a range
+TYPES = {None: "float32", "int8": "int8", "binary": "uint8"}  # dtypes of the stored numbers
+STEPS = 255  # between the minimum and the maximum of a range
 
 
 class Quantizer:
-    """Quantizes vectors as they come; None leaves them as they are.
+    """Quantize a stream of vectors; kind None leaves them unchanged.
 
-    The ranges of int8, where they are not given, are those of the first vectors, so many as `calibrating` says.
+    If int8 is given no ranges, it takes them from the first parts, which hold at least `calibrating` vectors together
+    if the stream has that many.
     """
 
     def __init__(self, kind: str | None, calibrating: int, ranges: np.ndarray | None = None):
         self.kind, self.calibrating, self.ranges = kind, calibrating, ranges
-        self.clipped = 0  # numbers beyond their range
+        self.clipped = 0  # the number of values outside their range
 
     def __call__(self, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         if self.kind == "int8" and self.ranges is None:
@@ -41,7 +42,7 @@ class Quantizer:
 
 
 def ranges_of(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The least and the greatest value of each dimension, [2, D]."""
+    """Return the minimum and the maximum of each dimension, [2, D]."""
     if sum(map(len, parts)) < 2:
         raise BertJaxError("int8 needs the range of each number over several texts; give more of them")
     return np.stack([np.min([part.min(0) for part in parts], 0), np.max([part.max(0) for part in parts], 0)])
@@ -58,13 +59,13 @@ def to_bytes(vectors: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def from_bytes(rows: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """The middle of the step that a number was in."""
+    """Return the middle of the step that each number was in."""
     step = (ranges[1] - ranges[0]) / STEPS
     return ranges[0] + (rows.astype(np.float32) + 128.5) * step
 
 
 def to_bits(vectors: np.ndarray) -> np.ndarray:
-    """Eight dimensions in a byte, the first in its highest bit; 1 is positive.
+    """Pack eight dimensions into a byte, the first into its highest bit; a bit is 1 if the number is positive.
 
     >>> to_bits(np.float32([[0.5, -1, 0, 2, 1, 1, 1, 1, 3]])).tolist()
     [[159, 128]]
@@ -73,5 +74,5 @@ def to_bits(vectors: np.ndarray) -> np.ndarray:
 
 
 def from_bits(rows: np.ndarray, dimensions: int) -> np.ndarray:
-    """1 or -1 for each dimension."""
+    """Return 1 or -1 for each dimension."""
     return np.unpackbits(rows, axis=-1, count=dimensions).astype(np.float32) * 2 - 1

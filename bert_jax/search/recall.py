@@ -1,4 +1,4 @@
-"""How many of the nearest passages an approximate search finds, of those that an exact one finds."""
+"""Measure the recall of approximate search: the share of the truly nearest passages that it finds."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ AT, QUERIES = 10, 200
 
 
 def measured(segments: Sequence[Segment]) -> Recall | None:
-    """With passages as queries, none of which counts for itself; None where there are too few passages."""
+    """Return the recall, with a sample of passages as queries, or None if there are too few passages. A query's own
+    passage is not counted."""
     rows = [
         np.arange(len(segment.order)) if segment.live is None else np.flatnonzero(segment.live)
         for segment in segments
@@ -34,7 +35,7 @@ def measured(segments: Sequence[Segment]) -> Recall | None:
 def scores(
     segments: Sequence[Segment], queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
 ) -> list[list[float]]:
-    """The highest scores of each query's passages, its own aside."""
+    """Return the highest scores of each query, without the score of its own passage, in descending order."""
     per_segment = [nearest_in(segment, queries, AT + 1, exact) for segment in segments]
     return [
         sorted(

@@ -1,4 +1,4 @@
-"""Scores of pairs of texts, each computed once."""
+"""Score pairs of texts, computing each score only once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from bert_jax.text.truncation import Reading, Truncated, warn
 
 
 class CrossEncoder:
-    """Gives each pair of texts one logit."""
+    """A cross-encoder, which computes one logit for each pair of texts."""
 
     def __init__(self, directory):
         self.model = load(directory)
@@ -42,7 +42,7 @@ class CrossEncoder:
 
 
 class Scores:
-    """The logits that the cross-encoder of a directory gives pairs, kept in a folder."""
+    """The logits of pairs from the cross-encoder in a directory, cached in a folder."""
 
     def __init__(self, directory, folder: Path):
         self.encoder = CrossEncoder(directory)

@@ -1,8 +1,8 @@
-"""Vectors of millions of texts: a directory of .npy files of 65,536 rows each, and vectors.json, which describes
-them.
+"""Store the vectors of millions of texts: a directory of .npy files of 65,536 rows each, and vectors.json, which
+describes them.
 
-A shard is listed in vectors.json, with the hash of its texts, once its file is there. So a command that was killed
-resumes, and vectors of other texts never come among them.
+A shard is listed in vectors.json, with the hash of its texts, once its file is complete. So a killed command can
+resume, and vectors of different texts are never mixed.
 """
 
 import json
@@ -24,14 +24,14 @@ from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
 from bert_jax.text.truncation import Truncated
 
 FILE = "vectors.json"
-TEXTS = 65_536  # of a shard
+TEXTS = 65_536  # per shard
 
-Compute = Callable[[Iterable[str], Truncated], Iterator[np.ndarray]]  # vectors of texts, some at a time
+Compute = Callable[[Iterable[str], Truncated], Iterator[np.ndarray]]  # yields the vectors of texts in batches
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the vectors of a text, and their files."""
+    """All settings that determine the vectors of a text and their files."""
 
     model: str  # its fingerprint
     pooling: str
@@ -41,7 +41,7 @@ class Settings:
     max_length: int
     dimensions: int
     quantization: str | None  # int8 or binary
-    shard: int  # texts of each file but the last
+    shard: int  # the number of texts in each file except the last
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Shard:
     texts: int
     blake2b: str  # of the texts
     truncated: int
-    most: int  # tokens that the longest text lost
+    most: int  # the number of tokens cut from the longest text
     longest: int  # its index
-    clipped: int  # numbers beyond the range of their dimension
+    clipped: int  # the number of values outside the range of their dimension
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What vectors.json holds."""
+    """The content of vectors.json."""
 
     settings: Settings
     dtype: str
@@ -66,7 +66,7 @@ class Facts:
     clipped: int
     input: str  # hash of the texts
     shards: list[Shard]
-    ranges: list[list[float]] | None  # of int8: the least and the greatest value of each dimension
+    ranges: list[list[float]] | None  # for int8: the minimum and the maximum of each dimension
 
     @classmethod
     def of(
@@ -94,7 +94,7 @@ class Facts:
             ) from None
 
     def truncations(self) -> Truncated:
-        """The texts that were truncated, counted over all shards."""
+        """Return the counts of truncated texts over all shards."""
         counts = Truncated(self.settings.max_length)
         for shard in self.shards:
             counts.add(shard.texts, shard.truncated, shard.most, shard.longest)
@@ -102,7 +102,7 @@ class Facts:
 
 
 class Hashed:
-    """Texts that are hashed as they are read."""
+    """An iterable of texts that hashes them as they are read."""
 
     def __init__(self, texts: Iterable[str]):
         self.texts, self._hash = texts, blake2b(digest_size=16)
@@ -118,14 +118,14 @@ class Hashed:
 
 
 def parts_of(texts: Iterable[str], size: int) -> Iterator[Iterator[str]]:
-    """Parts of so many texts, each to be read to its end before the next."""
+    """Yield parts of `size` texts (the last may be shorter); read each part to its end before taking the next."""
     texts = iter(texts)
     for first in texts:
         yield chain([first], islice(texts, size - 1))
 
 
 def write(directory: Path, texts: Iterable[str], compute: Compute, settings: Settings) -> Facts:
-    """Write the shards that are missing; those that are there must be of the same texts."""
+    """Write the missing shards; the existing shards must hold vectors of the same texts."""
     refuse_unlisted(directory, FILE)
     with holding(directory):
         writer = Writer(directory, settings)
@@ -135,7 +135,7 @@ def write(directory: Path, texts: Iterable[str], compute: Compute, settings: Set
 
 
 class Writer:
-    """Takes the parts of the input in turn."""
+    """Checks or writes the shard of each part of the input, in order."""
 
     def __init__(self, directory: Path, settings: Settings):
         self.directory, self.settings = directory, settings
@@ -216,7 +216,7 @@ def ranges_in(facts: Facts) -> np.ndarray | None:
 
 
 def mapped(path: Path, rows: int) -> np.ndarray:
-    """The rows of a shard; the disk is read where they are asked for."""
+    """Return the rows of a shard, memory-mapped: they are read from disk only when used."""
     damaged = BertJaxError(f"{path} is damaged; delete it, and repeat the command that wrote it")
     try:
         array = np.load(path, mmap_mode="r")
@@ -234,7 +234,7 @@ def mapped(path: Path, rows: int) -> np.ndarray:
 
 
 class ShardedVectors:
-    """The rows [N, D] of a directory, of which those are read that a number, a slice, indices or a mask ask for."""
+    """The rows [N, D] in a directory; indexing by a number, a slice, indices or a mask reads only the selected rows."""
 
     def __init__(self, directory: Path, dequantize: bool):
         self.facts, self.dequantize = Facts.read(directory), dequantize
@@ -269,7 +269,7 @@ class ShardedVectors:
         return self.dequantized(rows) if self.dequantize else rows
 
     def indices(self, which) -> np.ndarray:
-        """Of the rows that are asked for, counted from 0."""
+        """Return the non-negative indices of the selected rows."""
         if isinstance(which, slice):
             return np.arange(*which.indices(len(self)))
         which = np.asarray(which)
@@ -294,9 +294,9 @@ class ShardedVectors:
 
 
 def open_vectors(path, dequantize: bool = False) -> ShardedVectors:
-    """The vectors that `bert-jax embed` wrote into a directory, as one array, whose rows are read when asked for.
+    """Open the vectors that `bert-jax embed` wrote to a directory as one array, whose rows are read when selected.
 
-    They come as they are stored, or with `dequantize` as float32: for int8 the middle of the step that a number was in,
-    for binary 1 and -1.
+    Rows have the stored dtype, or float32 with `dequantize`: int8 becomes the middle of the step that the number was
+    in, binary becomes 1 and -1.
     """
     return ShardedVectors(Path(path), dequantize)

@@ -1,5 +1,5 @@
-"""Texts in two NumPy files: their bytes one after another, and where each text begins. They are read where they are
-asked for, so millions of them take no memory."""
+"""Store texts in two NumPy files: their concatenated bytes, and the offset of each text. Texts are read only when they
+are used, so millions of them take no memory."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ class Strings(Sequence[str]):
     def __getitem__(self, which):
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(len(self)))]
-        if not 0 <= which < len(self):  # also what ends an iteration
+        if not 0 <= which < len(self):  # iteration relies on this to stop
             raise IndexError(which)
         return str(self.content[self.starts[which] : self.starts[which + 1]].tobytes(), "utf-8")
 
     def find(self, text: str) -> int | None:
-        """The index of a text, where they are sorted; None where it is not among them."""
+        """Return the index of a text, or None if it is not present. The texts must be sorted."""
         place = bisect_left(self, text)
         return place if place < len(self) and self[place] == text else None
 

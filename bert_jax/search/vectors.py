@@ -1,4 +1,4 @@
-"""Vectors of texts, each computed once."""
+"""Embed texts, computing each vector only once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from bert_jax.text.truncation import Truncated, warn
 
 
 class Vectors:
-    """The vectors of length 1 that the embedder of a directory gives, kept in a folder."""
+    """The unit vectors of texts from the embedder in a directory, cached in a folder."""
 
     def __init__(self, directory, folder: Path):
         self.model, self.folder = load(directory), folder
         self.embedder = fingerprint(directory)
 
     def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Rows:
-        """[N, D], with the first of these prompts that the embedder has."""
+        """Return the vectors [N, D] of texts, with the first of these prompts that the embedder has."""
         prompt = usual_prompt(self.model.embedder, prompts)
         before = prompt_text(self.model.embedder, prompt)
         truncated = Truncated(reading_of(self.model).max_length)
@@ -32,6 +32,6 @@ class Vectors:
 
 
 def fingerprint(directory) -> str:
-    """Of the files of a model directory, hidden ones aside: what git and other programs keep there is no part of it."""
+    """Return a hash of the files of a model directory, except hidden ones, which belong to git and other programs."""
     source = hub.existing(directory)
     return digest(facts_of(source, sorted(name for name in files_in(source) if not HIDDEN.search(name))))

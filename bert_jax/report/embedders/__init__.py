@@ -1,1 +1,1 @@
-"""How well embedders do: one file for each sort of data that they are measured on, and the page that shows it."""
+"""Evaluate embedders: one file for each kind of evaluation data, and the report page."""

@@ -1,4 +1,4 @@
-"""Pairs of texts, such as translations: each should find its partner among all second texts, and be found by it."""
+"""Evaluate on pairs of texts, such as translations: each text of a pair should retrieve the other."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -56,14 +56,14 @@ class Bitext:
 
 
 class Translations:
-    """Those of texts among the distinct others; a text that stands in several rows has the translation of each."""
+    """The translations of texts among the distinct `others`; a text in several rows has the translation of each row."""
 
     def __init__(self, texts: Sequence[str], others: Sequence[str]):
         self.texts = texts
         number: dict[str, int] = {}
         self.gold = np.array([number.setdefault(other, len(number)) for other in others])
         self.others = [*number]
-        self.kept = np.unique(self.gold, return_index=True)[1]  # the first row of each of them
+        self.kept = np.unique(self.gold, return_index=True)[1]  # the first row of each distinct text
         known = defaultdict(list)
         for text, n in zip(texts, self.gold.tolist(), strict=True):
             known[text].append(n)
@@ -80,8 +80,8 @@ class Translations:
 
 
 def matches(chosen: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Of each text whether its translation is the nearest, and the translation's F1, which it also loses by being the
-    nearest to other texts: their means are accuracy and weighted F1, as mteb takes them.
+    """Return, for each text, whether its translation is nearest, and the translation's F1, which also falls if the
+    translation is nearest to other texts. Their means are accuracy and weighted F1, as in mteb.
 
     >>> matches(np.array([0, 0, 2]), np.array([0, 1, 2])).round(3).tolist()
     [[1.0, 0.667], [0.0, 0.0], [1.0, 1.0]]
@@ -92,7 +92,7 @@ def matches(chosen: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def both(forward: np.ndarray, backward: np.ndarray) -> Sums:
-    """Of both directions together, and of each."""
+    """Return accuracy and F1, averaged over both directions and for each direction."""
 
     def scores(sums):
         columns = [sums[..., n] / sums[..., -1] for n in range(4)]

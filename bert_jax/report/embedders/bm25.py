@@ -1,4 +1,4 @@
-"""BM25, the yardstick of rankings by vectors: words instead of a model, as bm25s weighs and splits them by default."""
+"""BM25, the baseline for ranking by vectors: it matches words, with the default weights and tokenizer of bm25s."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ class BM25:
     def nearest(
         self, queries: Sequence[str], documents: Sequence[str], ids: Sequence[str]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As retrieval.nearest; documents that share no word with a query are not found."""
+        """Yield results like retrieval.nearest, but without documents that share no word with the query."""
         import bm25s
 
         def words(texts: Sequence[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Texts with labels: as many clusters as there are labels, found by k-means, should each hold one label."""
+"""Evaluate on labelled texts: k-means finds as many clusters as there are labels; each should contain one label."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from bert_jax.report.embedders.measured import SHOWN, Examples, Measured, Pictur
 from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.pictures import MOST, confusion
 
-STARTS = 10  # of k-means, the best of which is kept
+STARTS = 10  # runs of k-means, of which the best is kept
 
 
 class Clusters:
@@ -51,7 +51,7 @@ class Clusters:
 
 
 def contradictions(groups: Sequence[Group]) -> list[str]:
-    """A note on equal texts with different labels, if there are any."""
+    """Return a note on equal texts with different labels, if there are any."""
     first: dict[str, Group] = {}
     apart = [
         (group, other)
@@ -68,16 +68,17 @@ def contradictions(groups: Sequence[Group]) -> list[str]:
 
 
 def clustered(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The cluster of each vector, and its distance from the middle of it."""
+    """Return the cluster of each vector, and the vector's distance from its centroid."""
     rng = np.random.default_rng(seed)
     middles, _ = min((kmeans(vectors, spread(vectors, count, rng)) for _ in range(STARTS)), key=itemgetter(1))
     return vq(vectors, middles)
 
 
 def spread(vectors: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Vectors of length 1 to start from, by k-means++: of a few that are the likelier, the farther they are from those
-    before them, the one that leaves all others nearest. (SciPy's takes the first one drawn, which ends in worse
-    clusters, and computes all distances anew for each: 20 seconds for 77 of 10,000 vectors.)"""
+    """Choose the initial centroids from unit vectors by greedy k-means++: draw a few candidates, with probabilities
+    proportional to the squared distance from the nearest chosen vector, and keep the candidate that leaves the smallest
+    sum of these distances. (SciPy keeps the first candidate, which gives worse clusters, and recomputes all distances
+    each time: 20 seconds for 77 of 10,000 vectors.)"""
     tries = 2 + int(np.log(count))
     chosen = [int(rng.integers(len(vectors)))]
     nearest = squared_distances(vectors, chosen)[:, 0]
@@ -93,7 +94,7 @@ def spread(vectors: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def squared_distances(vectors: np.ndarray, chosen) -> np.ndarray:
-    """[N, chosen], of vectors of length 1."""
+    """Return the squared distances of unit vectors to the chosen vectors, [N, chosen]."""
     return np.maximum(2 - 2 * (vectors @ vectors[chosen].T), 0)
 
 
@@ -102,11 +103,11 @@ class Clustered(Measured):
     groups: Sequence[Group]
     labels: Sequence[str]  # the most frequent first
     cluster: np.ndarray
-    distance: np.ndarray  # of each text from the middle of its cluster
+    distance: np.ndarray  # of each text from the centroid of its cluster
 
     @cached_property
     def names(self) -> list[str]:
-        """For each text the most frequent label of its cluster."""
+        """The most frequent label in the cluster of each text."""
         of_cluster: dict[int, Counter[str]] = defaultdict(Counter)
         for group, cluster in zip(self.groups, self.cluster.tolist(), strict=True):
             of_cluster[cluster][group.alike] += 1

@@ -1,4 +1,4 @@
-"""How alike vectors are that belong together, beside those of any two texts."""
+"""Compare the cosines of matching pairs with those of random pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.report.foreign import area_under_curve
 
-DRAWN = 10_000  # pairs at most, of each sort
+DRAWN = 10_000  # at most this many pairs of each kind
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -16,7 +16,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class Cosines:
     right: np.ndarray
     random: np.ndarray
-    noun: str  # what belongs to a query
+    noun: str  # what a query's match is called
 
     @classmethod
     def of(
@@ -44,7 +44,7 @@ class Cosines:
 
     @property
     def above(self) -> float | None:
-        """The share of right pairs whose cosine is above that of a random one; None where every pair is right."""
+        """The probability that a matching pair's cosine exceeds a random pair's; None if there are no random pairs."""
         return area_under_curve(self.right, self.random) if len(self.random) else None
 
     @property

@@ -1,4 +1,4 @@
-"""Documents for queries: a folder in BEIR's layout."""
+"""Evaluate on queries and documents: a folder in BEIR's layout."""
 
 from bert_jax import retrieval
 from bert_jax.data.examples.judged import read_judged

@@ -1,4 +1,4 @@
-"""A model directory whose vectors are measured."""
+"""Compute the vectors of a model directory that is evaluated."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class Embedder:
     def vectors(
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
-        """Vectors of length 1, with the first of these prompts that the model has; and notes for people."""
+        """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""
         truncated = Truncated(reading_of(self.model, self.trial.long).max_length)
         of_chunk = embedding(
             self.model,

@@ -1,5 +1,5 @@
-"""What `evaluate` runs for an embedder, or for two of them beside each other. The shape of the data tells what is
-measured: documents and queries, scored pairs, pairs, or texts with labels."""
+"""Run `evaluate` for one embedder or a comparison of two. The shape of the data determines what is measured: documents
+and queries, scored pairs, pairs, or texts with labels."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -29,7 +29,7 @@ from bert_jax.report.page import FILES
 
 
 def is_of_embeddings(directory, data: str) -> bool:
-    """Whether vectors are what is measured: the data has documents and queries, or the model has no predictions."""
+    """Return whether to evaluate vectors: the data has documents and queries, or the model makes no predictions."""
     return directory == BM25.name or is_judged(data) or known_kind(hub.survey(directory)[0]) is None
 
 
@@ -53,7 +53,7 @@ def read(trial: Trial) -> Data:
 def describe(
     names: Sequence[str], trial: Trial, as_json: bool = False, report: str = "", command: str = ""
 ) -> str:
-    """One embedder, or two on the same data, in lines or as JSON; a report goes to the directory `report`."""
+    """Describe one embedder, or two on the same data, as lines or JSON. Write a report to `report` if given."""
     if report:
         with building(Path(report), FILES) as new:
             data, measured = measure(names, trial)

@@ -1,4 +1,4 @@
-"""How well an embedder did on some data, and what a person is shown of it."""
+"""The results of an embedder on some data, and how they are shown."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 from bert_jax.metrics import Sums
 from bert_jax.report.page import ERRORS, cut, picture, table
 
-SHOWN = ERRORS  # rows of a table
+SHOWN = ERRORS  # at most this many rows in a table
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Examples:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture in a report, with what is said of it."""
+    """A picture in a report, with its title and note."""
 
     title: str
-    what: str  # it shows
+    what: str  # what the picture shows
     file: str
     note: str = ""
 
@@ -58,43 +58,43 @@ class Picture:
 class Measured(ABC):
     name: str  # of the embedder
     sums: Sums
-    notes: list[str]  # on how it read the texts
+    notes: list[str]  # on how the embedder read the texts
 
     @property
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What --json says of it beside the scores."""
+        """The facts that --json adds to the scores."""
 
     @abstractmethod
     def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
-        """Of one embedder, or of two on the same data."""
+        """Draw the pictures of one embedder, or of two on the same data."""
 
     def sides(self, other: Self | None) -> dict[str, Self]:
-        """By the letter that tells the two apart; "" where there is one."""
+        """Return the embedders by letter, A and B, or by "" if there is only one."""
         return {"": self} if other is None else {"A": self, "B": other}
 
     @property
     @abstractmethod
     def worst(self) -> Examples:
-        """Where it is most clearly wrong."""
+        """The examples that are most clearly wrong."""
 
     @abstractmethod
     def changes(self, other: Self) -> tuple[Examples, Examples]:
-        """Where `other` is better than this one, and where it is worse."""
+        """Return the examples on which `other` is better than this embedder, and those on which it is worse."""
 
 
 class Data(Protocol):
-    """Data of one sort, which has been read."""
+    """Evaluation data of one kind, already read."""
 
-    what: str  # it is, for people
-    units: str  # which are resampled
+    what: str  # a description of the data for the user
+    units: str  # the units that are resampled for intervals
     notes: list[str]
 
     def measure(self, embedder) -> Measured: ...
 
 
 def lettered(name: str, letter: str) -> str:
-    """The file of a picture.
+    """Return the file name of a picture.
 
     >>> lettered("cosines", "A"), lettered("cosines", "")
     ('cosines_a.png', 'cosines.png')
@@ -103,7 +103,7 @@ def lettered(name: str, letter: str) -> str:
 
 
 def duplicates(items: Sequence[Hashable], places: Sequence[str], noun: str) -> list[str]:
-    """A note on items that stand twice, if there are any.
+    """Return a note on duplicate items, if there are any.
 
     >>> duplicates(["a", "b", "a"], ["row 1", "row 2", "row 3"], "texts")
     ['1 of 3 texts is a duplicate of an earlier one (row 3 repeats row 1)']

@@ -1,4 +1,4 @@
-"""The report of an embedder, or of two beside each other: one Markdown page with its pictures beside it."""
+"""Write the report of one embedder, or a comparison of two: a Markdown page and its pictures."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -27,7 +27,7 @@ def write(directory: Path, data: Data, measured: Sequence[Measured], command: st
 
 
 def notes_of(data: Data, measured: Sequence[Measured]) -> list[str]:
-    """On the data, and on how each embedder read it."""
+    """Return the notes on the data, and on how each embedder read it."""
     names = ["", ""] if len(measured) == 1 else ["A: ", "B: "]
     return [
         *data.notes,
@@ -36,7 +36,7 @@ def notes_of(data: Data, measured: Sequence[Measured]) -> list[str]:
 
 
 def beside(a: Measured, b: Measured, units: str) -> list[str]:
-    """The scores of both, and how far they lie apart."""
+    """The scores of both embedders, and their differences."""
     first, second = a.sums.scores, b.sums.scores
     rows = [
         (

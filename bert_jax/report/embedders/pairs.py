@@ -1,4 +1,4 @@
-"""Pairs of texts with scores: the cosine of a pair should be the higher, the higher its score."""
+"""Evaluate on scored pairs of texts: the higher a pair's score, the higher its cosine should be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Correlated(Measured):
 
     @cached_property
     def apart(self) -> np.ndarray:
-        """By which share of all pairs the place of a pair's cosine lies above that of its score."""
+        """How far the rank of each pair's cosine is above the rank of its score, as a share of all pairs."""
         return (ranks(self.cosines) - ranks(self.scores)) / len(self.scores)
 
     @property

@@ -1,4 +1,4 @@
-"""The pictures of an embedder's report, in the manner of report/pictures.py."""
+"""Draw the pictures of an embedder's report, in the style of report/pictures.py."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from bert_jax.report.pictures import ACCENT, INK, PALE, STROKES, above, drawn
 
 TICKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 BINS = 60
-COLUMNS = 12  # of scores, where more than these occur
+COLUMNS = 12  # groups of scores, if there are more distinct scores than this
 
 
 def recall(path: Path, curves: Mapping[str, Sums], what: str) -> str:
-    """At each depth from 1 on."""
+    """Plot the recall at each depth, from 1 on, with its 95 % interval."""
 
     def draw(axes):
         for (name, sums), (color, stroke) in zip(curves.items(), STROKES, strict=False):
@@ -62,7 +62,7 @@ def cosines(path: Path, given: Cosines) -> str:
 
 
 def by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -> str:
-    """Each pair, and the median cosine of pairs with about the same score."""
+    """Plot each pair, and the quartiles of the cosines of pairs with about the same score."""
     values = np.unique(scores)
     if len(values) > COLUMNS:
         values = np.linspace(values[0], values[-1], COLUMNS)

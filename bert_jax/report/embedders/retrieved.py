@@ -1,4 +1,4 @@
-"""Texts that an embedder found for others: documents for queries, or translations."""
+"""The results of retrieval by an embedder: documents for queries, or translations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from bert_jax.report.embedders.search import Search
 @dataclass(frozen=True)
 class Retrieved(Measured):
     searches: Sequence[Search]
-    cosines: Cosines | None  # None: of words, not of vectors
-    quality: Sequence[np.ndarray]  # of each search's queries, the higher the better
-    measure: str  # what that is
+    cosines: Cosines | None  # None for BM25, which has no vectors
+    quality: Sequence[np.ndarray]  # for each search, the quality of each query; higher is better
+    measure: str  # the name of the quality measure
     noun: str = "relevant document"
 
     @property
@@ -46,7 +46,7 @@ class Retrieved(Measured):
 
     @property
     def worst(self) -> Examples:
-        """The lowest quality first; of equal ones those with the last place, and then the most alike wrong text."""
+        """The queries of lowest quality; ties: the worst rank of a relevant text first, then the highest top score."""
         keys = [
             (value, -place, -search.highest[q], s, q)
             for s, (search, quality) in enumerate(zip(self.searches, self.quality, strict=True))

@@ -1,4 +1,4 @@
-"""What was found for some texts among others."""
+"""The documents that were found for queries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from bert_jax.retrieval import DEPTH
 
 @dataclass(frozen=True)
 class Search:
-    queries: Sequence[str]  # as people read them
+    queries: Sequence[str]  # as shown to the user
     documents: Sequence[str]
-    relevant: Sequence[Sequence[int]]  # documents of each query, those first that matter most
-    order: Sequence[np.ndarray]  # documents that were found for each, the best first, DEPTH at most
-    highest: Sequence[float]  # score of the first of them
+    relevant: Sequence[Sequence[int]]  # documents relevant to each query, the most relevant first
+    order: Sequence[np.ndarray]  # documents found for each query, the best first, at most DEPTH
+    highest: Sequence[float]  # score of the first document found
     name: str = ""
 
     @classmethod
     def of(
         cls, queries, documents, relevant, ranked: Iterable[tuple[np.ndarray, np.ndarray]], name=""
     ) -> "Search":
-        """`ranked` as of retrieval.nearest."""
+        """Build a search from `ranked`, which has the form of retrieval.nearest's results."""
         order, scores = zip(*ranked, strict=True)
         highest = [float(row[0]) if len(row) else 0.0 for row in scores]
         return cls(queries, documents, relevant, order, highest, name)
 
     @cached_property
     def hits(self) -> np.ndarray:
-        """[queries, DEPTH] of whether the document in this place is relevant."""
+        """Whether the document at each rank is relevant, [queries, DEPTH]."""
         hits = np.zeros((len(self.queries), DEPTH), bool)
         for row, order, relevant in zip(hits, self.order, self.relevant, strict=True):
             row[: len(order)] = np.isin(order[:DEPTH], relevant)
@@ -38,18 +38,18 @@ class Search:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Of the first relevant document of each query; DEPTH + 1 where none is among the first DEPTH."""
+        """The rank of each query's first relevant document; DEPTH + 1 if none is among the first DEPTH."""
         return np.where(self.hits.any(1), self.hits.argmax(1) + 1, DEPTH + 1)
 
     @property
     def recall(self) -> Sums:
-        """At each depth."""
+        """The recall at each depth."""
         counts = np.array([len(relevant) for relevant in self.relevant])
         rows = np.column_stack([self.hits.cumsum(1) / counts[:, None], np.ones(len(counts))])
         return Sums(rows, lambda sums: {str(k + 1): sums[..., k] / sums[..., -1] for k in range(DEPTH)})
 
     def right(self, query: int) -> str:
-        """The relevant document that was found first, or else the one that matters most."""
+        """Return the first relevant document found, or the most relevant one if none was found."""
         place = self.places[query]
         if place > DEPTH:
             return self.documents[self.relevant[query][0]]

@@ -1,4 +1,4 @@
-"""What embedders are measured on, and how texts are read."""
+"""The data that embedders are evaluated on, and how texts are read."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from bert_jax.data.examples.groups import GroupColumns
 @dataclass(frozen=True)
 class Trial:
     data: str  # a folder in BEIR's layout, or a table
-    split: str = ""  # of the judgements of a folder
+    split: str = ""  # split of a folder's relevance judgements
     columns: GroupColumns = GroupColumns()  # of a table
-    dimensions: int | None = None  # of the vectors; None: all
+    dimensions: int | None = None  # to keep of each vector; None keeps all
     long: str = "cut"
