@@ -272,7 +272,7 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     ):
         right.floor(0.99)
     assert replace(right, levels=(Level(0.9, 299, 299),)).floor(0.99) == 0.9
-    with pytest.raises(BertJaxError, match="no lower one can either: calibrate with more examples"):
+    with pytest.raises(BertJaxError, match="nor can a lower one: calibrate with more examples"):
         replace(right, levels=()).floor(0.9)
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
         Calibration().floor(0.9)
