@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+import corpora
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
@@ -29,6 +30,7 @@ from bert_jax.predictions import origin as origins
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.embed import groups_of, read_parts, texts_of
 from bert_jax.tasks.embedding import retrieved
+from bert_jax.text.wordpiece import WordPiece
 from bert_jax.train.gradient import make_gradient
 from bert_jax.train.log import read
 from bert_jax.train.sharding import make_mesh
@@ -283,6 +285,7 @@ def test_a_model_with_prompts_is_trained_with_them(model, tmp_path):  # noqa: F8
 
 def test_a_model_that_lower_cases_is_trained_so(model, tmp_path):  # noqa: F811
     begun, rows = shutil.copytree(model, tmp_path / "init"), pairs(12)
+    WordPiece.from_vocabulary(corpora.ENTRIES, do_lower_case=False).save(begun)
     sentence_transformers.write(begun, sentence_transformers.Embedder(lower_case=True), 32)
     capitals = [{name: text.upper() for name, text in row.items()} for row in rows]
 
