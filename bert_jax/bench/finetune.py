@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -42,7 +42,6 @@ AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy ignores
 OURS, AUTOCAST, SENTENCES = "bert_jax", "transformers-autocast", "sentence-transformers"
 OF_SENTENCES = EmbedConfig, RerankConfig  # configs of what sentence-transformers trains
-ROWS = 32  # batch size of torch's evaluation
 
 
 def measure(
@@ -107,7 +106,10 @@ def measure(
 
 
 def comparison(best: str, ours: list[dict], theirs: list[dict]) -> dict:
-    """Return the ratio of their seconds to ours, their mean score, and how far our mean score is from it."""
+    """Return the ratio of their seconds to ours, their mean score, and our mean score minus theirs.
+
+    With several seeds, also return the standard error of this difference.
+    """
     scores = {
         name: np.array([run[best] for run in runs]) for name, runs in (("ours", ours), ("theirs", theirs))
     }
@@ -115,7 +117,7 @@ def comparison(best: str, ours: list[dict], theirs: list[dict]) -> dict:
         "speedup": asdict(ratio([run["seconds"] for run in ours], [run["seconds"] for run in theirs])),
         "score": float(scores["theirs"].mean()),
         "difference": float(scores["ours"].mean() - scores["theirs"].mean()),
-        # Of the difference of the two means.
+        # Standard error of the difference of the two means.
         "standard_error": float(sum(s.var(ddof=1) / len(s) for s in scores.values()) ** 0.5)
         if len(ours) > 1
         else None,
@@ -227,22 +229,16 @@ class TorchFinetuning(TorchModel):
         """Return a context in which torch chooses the operations that it computes in bfloat16, if `autocast` is set."""
         return self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.autocast)
 
-    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """Return the logits of each piece, in the order of the pieces."""
-        logits: list = [None] * len(pieces)
-        order = np.argsort([len(piece) for piece in pieces])
-        self.model.eval()
-        with self.torch.no_grad(), self.computing():
-            for numbers in np.split(order, range(ROWS, len(order), ROWS)):
-                for i, row in zip(numbers, self.logits([pieces[i] for i in numbers]), strict=True):
-                    logits[i] = row[: len(pieces[i])] if row.ndim == 2 else row
-        return logits
-
-    def logits(self, pieces: Sequence[Piece]) -> Iterator[np.ndarray]:
-        outputs = self.model(**self.tokens(pieces))
+    def outputs(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+        """Return the logits of each piece, without those of padding."""
+        with self.computing():
+            outputs = self.model(**self.tokens(pieces))
         if "start_logits" in outputs:
-            return self.torch.stack([outputs.start_logits, outputs.end_logits], -1).float().numpy()
-        return outputs.logits.float().numpy()
+            logits = self.torch.stack([outputs.start_logits, outputs.end_logits], -1)
+        else:
+            logits = outputs.logits
+        rows = zip(logits.float().numpy(), pieces, strict=True)
+        return [row[: len(piece)] if row.ndim == 2 else row for row, piece in rows]
 
     def targets(self, pieces: Sequence[Piece]) -> dict:
         """Return our targets as arguments of transformers' model."""

@@ -12,7 +12,6 @@ from bert_jax.errors import BertJaxError
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.embedding import Embedding
 
-TEXTS = 64  # batch size of the evaluation
 BOTH_WAYS = ("query_to_doc", "doc_to_query")
 
 
@@ -48,18 +47,10 @@ class TorchEmbedding(TorchModel):
     def loss_of(self, pieces: Sequence[Piece]):
         return self.loss(self.inputs(pieces), self.targets(pieces))
 
-    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """Return the vector of each text, with length 1."""
-        vectors: list = [None] * len(pieces)
-        order = np.argsort([len(piece) for piece in pieces])
-        self.model.eval()
-        with self.torch.no_grad():
-            for numbers in np.split(order, range(TEXTS, len(order), TEXTS)):
-                embedded = self.model(self.tokens([pieces[i] for i in numbers]))["sentence_embedding"]
-                embedded = self.torch.nn.functional.normalize(embedded, dim=-1).numpy()
-                for i, vector in zip(numbers, embedded, strict=True):
-                    vectors[i] = vector
-        return vectors
+    def outputs(self, pieces: Sequence[Piece]) -> np.ndarray:
+        """Return the vector of each text, normalized to length 1."""
+        vectors = self.model(self.tokens(pieces))["sentence_embedding"]
+        return self.torch.nn.functional.normalize(vectors, dim=-1).numpy()
 
     def inputs(self, pieces: Sequence[Piece]) -> list[dict]:
         """Return the tokens of the texts of each column."""

@@ -1,4 +1,4 @@
-"""A cross-encoder that sentence-transformers trains from the same directory, on the same queries in the same order."""
+"""A cross-encoder that sentence-transformers trains from our directory, with the same queries, order and recipe."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,6 @@ from bert_jax.data.examples.arrange import Piece
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.ranking import Ranking
 from bert_jax.tasks.rerank_config import RerankConfig
-
-PAIRS = 64  # batch size of the evaluation
 
 
 class TorchRanking(TorchModel):
@@ -44,14 +42,6 @@ class TorchRanking(TorchModel):
             return self.loss([[""] * len(documents), documents], self.torch.cat(labels))
         return self.loss([[""] * len(lists), lists], labels)
 
-    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """Return the logit of each piece."""
-        logits: list = [None] * len(pieces)
-        order = np.argsort([len(piece) for piece in pieces])
-        self.model.eval()
-        with self.torch.no_grad():
-            for numbers in np.split(order, range(PAIRS, len(order), PAIRS)):
-                scores = self.model(self.tokens([pieces[i] for i in numbers]))["scores"]
-                for i, score in zip(numbers, scores.reshape(-1, 1).numpy(), strict=True):
-                    logits[i] = score
-        return logits
+    def outputs(self, pieces: Sequence[Piece]) -> np.ndarray:
+        """Return the logit [1] of each piece."""
+        return self.model(self.tokens(pieces))["scores"].reshape(-1, 1).numpy()

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.errors import BertJaxError
 from bert_jax.tasks.epochs_config import EpochsConfig
 from bert_jax.train.config import OptimizerConfig
+
+ROWS = 32  # batch size of torch's evaluation
 
 
 def quiet_transformers(seed: int) -> list[Any]:
@@ -45,8 +47,19 @@ class TorchModel(ABC):
         """Return the loss of the pieces of a step."""
 
     @abstractmethod
+    def outputs(self, pieces: Sequence[Piece]) -> Iterable[np.ndarray]:
+        """Return the outputs of the pieces of a batch in the form of our task's predictions, without gradients."""
+
     def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
-        """Return the outputs of each piece, in order, in the form that our task predicts them."""
+        """Return the outputs of each piece, in the order of the pieces. Pieces of similar length share a batch."""
+        predictions: list = [None] * len(pieces)
+        order = np.argsort([len(piece) for piece in pieces])
+        self.model.eval()
+        with self.torch.no_grad():
+            for indices in np.split(order, range(ROWS, len(order), ROWS)):
+                for i, output in zip(indices, self.outputs([pieces[i] for i in indices]), strict=True):
+                    predictions[i] = output
+        return predictions
 
     def train(self, data: Epochs) -> tuple[float, list[float]]:
         """Train; return the seconds of all steps, and the loss of each step."""
@@ -71,7 +84,7 @@ class TorchModel(ABC):
 
 
 class Updates:
-    """AdamW with linear decay and gradient clipping, as in the config."""
+    """AdamW with warm-up, linear decay and gradient clipping, as in the config."""
 
     def __init__(self, torch, model, recipe: OptimizerConfig, steps: int):
         if (recipe.name, recipe.schedule) != ("adam", "linear"):
