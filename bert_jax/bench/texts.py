@@ -194,7 +194,7 @@ def random_texts(model, count: int) -> list[str]:
 
 
 def open_embedder(directory: str, dtype: str = "float32"):
-    """Load an embedder that truncates texts at the encoder's maximum length, as the other libraries do here."""
+    """Load an embedder that adds no prompt, and truncates at the encoder's maximum length as the others do here."""
     model = bert_jax.load(directory, dtype=dtype)
     model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
     return model
@@ -233,6 +233,7 @@ def sentence_transformers(directory: str, dtype: str = "float32") -> Callable:
     device = torch_device()
     model = library.SentenceTransformer(directory, device=device, model_kwargs={"dtype": dtype})
     model.max_seq_length = model[0].auto_model.config.max_position_embeddings
+    model.default_prompt_name = None  # ours adds no prompt either
     return lambda texts: model.encode(texts, batch_size=ROWS[device], show_progress_bar=False)
 
 
@@ -280,7 +281,7 @@ def unchanged(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 # Verb -> (function that opens our model, contenders by name, function of an open model of ours). A contender is
-# `make(directory)`, which returns a function of texts; the last function returns that of our model.
+# `make(directory)`, which returns a function of texts; the last function makes one from our open model.
 SUBJECTS: dict[str, tuple[Callable, dict[str, Callable], Callable]] = {
     "embed": (
         open_embedder,
