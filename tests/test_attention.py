@@ -87,7 +87,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
     context = Context(mask, packs)
     seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
-    request = Request("tpu", L, H, K, "float32", packed=packs is not None, window=window, dropout=rate)
+    request = Request("tpu", L, H, K, "float32", window=window, dropout=rate)
 
     def ours(qkv):
         return attention.short(qkv, context, request, seeds, interpret=True)
@@ -127,7 +127,7 @@ def test_splash_equals_xla_forward_and_gradient(case):
     packs, window = CASES[case]
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
     real, target = (mask > 0)[:, :, None], TARGET.reshape(3, L, H * K)
-    request = Request("tpu", L, H, K, "float32", packed=packs is not None, window=window, dropout=0.0)
+    request = Request("tpu", L, H, K, "float32", window=window, dropout=0.0)
 
     def total(run, qkv):
         out = run(qkv, Context(mask, packs), request, None)
@@ -178,7 +178,7 @@ def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     assert (first != second).any()
 
 
-TPU = Request("tpu", 512, 12, 64, "bfloat16", packed=True, window=None, dropout=0.0)
+TPU = Request("tpu", 512, 12, 64, "bfloat16", window=None, dropout=0.0)
 GPU = replace(TPU, platform="gpu")
 
 

@@ -108,7 +108,7 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
     values["bias"] = random.standard_normal((H, 2 * L - 1)).astype(np.float32)
     values = {name: values[name] for name in names}
     seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
-    request = Request("tpu", L, H, K, "float32", packed, window, rate, relative=True)
+    request = Request("tpu", L, H, K, "float32", window, rate, relative=True)
 
     def context_of(values):
         return Context(mask, packs, relative=Relative(rows=rows, **values))
@@ -239,7 +239,7 @@ def test_the_kernel_compiles_for_a_tpu_and_moves_little_more_than_without_terms(
 
 def test_kernels_without_relative_terms_say_so():
     for name, platform in (("splash", "tpu"), ("cudnn", "gpu")):
-        request = Request(platform, 1024, 12, 64, "bfloat16", False, None, 0.0, relative=True)
+        request = Request(platform, 1024, 12, 64, "bfloat16", None, 0.0, relative=True)
         assert KERNELS[name].refusal(request) == "has no relative terms"
         assert choose("auto", request) == "xla"
     assert choose("auto", replace(request, platform="tpu", length=512)) == "short"
@@ -248,7 +248,7 @@ def test_kernels_without_relative_terms_say_so():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"terms": ("c2p",)}, "relative.terms are one of"),
+        ({"terms": ("c2p",)}, "relative.terms must be one of"),
         ({"terms": ("bias",), "farthest": 128}, "buckets must be an even number of at least 4, not 0"),
         ({"terms": ("keys",), "buckets": 7, "farthest": 128}, "buckets must be an even number of at least 4, not 7"),
         ({"terms": ("keys",), "buckets": -4, "farthest": 128}, "buckets must be an even number"),

@@ -23,19 +23,18 @@ from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, T
 from bert_jax.models.product import product
 
 LANES = 128  # lanes of a TPU's vector registers; splash's blocks are multiples of it
-FUSED = 2048  # the longest row for which splash's backward pass is one kernel
+FUSED = 2048  # the longest row, without a window, for which splash's backward pass is one kernel
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a call needs of a kernel, known at trace time."""
+    """The requirements of a call to attention, known at trace time."""
 
     platform: str
     length: int
     heads: int  # per device
     head_size: int
     dtype: str
-    packed: bool
     window: Any  # None: all tokens; a traced number if one program serves layers with and without a window
     dropout: float
     relative: bool = False
@@ -100,7 +99,7 @@ def attend_near_or_far(
 
     def branch(kernel: str, reach: int | None):
         run = partial(attend, heads=heads, window=reach, kernel=kernel, **dropout)
-        # Recompute large scores: for what one branch keeps for the backward pass, the other would allocate memory too.
+        # Recompute scores, which are large: what one branch keeps for the backward pass takes memory in the other, too.
         return jax.checkpoint(run) if KERNELS[kernel].splits else run
 
     return jax.lax.cond(near, branch(near_kernel, window), branch(far_kernel, None), qkv, context)
@@ -114,7 +113,6 @@ def request_of(qkv, context: Context, heads: int, window: int | None, dropout: f
         heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
         head_size=qkv.shape[3] // heads,
         dtype=str(qkv.dtype),
-        packed=context.packs is not None,
         window=window,
         dropout=dropout,
         relative=context.relative is not None,
@@ -219,7 +217,7 @@ def banded_refusal(request: Request) -> str | None:
 
 
 def zero_dead(out, allow):
-    """Set the output of queries that see no key to zero: the softmax over no key is noise."""
+    """Set the output of queries that see no key to zero: the softmax over no keys gives noise."""
     alive = allow.any(-1)[:, 0, :, None, None]  # [B, L or 1, 1, 1]
     return jnp.where(alive, out, 0)
 
