@@ -18,7 +18,7 @@ from test_distil_classifier import settings, teacher, without_labels  # noqa: F4
 from test_finetune import marked
 from tiny_training import Batches, tiny
 
-pytestmark = pytest.mark.pod
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 STEPS = 20
 MESHES = {

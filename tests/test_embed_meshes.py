@@ -8,7 +8,7 @@ from runs import ROOT, finished, lines
 from test_embed_task import CONFIG, pairs, table
 from test_finetune import model  # noqa: F401
 
-pytestmark = pytest.mark.pod
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 STEPS = 50
 RUNS = {

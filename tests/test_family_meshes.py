@@ -6,7 +6,7 @@ import pytest
 import runs
 from test_family_runs import SIZES
 
-pytestmark = pytest.mark.pod
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 
 @pytest.fixture(scope="module")

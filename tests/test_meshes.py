@@ -6,7 +6,7 @@ import pytest
 import runs
 from on_eight_devices import EVALUATED, MESHES, MORE_MESHES
 
-pytestmark = pytest.mark.pod
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 
 def assert_same(one, other):
@@ -20,13 +20,11 @@ def some():
     return runs.on_eight_devices("on_eight_devices.py", "some")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mesh", [name for name in MESHES if name != "one device"])
 def test_meshes_and_accumulation_give_the_same_losses(some, mesh):
     assert_same(some["one device"], some[mesh])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mesh", [name for name in EVALUATED if name != "one device"])
 def test_meshes_measure_and_predict_the_same(some, mesh):
     np.testing.assert_allclose(some[mesh]["heldout"], some["one device"]["heldout"], rtol=1e-5)
@@ -34,7 +32,6 @@ def test_meshes_measure_and_predict_the_same(some, mesh):
     np.testing.assert_allclose(some[mesh]["predicted"], some["one device"]["predicted"], atol=1e-4)
 
 
-@pytest.mark.slow
 def test_gradients_sent_in_bfloat16_are_rounded_and_no_more(some):
     exact, rounded = some["one device"], some["data 8, gradients in bfloat16"]
     assert rounded["losses"][0] == pytest.approx(exact["losses"][0], rel=1e-6)
@@ -42,12 +39,10 @@ def test_gradients_sent_in_bfloat16_are_rounded_and_no_more(some):
     np.testing.assert_allclose(rounded["losses"], exact["losses"], rtol=5e-3)
 
 
-@pytest.mark.slow
 def test_fsdp_holds_an_eighth_of_a_parameter_on_each_device(some):
     assert some["share"] == 1 / 8
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_from_8_devices_on_4_and_on_8_again(some):
     assert_same(some["one device"], some["8, 4, 8 devices"])
 

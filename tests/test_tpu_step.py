@@ -19,7 +19,7 @@ from bert_jax.pod import preflight
 from bert_jax.pod.topology import slice_of
 from test_finetune import ENCODER, TOKENIZER
 
-pytestmark = pytest.mark.pod
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
 PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
@@ -37,7 +37,6 @@ def base():
     return compiled("base", "v5e:4x4", "data.batch=1024", "mesh.accumulate=4")
 
 
-@pytest.mark.slow
 def test_base_runs_on_16_chips_with_the_kernel_and_packed_rows(base):
     assert base["mesh"] == {"data": 16, "fsdp": 1, "tensor": 1}
     assert base["kernels"] == ["short_attention", "short_attention_backward"]
@@ -45,7 +44,6 @@ def test_base_runs_on_16_chips_with_the_kernel_and_packed_rows(base):
     assert sum(base["memory"].values()) < slice_of("v5e:4x4").chip.memory
 
 
-@pytest.mark.slow
 def test_gradients_cross_once_a_step_and_nothing_else_does(base):
     large = [collective for collective in base["collectives"] if collective["bytes"] > 4000]
     assert {collective["kind"] for collective in large} == {"all-reduce"}
@@ -58,7 +56,6 @@ def test_gradients_cross_once_a_step_and_nothing_else_does(base):
     assert 0 <= sum(collective["bytes"] for collective in large) - 4 * base["parameters"] < 80
 
 
-@pytest.mark.slow
 def test_the_compiled_program_has_the_products_that_were_traced(base):
     # The TPU's text and the trace are counted apart: without the kernels, whose text is not XLA's, they agree.
     by_hand = (

@@ -22,7 +22,7 @@ from bert_jax.train.task import Task
 from shown import shown
 from tiny_training import Batches, tiny
 
-pytestmark = pytest.mark.pod
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 MESHES = {
     "one device": (1, {}),
@@ -137,7 +137,6 @@ def results_of(process: str) -> dict:
     return runs.on_eight_devices(__file__, process)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("process", "mesh", "accumulate"), shown(TAKEN, TAKEN[:2]))
 def test_loss_and_gradients_are_those_of_the_whole_batch(process, mesh, accumulate):
     results = results_of(process)
@@ -149,7 +148,6 @@ def test_loss_and_gradients_are_those_of_the_whole_batch(process, mesh, accumula
         np.testing.assert_allclose(ours["gradients"][name], gradient, atol=1e-6 * largest, err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("process", "mesh"), shown(EVALUATED, EVALUATED[:1]))
 def test_an_evaluation_is_that_of_the_whole_batch(process, mesh):
     results = results_of(process)
