@@ -16,7 +16,7 @@ WRITTEN: ContextVar[Literal["flags", "config", "python"]] = ContextVar("written"
 
 @contextmanager
 def set_by_config() -> Iterator[None]:
-    """While open, printed lines and errors name config keys instead of the flags of a command."""
+    """Within the block, printed lines and errors name config keys instead of the flags of a command."""
     token = WRITTEN.set("config")
     try:
         yield
@@ -26,7 +26,7 @@ def set_by_config() -> Iterator[None]:
 
 @contextmanager
 def called_from_python() -> Iterator[None]:
-    """While open, printed lines and errors name settings as arguments of a Python call, not as flags of a command."""
+    """Within the block, printed lines and errors name settings as arguments of a Python call, not as flags."""
     token = WRITTEN.set("python")
     try:
         yield

@@ -1,7 +1,7 @@
 """Read config files of ml_collections into frozen dataclasses.
 
 A config file defines `get_config(name)`, which returns a `ConfigDict`. A key that the file leaves out has the default
-of the dataclass. An unknown key is an error, which names the closest known key:
+of the dataclass. An unknown key is an error, which suggests a known one:
 
     config = load("configs/pretrain.py:base", ["data.rate=0.2"], Pretraining)
     config.data.rate  # 0.2
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-MOST = 2**31 - 1  # the largest whole number allowed: steps are counted in 32 bits
-LARGEST = 3.4e38  # the largest other number allowed: arrays are float32
+# The largest values of fields whose range has no upper bound.
+MOST = 2**31 - 1  # whole numbers: steps are counted in 32 bits
+LARGEST = 3.4e38  # other numbers: arrays are float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +95,8 @@ def check_ranges(config: "DataclassInstance", where: str = "") -> None:
 
 def check_number(value, name: str, is_whole: bool = False, allowed: Range | None = None) -> None:
     kind, numbers = ("whole number", Integral) if is_whole else ("number", Real)
-    # On a line of its own: after a check in an `if`, mypy would take the value for an Integral or a Real, which have
-    # no abs() and no order.
+    # On a line of its own: after a check in an `if`, mypy would take the value for an Integral or a Real, and reject
+    # the comparisons below.
     is_number = isinstance(value, numbers) and not isinstance(value, bool)
     if not is_number:
         raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
@@ -135,7 +136,8 @@ def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
 def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
     """Read the config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
 
-    With `whole=False`, top-level keys for which `reader` has no field are ignored instead of refused.
+    With `whole=False`, top-level keys of the file for which `reader` has no field are ignored instead of refused, and
+    overrides of them too.
     """
     return read(read_file(spec), overrides, reader, whole=whole)
 
@@ -241,7 +243,7 @@ def _field_type(reader: type, name: str, where: str, root: type, key: str = "") 
 
 
 def _parse(text: str, kind: type, where: str):
-    """Parse the text of an override as `kind`. Strings need no quotes, and tuples need no brackets."""
+    """Parse the text of an override as `kind`. Strings are kept as typed; the brackets of a tuple are optional."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         text = text.strip()

@@ -42,8 +42,8 @@ def read_file(spec: str) -> dict:
 def find(place: str) -> Path:
     """Find a config file by its path, or one of the package's by its name: classify or configs/classify.py.
 
-    The package's files are found from any working directory. A bare name finds them even if the working directory has a
-    file of that name that is not a Python file.
+    A Python file at the path comes first. The package's files are found from any working directory, by a bare name even
+    if the working directory has a file of that name that is not a Python file.
     """
     path, known = Path(place), own_files()
     if path.suffix == ".py" and path.is_file():

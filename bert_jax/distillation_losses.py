@@ -25,7 +25,7 @@ def soft_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss
 
 
 def soft_binary_cross_entropy(logits, taught, weight, temperature: float = 1.0) -> Loss:
-    """Do the same for C independent labels, each present or absent. An example's loss is the mean over its labels."""
+    """Do the same for C independent labels [..., C], present or not. An example's loss is the mean over its labels."""
     ours, theirs = (jnp.stack([values, jnp.zeros_like(values)], -1) for values in (logits, taught))
     every = soft_cross_entropy(ours, theirs, jnp.broadcast_to(weight[..., None], logits.shape), temperature)
     return Loss(every.total / logits.shape[-1], weight.astype(jnp.float32).sum())
@@ -63,7 +63,9 @@ def log_relations(states, heads: int, seen):
 
 
 def mean_squares(states: Sequence, taught: Sequence, weight) -> Loss:
-    """The mean squared error between the layers' arrays [B, ..., N], summed over layers; `weight` is per row of N."""
+    """The mean squared error of the student's arrays [B, ..., N] against the teacher's, summed over layers.
+
+    `weight` [B, ...] is that of each row of N."""
     errors = [
         ((ours.astype(jnp.float32) - theirs.astype(jnp.float32)) ** 2).mean(-1)
         for ours, theirs in zip(states, taught, strict=True)

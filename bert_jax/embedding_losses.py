@@ -5,7 +5,7 @@ a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal f
 `teacher [N, K, E]`, the vectors of the first K texts by another embedder; and `scale [N]` if the scale is learnt.
 
 Each loss equals the one of the same name in sentence-transformers, except that a text equal to the anchor or to its
-positive is never used as a negative.
+positive, or the positive of an equal anchor, is never used as a negative.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from bert_jax.losses import Loss, weigh
 from bert_jax.models.pooling import unit
 
-BLOCK = 1024  # the most anchors whose scores are in memory at once
+BLOCK = 1024  # anchors whose scores are in memory at once, if it divides their number
 NEVER = -1e30  # the score of a text that is not a candidate
 
 
@@ -102,7 +102,8 @@ def guided(vectors, batch: dict, s: Settings) -> Loss:
 
 
 def false_negatives(batch: dict) -> Loss:
-    """The mean number of positives of other groups that an anchor cannot use as negatives, because texts are equal."""
+    """The mean number, per anchor, of other groups with an equal anchor or positive, whose positives are not used as
+    negatives."""
     known, ids = batch["weight"] > 0, batch["ids"]
 
     def of_block(rows):
@@ -113,7 +114,9 @@ def false_negatives(batch: dict) -> Loss:
 
 
 def in_blocks(function: Callable, rows):
-    """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again."""
+    """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again.
+
+    Rows whose number is not a multiple of BLOCK are not divided."""
     if len(rows) <= BLOCK or len(rows) % BLOCK:
         return function(rows)
     return jax.lax.map(jax.checkpoint(function), rows.reshape(-1, BLOCK)).reshape(-1)

@@ -1,4 +1,4 @@
-"""Losses as (sum, weight) pairs: pairs of batches, hosts or microbatches are added up, and divided once at the end.
+"""Losses as (sum, weight) pairs, to add up over batches, hosts or microbatches, and to divide once, at the end.
 
 All losses are computed in float32, whatever the type of the model's activations.
 """

@@ -108,8 +108,8 @@ def numbers(predicted: Sequence[float], truth: Sequence[float]) -> Sums:
 def clusters(assigned: Sequence, truth: Sequence[str]) -> Sums:
     """Score how well clusters agree with labels: homogeneity, completeness and their harmonic mean, the V-measure.
 
-    The entropies of a resample use the class frequencies among all examples. To first order this equals using its own
-    frequencies, but it leaves out the agreement that a resample gains by chance alone.
+    The entropies of a resample use the frequencies of labels and clusters among all examples. To first order, this
+    equals using its own frequencies, but it leaves out the agreement that a resample gains by chance alone.
     """
 
     def surprise(values) -> np.ndarray:
@@ -159,8 +159,8 @@ def spans(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) ->
 def answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> Sums:
     """Score answers as SQuAD does, each against all right answers of its question: `exact`, and `f1` of the words.
 
-    If a question has no answer (SQuAD 2.0), its right answer is "". Then the scoring rules of 2.0 are used; they differ
-    from those of 1.1 if a right answer is nothing but articles and punctuation.
+    A question without an answer (SQuAD 2.0) has the right answer "". If there is one, all questions are scored by the
+    rules of 2.0, which differ from those of 1.1 if a right answer is nothing but articles and punctuation.
     """
     check(predicted, truth)
     second = not all(map(any, truth))
@@ -260,7 +260,7 @@ def mark_and_kind(tag: str) -> tuple[str, str]:
 
 
 def answer_words(answer: str) -> list[str]:
-    """Split an answer into words: lower-cased, without ASCII punctuation and articles.
+    """Split an answer into words: lower-cased, without ASCII punctuation, and after that without articles.
 
     >>> answer_words("The (U.S.) army's a-team")
     ['us', 'armys', 'ateam']

@@ -146,7 +146,7 @@ def refuse_input(output: str | None, source: str) -> None:
 
 @contextmanager
 def holding(directory: Path) -> Iterator[None]:
-    """Create a directory that several runs of a command may fill, and lock it while the block runs."""
+    """Create a directory that several runs of a command may fill, one at a time: it is locked while the block runs."""
     with errors_of(directory):
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY)
@@ -174,7 +174,7 @@ def taken(path: Path) -> BertJaxError:
 
 
 def refuse_foreign(directory: Path, names: Collection[str]) -> None:
-    """Raise unless the directory is absent, or each file in it has one of the names."""
+    """Raise unless the directory is absent, or is not in use and each file in it has one of the names."""
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -210,7 +210,7 @@ def refuse_unlisted(directory: Path, listing: str) -> None:
 
 
 def temporary_names(name: str, suffix: str) -> re.Pattern[str]:
-    """Match the temporary names of a file or directory."""
+    """Return a pattern that matches the temporary names of a file or directory."""
     return re.compile(rf"\.{re.escape(name)}\.[a-z0-9_]{{8}}{re.escape(suffix)}")
 
 

@@ -15,7 +15,7 @@ from bert_jax.data.examples.candidates import RELEVANT
 from bert_jax.losses import Loss, weigh
 
 NEVER = -1e9  # the logit of padding
-MU = 10.0  # in lambda_rank, the weight of the term of the gap between two ranks, as published
+MU = 10.0  # in lambda_rank: the weight of the gap between two ranks relative to the ranks themselves, as published
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
 
 
 def ranking(given: Sequence[Sequence[str]], relevant: Sequence[Relevant]) -> Sums:
-    """Score the ranking of each query: `given` holds the ids of its documents, best first, `relevant` their grades.
+    """Score each query's ranking: `given` holds its document ids, best first; `relevant` maps document ids to grades.
 
     A query without a relevant document cannot be scored and is left out.
     """

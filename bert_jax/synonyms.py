@@ -9,7 +9,7 @@ MOST = 3  # keys that a hint names
 CLOSE, VERY_CLOSE = 0.75, 0.85  # similarity of two spellings, from 0 to 1
 
 # {our keys: the names that other libraries use}. If several keys are listed, the first one that the task has is meant.
-# A flag stands for a setting that has no key.
+# A flag stands for a setting that has no key; KEY=VALUE, for a setting that is one value of a key.
 MEANINGS = {
     "init": "model_name_or_path model_name model_path model_dir pretrained_model checkpoint "
     "base_model encoder bert_model init_checkpoint from_pretrained",

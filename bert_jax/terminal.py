@@ -12,8 +12,8 @@ from typing import TextIO
 
 from bert_jax.arguments import as_called
 
-INDENT = 4  # of continuation lines
-LEAST, MOST = 60, 100  # the width of a table in columns
+INDENT = 4  # columns, of continuation lines
+LEAST, MOST = 60, 100  # bounds of the width of a table, in columns
 PART: ContextVar[str] = ContextVar("part", default="")  # the prefix of each line: the current part of a run
 PLAIN, BOLD = "\x1b[0m", "\x1b[1m"
 CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
@@ -31,7 +31,7 @@ def width() -> int:
 
 @contextmanager
 def part_of_run(name: str) -> Iterator[None]:
-    """While open, each printed line of a run begins with the name of its part, such as "fold 2 of 5"."""
+    """Within the block, each printed line of a run begins with the name of its part, such as "fold 2 of 5"."""
     token = PART.set(f"{name}: ")
     try:
         yield
@@ -40,7 +40,7 @@ def part_of_run(name: str) -> Iterator[None]:
 
 
 def of_run(text: str) -> str:
-    """Put the current part of the run before the text, and spell settings as flags or as Python arguments."""
+    """Put the current part of the run before the text; in a run from Python, spell settings as arguments."""
     return PART.get() + as_called(text)
 
 

@@ -17,7 +17,7 @@ WANTED = NAMES | {int: "a whole number", float: "a finite number", type(None): "
 
 
 class Mistyped(BertJaxError):
-    """A value has the wrong type. The message begins with the key; whoever read the file puts its name in front."""
+    """A value has the wrong type. The message begins with the key; the caller puts the name of the file in front."""
 
 
 def type_of(value) -> str:
@@ -25,7 +25,9 @@ def type_of(value) -> str:
 
 
 def fit(value, kind, key: str = "") -> Any:
-    """Convert a value to `kind`: a JSON type, list[X], tuple[X, ...], dict[str, X], a union of these, or a record.
+    """Return a value as `kind`, checked and converted.
+
+    `kind` is a JSON type, list[X], tuple[X, ...], dict[str, X], dict[int, X], a union of these, or a record.
 
     A TypedDict is an open record: unknown keys are kept. A dataclass is a closed one: they are refused. Numbers must be
     finite.

@@ -14,9 +14,9 @@ training (by default 0); if there are none, scores measure agreement with the te
     bert-jax train --config configs/distil.py:distilbert --workdir runs/half --config.teacher=TEACHER \
         --config.data.corpora=corpus
 
-The student has half of the teacher's layers and is initialised with every second one of them. It learns the masked
-words (weight 2), the teacher's probabilities for them at temperature 2 (weight 5), and the directions of the teacher's
-last hidden states (weight 1): --config.loss.mlm, .soft, .temperature, .cosine.
+The student is initialised with half of the teacher's layers, evenly spaced. It learns the masked words (weight 2), the
+teacher's probabilities for them at temperature 2 (weight 5), and the directions of the teacher's last hidden states
+(weight 1): --config.loss.mlm, .soft, .temperature, .cosine.
 
 `minilm` and `tinybert` learn from the same corpora, and produce an encoder without heads, to be fine-tuned. `minilm`
 (6 layers of 384) learns how queries, keys and values relate the tokens of a text to each other: its last layer learns

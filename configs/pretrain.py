@@ -37,7 +37,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config.data = ConfigDict(
         {
             "batch": 256,
-            # Attention cost grows with the square of the length: most rows are short, long rows train the positions.
+            # Attention cost grows with the square of the length: most steps are short, the others train the positions.
             "lengths": (128, 512),
             "shares": (0.9, 0.1),
             "examples": "next_sentence",
@@ -127,7 +127,7 @@ def roberta(config: ConfigDict) -> None:
 
 
 def deberta(config: ConfigDict) -> None:
-    """The paper's recipe: long rows, a lower learning rate."""
+    """The paper's recipe: large batches of long rows."""
     config.data.update({"batch": 2048, "lengths": (512,), "shares": (1.0,)})
     config.optimizer = ConfigDict({"rate": 2e-4, "warmup": 10_000})
 

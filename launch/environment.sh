@@ -20,7 +20,7 @@ if [ -z "$python" ]; then
 fi
 version=$(version_of "${python:-none}")
 if [[ -z $version || " ${tried[*]} " != *" $version "* ]]; then
-  echo "bert_jax needs Python ${tried[*]}${python:+; $python is ${version:-no Python that makes virtual environments}}:" \
+  echo "bert_jax needs Python ${tried[*]}${python:+; $python is ${version:-not a Python with venv}}:" \
     "install one that has venv, or set its path: PYTHON=/path/to/python $0" >&2
   exit 1
 fi

@@ -24,7 +24,7 @@ from pathlib import Path
 # Used besides Python's standard library: all are well documented.
 PACKAGES = ("jax", "matplotlib", "numpy", "scipy")
 SHORTEST = 200  # characters of a module's docstrings; modules with fewer are left out
-TELLING, ENOUGH = 60, 200  # characters of a labelled docstring: at least, and at most (then it is truncated)
+TELLING, ENOUGH = 60, 200  # characters of a labelled docstring: the fewest, and the most that are kept
 TRAIN, TEST = 50, 100  # labelled docstrings of each library
 DRAWS = 3  # training sets
 

@@ -45,7 +45,7 @@ def main(work: Path) -> None:
 def verdict(name: str, before: list[float], after: list[float], tested: int) -> str:
     """Return a line with the mean gain over the runs on the same draws, and twice its standard error."""
     gains = [100 * (b - a) for a, b in zip(before, after, strict=True)]
-    # There is noise from the draws, and from the test docstrings, a sample that all draws share.
+    # Noise comes from the draws, and from the test docstrings, which are one sample for all draws.
     sampling = sum(mean(values) * (1 - mean(values)) / tested for values in (before, after))
     noise = 2 * math.sqrt(stdev(gains) ** 2 / len(gains) + 100**2 * sampling)
     within = abs(mean(gains)) <= noise

@@ -48,9 +48,9 @@ def test_the_longer_text_is_cut_first():
 
 
 def test_one_text_and_windows_are_refused():
-    with pytest.raises(BertJaxError, match=r'takes pairs of texts, and "w1 w2" is a single text'):
+    with pytest.raises(BertJaxError, match=r'takes pairs of texts, but "w1 w2" is a single text'):
         encode_apart(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
-    with pytest.raises(BertJaxError, match='takes pairs of texts, and "" is a single text'):
+    with pytest.raises(BertJaxError, match='takes pairs of texts, but "" is a single text'):
         encode_apart(TOKENIZER, [""], 9)
     with pytest.raises(BertJaxError, match=r"cannot read them in windows; .*--config.model.pairs=together"):
         Reading(32, "windows", apart=True)

@@ -229,7 +229,7 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
     changed = [*texts[:12], "mat", *texts[13:]]
     for other, first in ((changed, 8), (texts[: 2 * SHARD], 16), (texts[:-1], 24), ([*texts, "mat"], 24)):
         lines(tmp_path / "lines.txt", other)
-        assert f"of other texts than the input, which differs after the first {first};" in refused()
+        assert f"of different texts: the input differs after the first {first};" in refused()
     embed("--input", lines(tmp_path / "even.txt", texts[:16]), "--output", "even")
     lines(tmp_path / "even.txt", texts[:17])
     assert "after the first 16;" in embed("--input", "even.txt", "--output", "even", code=1)

@@ -272,7 +272,7 @@ def test_what_is_for_predictions_alone_is_refused(folder, model, capsys):  # noq
             [{"text": t, "kind": "x"} for t in "abc"],
             "1 values in 3 rows; if they are labels, name their column",
         ),
-        ([{"a": "a", "b": "b", "c": "c"}], "texts in a row: 3, scores: 0; an embedder is measured by"),
+        ([{"a": "a", "b": "b", "c": "c"}], "texts in a row: 3, scores: 0; an embedder is evaluated on"),
     ],
 )
 def test_tables_that_measure_nothing_are_refused(rows, message, tmp_path):

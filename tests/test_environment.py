@@ -98,5 +98,5 @@ def test_without_one_that_was_tried_it_is_told_what_to_install(machine):
     wanted = "bert_jax needs Python 3.13 3.12 3.11"
     assert wanted in machine.prepare(code=1)
     assert "; python3 is 3.14: install one" in machine.prepare(code=1, PYTHON="python3")
-    assert "; none is no Python that" in machine.prepare(code=1, PYTHON="none")
+    assert "; none is not a Python with venv:" in machine.prepare(code=1, PYTHON="none")
     assert not machine.made() and not os.path.exists(machine.project / ".venv")

@@ -34,7 +34,7 @@ def test_the_default_stands_to_the_best_other_by_paired_differences():
     assert spread == pytest.approx(np.std([0, 0, 0.1], ddof=1) / 3**0.5)
     text = table(given)
     assert "| sst2 | 8 | 3 | 0.800 (0.100) | 0.900 (0.000) | 0.700 (0.300) | 0.767 (0.200) |" in text
-    assert "within one standard error of the best other learner in 1 of 1 cells" in text
+    assert "at most one standard error below the best other library in 1 of 1 comparisons" in text
     # A draw that one learner has not learnt from says nothing of how they stand, and one alone shows no spread.
     another = [*lines("default", (0, 0, 0, 0), (1,) * 4)[3:], *lines("setfit", (0, 0, 0, 0, 1), (1,) * 5)[4:]]
     assert table([*given, *another]).splitlines()[-3:] == text.splitlines()[-3:]
@@ -44,7 +44,8 @@ def test_the_default_stands_to_the_best_other_by_paired_differences():
         "nothing to compare"
     )
     assert (
-        "in 0 of 1 cells, within two in 1; its calibration error is the lowest or within 0.02 in 0." in behind
+        "in 0 of 1 comparisons, at most two in 1; its calibration error is the lowest or within 0.02 in 0."
+        in behind
     )
 
 

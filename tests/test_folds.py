@@ -259,7 +259,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that did not learn from it" in page and "60 examples" in page
-    assert "Texts that the model should refuse: 1. Scored ones beside them: 60." in page
+    assert "Texts that the model should refuse: 1. Scored texts beside them: 60." in page
     assert run.start(*given), "a finished run is found finished"
     assert "step 12 train" not in capsys.readouterr().out
     with pytest.raises(BertJaxError, match="started with other settings: .*method was .* and is finetune"):

@@ -63,7 +63,7 @@ def test_documents_of_every_kind(tmp_path):
         f"2 documents without text left out ({folder}/blank.md and others)",
         "files of other kinds are left out: no ending (1), .pdf (1)",
         f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
-        f"3 files ({folder}/MORE.JSONL and others) not UTF-8 throughout; what is broken is read as U+FFFD",
+        f"3 files ({folder}/MORE.JSONL and others) not entirely UTF-8; invalid characters are read as U+FFFD",
     ]
     (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
     assert documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
@@ -97,7 +97,7 @@ def test_the_index_that_pandas_writes_is_no_title(tmp_path):
         ("a.jsonl", "{", "row 1 is not JSON"),
         ("a.parquet", "PAR1", "cannot be read as parquet"),
         ("a.txt.gz", "text", r"a.txt.gz cannot be read \(Not a gzipped file"),
-        ("a.exe", "", "is of no kind that is read; known: .txt"),
+        ("a.exe", "", "is of an unknown kind; known: .txt"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsys):
@@ -179,7 +179,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     )
     assert out[2].strip() == "Cats\\x1b[31m are very very very very nice."
     assert (
-        "no vectors, for it was built without --model"
+        "no vectors because it was built without --model"
         in run("search", "index", "a", "--legs", "vectors", code=1)[1]
     )
     long = f"{'Birds fly. ' * 60}Fish swim."
@@ -222,7 +222,7 @@ def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run
     (tmp_path / "docs/prices.csv").write_text("item,price\ncup,3\n")
     (tmp_path / "docs/rows.csv").write_text("text\nThe cat sat.\n")
     said = run("index", "docs", "--output", "index")[1]
-    assert "1 table (docs/prices.csv) left out, for no column of texts is known; name it" in said
+    assert "1 table (docs/prices.csv) left out because the text column is unknown; name the file" in said
     assert "1 document in 1 passage in index" in said
     for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
         with pytest.raises(BertJaxError, match="which column holds the text. its columns: item"):
@@ -340,7 +340,7 @@ def test_documents_that_are_broken_or_huge_are_found_by_what_can_be_read(run, tm
     for name, content in contents.items():
         (tmp_path / "docs" / os.fsdecode(name)).write_bytes(content)
     said = run("index", "docs", "--output", "index")[1]
-    assert "2 documents without text left out" in said and "latin.html) not UTF-8 throughout" in said
+    assert "2 documents without text left out" in said and "latin.html) not entirely UTF-8" in said
     assert "nul.txt) with NUL bytes left out" in said and "6 documents in" in said
     for word, name in {
         "alpha": "caf\ufffd.txt", "beta": "latin.html", "gamma": "script.html", "delta": "script.html",

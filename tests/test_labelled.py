@@ -293,7 +293,7 @@ def test_glue_files(tmp_path):
     assert seen(read_texts(stsb, kind="number")) == [(("a", "b"), 3.8)]
     with pytest.raises(BertJaxError, match='kind "number", not "classes"'):
         read_texts(stsb)
-    with pytest.raises(BertJaxError, match='none of GLUE.s nine tasks; did you mean "mrpc"'):
+    with pytest.raises(BertJaxError, match='not one of GLUE.s nine tasks; did you mean "mrpc"'):
         read_texts("tfds:glue/mprc:train")
 
 

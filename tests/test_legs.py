@@ -58,7 +58,7 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
         scores = retrieval.ranking(lists, [*judged.relevant.values()]).scores
         assert {name: x["value"] for name, x in way["metrics"].items()} == pytest.approx(scores)
     page = (folder / "r/report.md").read_text()
-    assert "## Where keywords is better than vectors" in page and "## Queries that all miss" in page
+    assert "## Better by keywords than by vectors" in page and "## Queries that all miss" in page
     assert (folder / "r/recall.png").is_file()
 
 
@@ -95,6 +95,6 @@ def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     ]
     change(tmp_path / "other", [document("x", random.Random(0))])
     with pytest.raises(
-        BertJaxError, match='has none of the relevant documents of .*, such as "d0"; build it of'
+        BertJaxError, match='has none of the relevant documents of .*, such as "d0"; build it from'
     ):
         legs.measure(legs.Trial(str(tmp_path / "other"), str(folder)))

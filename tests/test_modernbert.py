@@ -94,7 +94,7 @@ def test_absent_keys_have_the_published_values():
     ("changes", "message"),
     [
         ({"num_attention_heads": 5}, "heads = 5 does not divide hidden_size = 24; 4 does"),
-        ({"num_attention_heads": 8}, "heads of 3 must be even"),
+        ({"num_attention_heads": 8}, "the head size must be even, not 3"),
         ({"num_hidden_layers": 900_000_000}, "the config says 900000000 layers, the weights hold 5"),
         ({"local_attention": -128}, "local_attention = -128 is not a size"),
         ({"local_attention": 1}, "local_attention = 1 leaves each token alone"),

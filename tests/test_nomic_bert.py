@@ -129,7 +129,7 @@ def test_a_scaled_rotation_is_read_up_to_the_positions_it_was_trained_for(tmp_pa
         ({"moe_every_n_layers": 2}, "moe_every_n_layers = 2 is not supported"),
         ({"rope_parameters": {"rope_type": "dynamic"}}, "rope_type = 'dynamic' is not supported"),
         ({"rope_parameters": [1]}, "rope_parameters = [1] is not a table"),
-        ({"n_embd": 21, "n_head": 7}, "heads of 3 must be even"),
+        ({"n_embd": 21, "n_head": 7}, "the head size must be even, not 3"),
         ({"head_dim": 16}, "head_dim = 16 is not hidden_size / num_attention_heads = 8"),
     ],
 )

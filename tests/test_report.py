@@ -296,8 +296,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
     assert ("## Probable label errors" in text) is (kind != "answers")
     assert ("model is wrong. Unseen." in text) is (kind != "answers")
     assert (
-        f"at most 9 tokens of a text were read (data.max_length); these predictions read up to {longest}."
-        in text
+        f"read at most 9 tokens of a text (data.max_length); these predictions read up to {longest}." in text
     )
     for name, value in given.sums.scores.items():
         assert f"| {name} | {value:.4f} |" in text

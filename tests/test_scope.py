@@ -292,7 +292,7 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
     assert [row["at"] for row in found["called"]] == [0.01, 0.05, 0.1]
     assert cli.main([*arguments, "--foreign", foreign]) == 0
     told = capsys.readouterr().out
-    assert "out of scope: 2 foreign texts beside 8 known ones" in told
+    assert "out of scope: 2 foreign and 8 known texts" in told
     for name, value in (("in_scope", found["area"]), ("the probability alone", found["area_of_probability"])):
         assert re.search(rf"area under the curve of {name} +{value:.4f}\n", told)
     assert re.search(r"--foreign +known called foreign +foreign called foreign\n +0.01 ", told)
@@ -365,14 +365,14 @@ def test_few_texts_or_old_folds_leave_no_file(bare, capsys):
     few = Results(examples(60), examples(20, 1), examples(4, 2))
     old = OutOfFold("finetune", outcomes(bert_jax.load(bare), examples(60)))
     for why, *given in (
-        ("it takes 25 texts that the model did not learn from, not 24; label more", few),
-        ("its folds are of an earlier version", Results(examples(60), [], []), old),
+        ("this takes 25 texts that it did not learn from, and there are 24; label more", few),
+        ("an earlier version, which compared no texts, wrote its folds", Results(examples(60), [], []), old),
     ):
         Finished(bare, Results(examples(60), examples(30), [])).learn_scope()
         assert (bare / FILE).exists()
         Finished(bare, *given).learn_scope()
         assert not (bare / FILE).exists(), "nor is one of an earlier run left"
-        assert f"the model cannot tell foreign texts: {why}" in capsys.readouterr().out
+        assert f"the model cannot recognise foreign texts: {why}" in capsys.readouterr().out
     write_model(bare, heads=("answer",))
     Finished(bare, Results([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).learn_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().out == ""
@@ -385,7 +385,7 @@ def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     Finished(bare, results).learn_scope()
     Finished(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()
-    assert "Texts that the model should refuse: 2. Scored ones beside them: 30." in page
+    assert "Texts that the model should refuse: 2. Scored texts beside them: 30." in page
     assert "`evaluate --foreign` measures it on others" in page
     scopes.save(bare, scopes.NONE)
     Finished(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")

@@ -33,8 +33,8 @@ from bert_jax.report.pictures import STROKES
 from bert_jax.text.lines import read_lines
 
 TESTED = 1000  # test examples, at most
-CLASSES = 10  # number of classes kept of GoEmotions
-TOLERANCE = 0.02  # calibration errors that differ by at most this count as equal
+CLASSES = 10  # the most frequent classes of GoEmotions that are kept
+TOLERANCE = 0.02  # a calibration error that is higher by at most this counts as equal
 OURS = "default"
 
 Row = tuple[tuple[str, ...], str]  # (text or pair of texts, label), or (words, tags)
@@ -44,7 +44,7 @@ Row = tuple[tuple[str, ...], str]  # (text or pair of texts, label), or (words, 
 class DataSet:
     task: str  # the config to train with
     read: Callable[[Path], tuple[list[Row], list[Row]]]  # directory -> (training set, test set)
-    sizes: tuple[int, ...]  # examples per class; of tags, sentences
+    sizes: tuple[int, ...]  # examples per class; for tags, sentences in all
 
 
 def sst2(data: Path) -> tuple[list[Row], list[Row]]:
@@ -55,7 +55,7 @@ def sst2(data: Path) -> tuple[list[Row], list[Row]]:
 
 
 def goemotions(data: Path) -> tuple[list[Row], list[Row]]:
-    """Read the texts that have a single label, if it is one of the most frequent ones."""
+    """Read the texts that have a single label, which is one of the most frequent ones."""
     names = [name.strip() for name in read_lines(str(data / "goemotions" / "labels.txt"))]
     train, test = (rows(data / "goemotions" / name) for name in ("train.tsv", "test.tsv"))
     counts = Counter(label for _, label, *_ in train if label.isdecimal())
@@ -155,7 +155,7 @@ def measure(
 
 
 def draw_directory(cell: Cell, data: Path, output: Path) -> Path:
-    """Return the directory of a draw, with its examples in files as a user would have them."""
+    """Return the directory of a draw; if it is missing, write its examples to files as a user would have them."""
     directory = cell.directory(output)
     if not directory.exists():
         pool, test_pool = SETS[cell.name].read(data)
@@ -172,7 +172,7 @@ def draw_directory(cell: Cell, data: Path, output: Path) -> Path:
 
 
 def drawn(pool: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[Row]:
-    """Draw `cell.size` examples of each class, in random order; of tagged sentences, `cell.size` in all."""
+    """Draw at most `cell.size` examples of each class, in random order; of tagged sentences, `cell.size` in all."""
     shuffled = [pool[i] for i in random.permutation(len(pool))]
     if SETS[cell.name].task == "tag":
         return shuffled[: cell.size]
@@ -218,7 +218,7 @@ def scores_of(outcomes: Outcomes) -> dict[str, float]:
 
 
 def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[int, dict]]]]:
-    """Yield (data set, size, {learner: {draw: line}}) for each size that has results."""
+    """Yield (data set, size, {learner: {draw: line}}) for each data set and size with results."""
     for name in SETS:
         for size in SETS[name].sizes:
             by_learner: dict[str, dict[int, dict]] = {}
@@ -230,7 +230,10 @@ def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[i
 
 
 def table(lines: Sequence[dict]) -> str:
-    """Format the means over the draws; if there are several, also compare the default with the best other learner."""
+    """Format the means over the draws.
+
+    If several draws have results of all learners, also compare the default with the best learner of another library.
+    """
     names = [name for name in learners.LEARNERS if any(line["learner"] == name for line in lines)]
     text = [
         "| data set | labels | draws | " + " | ".join(names) + " |",
@@ -266,9 +269,9 @@ def table(lines: Sequence[dict]) -> str:
     ]
     if comparisons:
         text.append(
-            "\nThe default is within one standard error of the "
-            f"best other learner in {within[0]} of {len(comparisons)} cells, "
-            f"within two in {within[1]}; its calibration error is the lowest or within {TOLERANCE} in {calibrated}."
+            "\nThe default is at most one standard error below the best other library "
+            f"in {within[0]} of {len(comparisons)} comparisons, at most two in {within[1]}; "
+            f"its calibration error is the lowest or within {TOLERANCE} in {calibrated}."
         )
     return "\n".join(text) + "\n"
 
@@ -280,10 +283,10 @@ def on_shared_draws(by_learner: dict[str, dict[int, dict]]) -> dict[str, dict[in
 
 
 def compare_default(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float, float, float]:
-    """Compare the default with the other learners, on draws that all of them have.
+    """Compare the default with the learners of other libraries, on draws that all of them have.
 
-    Return (best other learner, mean paired difference of our score to its score, standard error of this difference, our
-    calibration error minus the lowest of the others).
+    Return (best of these learners, mean paired difference of our score to its score, standard error of this difference,
+    our calibration error minus the lowest of theirs).
     """
     others = {name: runs for name, runs in by_learner.items() if name not in learners.OURS}
     best = max(others, key=lambda name: np.mean([run["score"] for run in others[name].values()]))

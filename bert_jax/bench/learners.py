@@ -22,7 +22,7 @@ from bert_jax.predictions.kind import Kind, Outcomes
 ALL = 1 << 30
 SMALLEST = 1e-9  # smaller probabilities are raised to this before the logarithm
 IGNORED = -100  # label that torch's cross entropy ignores
-LONGEST = 128  # tokens of a text for the Trainer, at most
+LONGEST = 128  # tokens of an example for the Trainer, at most
 PAIRS = 8_000  # that SetFit is trained on, at most
 PAIRS_OF_STEP = 16  # SetFit's default batch size
 BOTH = ("classify", "tag")

@@ -145,7 +145,7 @@ FINE_TUNING = {  # title -> config, training file, validation file, settings, se
         "--config.epochs=2 --config.optimizer.rate=5e-5 --config.data.columns.text=sentence1 "
         "--config.data.columns.pair=sentence2", "--config.data.most=64 --config.data.max_length=32",
     ),
-    # --quick has as many examples: a tag that only the validation set has is an error.
+    # --quick keeps all examples: with fewer, a tag might be in the validation set only, which is an error.
     "fine-tune on CoNLL-2003": (
         "tag", "{data}/conll2003/eng.train", "{data}/conll2003/eng.testa",
         "--config.data.most=6400 --config.epochs=1", "--config.data.max_length=64",

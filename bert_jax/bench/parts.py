@@ -14,7 +14,7 @@ from bert_jax.pod.program import Computation, Instruction, Program, Reader, comp
 
 COSTLY = {"exponential", "exponential-minus-one", "erf", "tanh", "log", "log-plus-one", "rsqrt", "sqrt", "divide",
           "power", "logistic", "cosine", "sine"}  # fmt: skip
-COST = 8  # of each of these; an addition costs 1
+COST = 8  # arithmetic of one of these; an addition counts as 1
 MOVES = {
     "copy", "transpose", "bitcast", "bitcast-convert", "reshape", "broadcast", "convert", "concatenate", "slice", "pad",
     "reverse", "iota", "constant", "parameter", "tuple", "get-tuple-element", "dynamic-slice", "dynamic-update-slice",
@@ -119,7 +119,7 @@ def fused(instruction: Instruction) -> list[str]:
 def within(
     instruction: Instruction, here: Computation, computations: dict[str, Computation]
 ) -> Iterator[tuple[Instruction, Computation]]:
-    """Yield the instruction or, of a fusion, the instructions inside it, each with its computation."""
+    """Yield the instruction or, for a fusion, the instructions inside it, each with its computation."""
     nested = computations.get(instruction.called.get("calls", ""))
     if not nested:
         yield instruction, here
@@ -129,7 +129,11 @@ def within(
 
 
 def weight(instruction: Instruction, here: Computation) -> float:
-    """Estimate its arithmetic: the size of its largest output or operand, times the cost of one number."""
+    """Estimate its arithmetic: the FLOPs of products, and 0 if it only moves data.
+
+    For other instructions, it is the size of the largest output or operand (of a scatter: the updates), times the cost
+    of one number.
+    """
     if flops := product_flops(instruction, here):
         return flops
     if instruction.kind in MOVES:
@@ -145,7 +149,7 @@ def weight(instruction: Instruction, here: Computation) -> float:
 
 
 def product_flops(instruction: Instruction, here: Computation) -> float:
-    """Return 2 x outputs x terms of each sum for a matrix product, and 0 for any other instruction."""
+    """Return the FLOPs of matrix products, 2 x outputs x terms of each sum; 0 for an instruction without any."""
     if is_dot(instruction):
         return 2.0 * math.prod(instruction.outputs[0].shape) * contracted(instruction, here)
     if FUSED_ATTENTION in instruction.attributes:

@@ -62,7 +62,8 @@ class TorchPretraining:
     def __init__(self, task: Pretraining, data: Corpora, config: Config):
         if task.layout.heads != ("mlm", "nsp"):
             raise BertJaxError(
-                "transformers has no packed rows; leave --against out, or set --config.data.examples=next_sentence"
+                "transformers can be compared on next-sentence pairs only; leave --against out, or set "
+                "--config.data.examples=next_sentence"
             )
         self.torch, transformers = quiet_transformers(config.seed)
         self.data, self.config = data, config

@@ -31,7 +31,7 @@ class Quality:
     model: str
     parameters: int
     score: Interval
-    difference: Interval | None  # to the first model
+    difference: Interval | None  # its score minus that of the first model; None for the first
     texts_per_second: float
     speed: Ratio
 
@@ -72,7 +72,7 @@ def compare(
 
 
 def scores(models: Sequence[str], data: str) -> tuple[str, int, dict[str, int], dict[str, Sums]]:
-    """Return the name of the score, the number of examples, and the number of parameters and the sums of each model."""
+    """Return the score's name, the number of examples, and each model's number of parameters and sums of its scores."""
     kinds, parameters, scored, count = {}, {}, {}, 0
     for directory in models:
         model = load(directory)

@@ -145,7 +145,8 @@ class Plan:
 def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, float]:
     """Evaluate a model's predictions of masked words on the validation set of the first recipe.
 
-    Return {} if the model predicts no masked words or has another vocabulary.
+    For a run of ELECTRA, evaluate its generator. Return {} if no model of the run predicts masked words, or if its
+    vocabulary differs.
     """
     workdir = Workdir(directory / "compared")
     if known := heldout(workdir.metrics):
@@ -214,8 +215,7 @@ def in_lines(results: Sequence[Result]) -> list[str]:
     lines = [
         *table(header, rows),
         "",
-        "Loss and accuracy of masked words on the validation set: masked as by the recipe itself (own), and as by the "
-        "first recipe.",
+        "Loss and accuracy of masked words: on the recipe's own validation set (own), and on that of the first recipe.",
     ]
     if not all(outcome.compared for outcome in results):
         lines += ["-: the model predicts no masked words, or its vocabulary differs from the first recipe's."]

@@ -140,7 +140,7 @@ def compare(directory: str, rows: Rows, limits: Limits) -> dict[str, Any]:
             for name, _, turn in calls:
                 seconds[name].append(turn.seconds)
                 turns.append(turn)
-            medians = {name: float(np.median(of)) for name, of in seconds.items()}
+            medians = {name: float(np.median(times)) for name, times in seconds.items()}
             results[figure] = medians | {"ratio": asdict(ratio(seconds["ours"], seconds["theirs"]))}
     return results | {"machine": machine.during(turns)}
 
@@ -148,10 +148,10 @@ def compare(directory: str, rows: Rows, limits: Limits) -> dict[str, Any]:
 def in_words(size: str, rows: Rows, result: dict) -> str:
     lines = [f"{size}, {rows.length} tokens a row, float32, random weights"]
     for figure, what in FIGURES.items():
-        of, count = result[figure], rows.of_states if figure == "states" else rows.of_step
+        medians, count = result[figure], rows.of_states if figure == "states" else rows.of_step
         lines.append(
-            f"  {what} of {count} rows: {of['ours']:.3f} s, transformers {of['theirs']:.3f} s; ours is "
-            f"{Ratio(**of['ratio'])} times as fast"
+            f"  {what} of {count} rows: {medians['ours']:.3f} s, transformers {medians['theirs']:.3f} s; ours is "
+            f"{Ratio(**medians['ratio'])} times as fast"
         )
     lines.append(f"  hidden states differ by at most {result['apart']:.1e}")
     return "\n".join([*lines, "  " + describe(result["machine"])])

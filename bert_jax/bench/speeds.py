@@ -25,7 +25,7 @@ def measured_speeds(dtype: str) -> Speeds:
 
 
 def matmul_flops_per_second(dtype: str) -> float:
-    """Measure a plain matrix product with a float32 result, the fastest kind; return the best of several."""
+    """Measure a plain matrix product with a float32 result, the fastest kind; return the best rate of several runs."""
     n = 2048 if jax.default_backend() == "cpu" else 8192
 
     def product(a, _):
@@ -36,7 +36,7 @@ def matmul_flops_per_second(dtype: str) -> float:
 
 
 def memory_bytes_per_second() -> float:
-    """Measure a plain pass over an array larger than any cache; return the best of several."""
+    """Measure a plain pass over an array larger than any cache; return the best rate of several runs."""
     array = jnp.ones(2**26 if jax.default_backend() == "cpu" else 2**29, jnp.float32)
     return 2 * array.nbytes / best_seconds(lambda step, a: a + step, jnp.float32(1), array)
 

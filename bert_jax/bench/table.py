@@ -1,7 +1,8 @@
 """`bert-jax bench all`: make README's table again with one command.
 
 Each measurement runs as a command of its own, so that none is affected by the memory or the threads of another. Its
-result is a line of results.jsonl in the output directory. A run that was killed resumes after the last line.
+result is a line of results.jsonl in the output directory. If a run was killed, the same command resumes it after the
+last line.
 """
 
 import json
@@ -26,7 +27,7 @@ from bert_jax.files import to_json, write_atomically
 from bert_jax.report.pictures import ACCENT, INK, drawn
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers", "sentence-transformers", "onnxruntime")
-PLACE = re.compile(r"\{(\w+)\}")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class Places:
         directories = self.directories()
         words: list[str] = []
         for word in command.split():
-            for name in PLACE.findall(word):
+            for name in PLACEHOLDER.findall(word):
                 if name not in directories:
                     raise Missing(f"--{name} is not given")
-            filled = PLACE.sub(lambda match: str(directories[match[1]]), word)
+            filled = PLACEHOLDER.sub(lambda match: str(directories[match[1]]), word)
             path = Path(filled.split("=")[-1].split(":")[0])
-            if "{output}" in word or not PLACE.search(word):
+            if "{output}" in word or not PLACEHOLDER.search(word):
                 words.append(filled)
             elif "*" in filled:
                 words += sorted(glob(filled)) or missing(Path(filled))

@@ -191,9 +191,9 @@ def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:
 
 
 def google_albert(model: Path, ours):
-    """Return a function that gives ALBERT's ids by the recipe of its training data, but keeps special tokens whole.
+    """Return a function of texts that yields ALBERT's ids by the recipe of its training data, and no offsets.
 
-    It has no offsets.
+    The recipe alone would read [MASK] as plain text; here special tokens stay whole, as our tokenizer keeps them.
     """
     from sentencepiece import SentencePieceProcessor
 

@@ -90,9 +90,9 @@ def programs() -> Iterator[tuple[str, str]]:
 
 
 def read(profile) -> Iterator[Span]:
-    """Yield the operations, and the other events that have a name above."""
+    """Yield the operations, and the other events that are named above."""
     started: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
-    # Operation -> (reported end, end of its own work).
+    # Name of an operation -> (reported end, end of its own work) of each run.
     ends: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for plane in profile.planes:
         for line in plane.lines:
@@ -124,7 +124,7 @@ def read(profile) -> Iterator[Span]:
 
 
 def own_end(end: float, executed: list[tuple[float, float]]) -> float:
-    """Return the time at which an operation ended whose thread reported its end at `end`.
+    """Return the actual end of an operation whose thread reported its end at `end`.
 
     The thread that finishes an operation may first run the operations that waited for it, and only then report its end.
     `executed` are the sorted (end, start) of the periods in which the thread ran operations.

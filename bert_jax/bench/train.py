@@ -220,7 +220,7 @@ def with_rates(facts: dict, shape: StepShape, turns: list[Turn]) -> dict:
         "flops_per_second": flops / seconds,
         "share_of_peak": flops / seconds / peak if peak else None,
         "share_of_matmul": flops / seconds / matmul,
-        # As preflight predicts for a slice: first all products, then all memory traffic of the compiled program.
+        # Like preflight's serial bound: first all products, then all memory traffic of the compiled program.
         "predicted_seconds": flops / matmul + facts["bytes_per_step"] / facts["bytes_per_second"],
     }
 

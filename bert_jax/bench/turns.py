@@ -40,7 +40,7 @@ NARROW = 1.1  # an interval is narrow if its upper end is at most this many time
 
 @dataclass(frozen=True)
 class Turn:
-    """What one call took."""
+    """The wall-clock and CPU seconds of one call."""
 
     seconds: float
     cpu: float  # seconds of all its threads
@@ -77,7 +77,7 @@ class Machine:
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def during(self, turns: Iterable[Turn]) -> dict[str, float | bool | None]:
-        """Return the load. `others` is the number of cores that other programs used during the turns; None: unknown."""
+        """Return facts about the load. `others`: cores that other programs used during the turns; None if unknown."""
         turns = list(turns)
         known = [turn.others for turn in turns if turn.others is not None]
         others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None

@@ -7,7 +7,7 @@ from bert_jax.command.flags import count, flag, number, verb, whole
     "adapt an embedder and a reranker to documents without labels",
     "bert-jax adapt docs/ --model DIR --output runs/adapted",
     flag("documents", nargs="+", metavar="DOCS", help="documents as `bert-jax index` reads them"),
-    flag("--model", required=True, metavar="DIR", help="embedder to begin from"),
+    flag("--model", required=True, metavar="DIR", help="embedder to start from"),
     flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
     flag(
         "--data", metavar="FOLDER",

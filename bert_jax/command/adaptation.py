@@ -4,6 +4,7 @@ OUTPUT/adapt.json       the settings, and the hashes of the documents and the mo
 OUTPUT/pairs.jsonl      training pairs made from the documents: anchor, positive
 OUTPUT/queries.jsonl    titles and a few words of passages, as people search: anchor, positive
 OUTPUT/heldout/         queries of held-out documents, in BEIR's layout
+OUTPUT/corpus/          the documents as a corpus, made from OUTPUT/text.txt, with --masked-lm
 OUTPUT/language/        the run of masked language modelling, with --masked-lm
 OUTPUT/mined.jsonl      the training pairs with negatives
 OUTPUT/embedder/        the run that trains the embedder
@@ -13,7 +14,7 @@ OUTPUT/scored.jsonl     the queries with negatives and the reranker's scores, wi
 OUTPUT/distilled/       the run that trains the embedder on these scores
 OUTPUT/index/           the index for the measurements, by the better embedder: of the documents, or of heldout/
 OUTPUT/report/          the measurements
-OUTPUT/result.json      the embedder to use, and the reranker, or null if it is no better
+OUTPUT/result.json      the embedder to use, and the reranker if it is better than none, else null
 """
 
 import shlex
@@ -74,11 +75,11 @@ FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
 )  # fmt: skip
 JUDGED_BY = ("data", "split")  # settings that no training depends on, so they may change
-SHARE = 0.1  # of the documents that are held out
+SHARE = 0.1  # share of the documents that is held out
 FEWEST = 100  # pairs to train on
 MOST_HELDOUT = 500  # queries of held-out documents
 NEGATIVES = 4
-MARGIN = 0.05  # a negative's cosine is lower than the positive's by at least this share of it
+MARGIN = 0.05  # a negative's cosine is lower than the positive's by more than this share of it
 CORPUS_ROWS = 128  # tokens of a row of masked language modelling
 QUERY_ROOM = 64  # tokens that a row has in addition to the passage, for the query and special tokens
 GENTLE_RATE = 2e-5
@@ -131,7 +132,10 @@ class Adaptation:
         return passages
 
     def check(self) -> None:
-        """Refuse an output directory of other documents or settings, and judgements that do not fit the documents."""
+        """Refuse an output directory of other documents or settings, and judgements of none of the documents.
+
+        Write adapt.json; if --data or --split changed, remove the index, which depends on them.
+        """
         texts = [part for passage in self.passages for part in (passage.id, passage.title, passage.text)]
         hashes = {"passages": digest(texts), "fingerprint": fingerprint(self.settings.model)}
         facts = asdict(self.settings) | hashes
@@ -155,7 +159,7 @@ class Adaptation:
         write_json(path, facts, indent=1)
 
     def read_documents(self) -> None:
-        """Write the training pairs, the queries, and the queries of held-out documents."""
+        """Write the training pairs, the queries, and the queries of held-out documents, unless they exist."""
         if all((self.path / name).exists() for name in (QUERIES, f"{HELDOUT}/qrels.tsv")):
             return
         documents = [Example(passage.id, None, "", document=passage.document) for passage in self.passages]
@@ -180,7 +184,10 @@ class Adaptation:
         )
 
     def write_heldout(self, held: Sequence[Passage]) -> None:
-        """Write queries of held-out passages: a sentence, which is removed from its passage, some words, or a title."""
+        """Write a corpus of all passages, and queries and judgements for the held-out ones.
+
+        A query is a sentence of a passage, which is removed from it, a few words of the rest, or the title.
+        """
         clozes = {passage.id: cloze for passage in held if (cloze := without_a_sentence(passage))}
         left = [replace(p, text=clozes[p.id][1] if p.id in clozes else p.text) for p in held]
         queries = [(name, query) for name, (query, _) in clozes.items()]
@@ -248,7 +255,10 @@ class Adaptation:
         return min(self.settings.passage_tokens, self.config.max_positions)
 
     def learning(self, epochs: float = 0.0, rate: float = 0.0) -> list[str]:
-        """Return the settings of epochs and rate: the user's, or else these; 0 is the task's own default."""
+        """Return the settings of epochs, learning rate and microbatches.
+
+        The user's epochs and rate come before these; 0 is the task's own default.
+        """
         return [
             f"epochs={self.settings.epochs or epochs}", f"optimizer.rate={self.settings.rate or rate}",
             f"mesh.accumulate={PARTS}",
@@ -285,7 +295,7 @@ class Adaptation:
             )
 
     def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
-        """Start or resume a run to its end, and return the directory of its model."""
+        """Start or resume a run, train it to the end, and return the directory of its model."""
         workdir = self.path / name
         with part_of_run(name):
             stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
@@ -313,9 +323,9 @@ class Adaptation:
         say(verdict(f"the adapted embedder, {embedder}", f"keep {self.settings.model}", gap))
         index = self.path / "index"
         self.index(index, chosen)
-        of_index = legs.Trial(str(index), folder, self.settings.split, reranker=reranker)
+        index_trial = legs.Trial(str(index), folder, self.settings.split, reranker=reranker)
         report = str(self.path / "report")
-        compared = legs.measured_and_written(of_index, report, self.command)
+        compared = legs.measured_and_written(index_trial, report, self.command)
         print("\n".join(legs.in_lines(compared)), flush=True)
         gap = compared.differences[legs.FUSION, legs.RERANKED][BEST]
         say(verdict(f"the reranker, {reranker}", "leave it out", gap))

@@ -1,4 +1,4 @@
-"""Read live input in lists of what has arrived, so that a single line is not delayed and many lines form a batch."""
+"""Read live input as lists of the items that have arrived: one line is not delayed, and many lines form a batch."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ def live_input() -> BinaryIO | None:
     try:
         handle = sys.stdin.fileno()
         is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-    except (AttributeError, OSError, ValueError):  # closed, or not a file of the system
+    except (AttributeError, OSError, ValueError):  # closed, or without a descriptor
         return None
     return None if is_file else open(handle, "rb", closefd=False)
 

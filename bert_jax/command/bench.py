@@ -40,7 +40,10 @@ def chosen_dtype(name: str) -> str:
 
 
 def limits(what: str, least: int, seconds: float):
-    """Return the flags of bench.turns.Limits: after `least` rounds, go on until the ratio's interval is narrow."""
+    """Return the flags of bench.turns.Limits.
+
+    After `least` rounds, go on until the ratio's interval is narrow or the seconds are over.
+    """
     return (
         flag(f"--{what}", type=count, default=least,
              help=f"smallest number of {what} (default {least})"),
@@ -60,9 +63,9 @@ TEXTS = (
 )
 
 
-def against(*libraries: str, **several):
+def against(*libraries: str, **settings):
     known = f"libraries to compare with: {', '.join(libraries)}"
-    return flag("--against", choices=libraries, metavar="LIBRARY", help=known, **several)
+    return flag("--against", choices=libraries, metavar="LIBRARY", help=known, **settings)
 
 
 @verb(
@@ -162,7 +165,7 @@ def input_(args):
     ),
     flag(
         "--labels", nargs="+", metavar="FINE-TUNING",
-        help="what to fine-tune from each recipe's model and from random initial values, as "
+        help="fine-tunings to start from each recipe's model and from random initial values, as "
         '"FILE:NAME KEY=VALUE ..." with a validation set and several seeds',
     ),
     flag(
@@ -198,7 +201,7 @@ def pretrain(args):
     *limits("seeds", 3, 0),
     against("transformers", "transformers-autocast", "sentence-transformers", nargs="+", default=()),
     flag("--dtypes", nargs="+", choices=COMPUTED, default=(), metavar="DTYPE",
-         help="what ours computes in, float32 or bfloat16, in turn (default: model.dtype alone)"),
+         help="dtypes that bert_jax computes in, one after the other: float32, bfloat16 (default: model.dtype)"),
     JSON,
 )  # fmt: skip
 def finetune(args):
@@ -243,7 +246,7 @@ def quality(args):
         default="none",
         help="what the backward pass computes again, to save memory (default none)",
     ),
-    flag("--unroll", action="store_true", help="layers one after another instead of as a loop"),
+    flag("--unroll", action="store_true", help="unroll the loop over the layers"),
     *limits("steps", 6, 60),
     against("torch"),
     PROFILE,
@@ -302,7 +305,7 @@ def size(args):
          help="of sst2, goemotions, mrpc and conll2003 (default all)"),
     flag("--learners", nargs="+", default=[], metavar="NAME",
          help="of default, probe, regression, setfit and trainer (default all)"),
-    flag("--sizes", type=count, nargs="+", default=[], help="labels of each class (default all)"),
+    flag("--sizes", type=count, nargs="+", default=[], help="numbers of examples per class (default all)"),
     flag("--draws", type=count, default=5, help="draws of each size (default 5)"),
 )  # fmt: skip
 def labels(args):

@@ -22,7 +22,7 @@ LISTED = 6  # file names that a line shows
 
 
 def describe(path: str) -> str:
-    """Return a line for each part that was checked; raise an error that names a damaged file."""
+    """Return the lines that say what was checked; raise an error that names what is damaged."""
     directory = Path(path)
     if not directory.exists():
         raise BertJaxError(f"{path} does not exist; name a corpus, a run, an index or a model directory")
@@ -49,7 +49,7 @@ def corpus_lines(directory: Path) -> Iterator[str]:
 
 
 def run_lines(directory: Path) -> Iterator[str]:
-    """Check the settings, the tokenizer, the checkpoints and the models of a run, and yield a line for each."""
+    """Check the settings, the tokenizer, the checkpoints and the models of a run; yield lines that say so."""
     workdir = Workdir(directory)
     names, sealed = workdir.layouts(), hashes.SELF in workdir.read()
     open_tokenizer(workdir.tokenizer)
@@ -75,7 +75,7 @@ def index_lines(directory: Path) -> Iterator[str]:
 
 
 def model_lines(directory: Path) -> Iterator[str]:
-    """Check the hashes of a model directory, or its structure if it has none."""
+    """Check the hashes of a model directory, or its structure if it has no hashes."""
     files = hashes.read(directory)
     if files is None:
         check_structure(directory)

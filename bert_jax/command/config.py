@@ -15,7 +15,7 @@ NAME, VALUE = 18, 13  # widths of the columns of names and of values, in charact
 
 
 def collect(spec: str, overrides: Sequence[str]) -> dict:
-    """Return the task of a config, its keys with their values, and why it cannot run, None if it can."""
+    """Return the task of a config, its keys with their values, and the reason why it cannot run (None if it can)."""
     values = read_file(spec)
     reader = tasks.module_of(values, overrides).Config
     keys = keys_of(reader)
@@ -94,5 +94,5 @@ def describe_recipes(as_json: bool = False) -> str:
         first, *others = wrapped(recipe.purpose, " " * 10)
         lines += [tinted(f"{recipe.name:<10}", terminal.BOLD) + first.strip(), *others]
         if recipe.names:
-            lines += wrapped(f"{recipe.name}:NAME, with one of {', '.join(recipe.names)}", " " * 10)
+            lines += wrapped(f"{recipe.name}:NAME, where NAME is one of {', '.join(recipe.names)}", " " * 10)
     return "\n".join([*lines, "", "`bert-jax config NAME` shows the keys of a config."])

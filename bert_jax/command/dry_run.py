@@ -43,7 +43,7 @@ Facts = Iterator[tuple[str, str]]  # (name, description)
 
 
 def show(spec: str, overrides: Sequence[str], path: str) -> None:
-    """Print what the run would do; raise the error that it would raise."""
+    """Print what the run would do; raise the error with which it would refuse to start."""
     values, directory = read_file(spec), Workdir(path)
     module, config = tasks.read(values, overrides)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
@@ -68,7 +68,8 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     tell(memory_facts(needed))
     tell(directory_facts(directory, config))
     needed.require()
-    if not has_teacher:  # the teacher's vectors, which take long to compute, are part of the data
+    # With a teacher, the data lack its vectors, which take long to compute, so a directory cannot be compared.
+    if not has_teacher:
         as_resumed((task, data, config), values, overrides, directory)
     tell([("", "nothing was compiled or written; leave --dry-run out to start the run")])
 
@@ -107,7 +108,7 @@ def label_facts(task: Task) -> Facts:
 
 
 def document_facts(examples: Sequence[Example]) -> tuple[str, str]:
-    """Return the number of different documents or texts among the examples.
+    """Return a fact: the number of different documents among the examples, or of texts if they name no documents.
 
     >>> document_facts([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
     ('texts', '2 different ones among 3 examples')
@@ -123,7 +124,7 @@ def step_facts(data: Data, config: RunConfig) -> Facts:
     if config.steps <= first:
         is_probe = isinstance(config, FinetuneConfig) and config.method == "probe"
         what = "the head is computed by a regression, the encoder stays as it is"
-        yield "steps", f"none: {what if is_probe else 'the run measures and saves what it begins with'}"
+        yield "steps", f"none: {what if is_probe else 'the run measures and saves its initial model'}"
         return
     lengths = Counter(data.length(step) for step in range(first, config.steps))
     tokens = float(data.batch * sum(length * count for length, count in lengths.items()))  # of all steps
@@ -146,7 +147,7 @@ def step_facts(data: Data, config: RunConfig) -> Facts:
 
 
 def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
-    """Yield the folds that predict the training examples, or the one fold that chooses the method."""
+    """Describe the folds that predict the training examples, or the one fold that chooses the method, if any."""
     if not isinstance(config, FinetuneConfig) or not isinstance(task, Finetuning) or not task.results:
         return
     examples = len(task.results.train)
@@ -157,7 +158,7 @@ def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workd
 
 
 def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
-    """Describe which methods `count` folds compare, and how many models that trains.
+    """Describe which methods `count` folds compare, and how many models are trained to compare them.
 
     >>> plan_of_folds(5, ["probe"])
     '5, predicted by a probe of the frozen encoder'
@@ -180,10 +181,10 @@ def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
 
 def model_facts(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
     count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
-    begins = (
-        f"begins from {config.init}" if config.init and not config.scratch else "begins from initial values"
+    start = (
+        f"starts from {config.init}" if config.init and not config.scratch else "starts from initial values"
     )
-    yield "model", f"{count:,} parameters, {begins}, on {devices_of(mesh)}"
+    yield "model", f"{count:,} parameters, {start}, on {devices_of(mesh)}"
 
 
 def memory_facts(needed: Footprint) -> Facts:

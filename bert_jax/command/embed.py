@@ -147,7 +147,7 @@ def shard_settings(directory: str, model: Model, settings: Settings, quantize: s
 
 
 def column_in_words(source: str, column: str) -> tuple[str, str]:
-    """Describe (the column of a table that was read, the text columns that were not, if the user named none)."""
+    """Return two parts of a message: the column that was read and, if the user named none, the other text columns."""
     name, others = columns_of(source, column)
     if not name:
         return "", ""

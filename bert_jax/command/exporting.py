@@ -9,14 +9,14 @@ from bert_jax.search.engines import ENGINES
 from bert_jax.search.export import export
 from bert_jax.search.index import Index
 
-OURS = ("output", "export", "run", "debug")  # flags that may be combined with --export
+ALLOWED = ("output", "export", "run", "debug")  # flags that may be combined with --export
 
 
 def write(args) -> None:
     engine, directory = args.export
     check_name(engine, ENGINES, "engine")
     for name, value in vars(args).items():
-        if value and name not in OURS:
+        if value and name not in ALLOWED:
             flag = "DOCS" if name == "documents" else f"--{name.replace('_', '-')}"
             raise BertJaxError(f"--export reads the index as it is; leave {flag} out")
     index = Index.open(args.output, verify=True)

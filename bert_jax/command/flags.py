@@ -53,7 +53,7 @@ share = number(0, 1, below=True)
 
 
 def one_of(*flags: Flag) -> Flag:
-    """Return a flag that requires exactly one of the flags."""
+    """Combine the flags into one, so that exactly one of them must be given."""
 
     def add(parser):
         group = parser.add_mutually_exclusive_group(required=True)
@@ -65,7 +65,7 @@ def one_of(*flags: Flag) -> Flag:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of `bert-jax`. Heavy imports belong into the function `run`, so that help is instant."""
+    """A verb of `bert-jax`. Heavy imports belong in the function `run`, so that help is instant."""
 
     name: str
     summary: str

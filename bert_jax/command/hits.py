@@ -27,7 +27,7 @@ def show(args) -> None:
         )
     legs = None if args.legs is None else args.legs.split(",")
     weights = weights_of(args.weights)
-    queries = iter([args.query]) if args.query is not None else given_in(args.queries)
+    queries = iter([args.query]) if args.query is not None else queries_in(args.queries)
     while some := list(islice(queries, QUERIES)):
         for query, hits in zip(
             some, index.search(some, args.top, legs, weights, args.rerank, args.rerank_top), strict=True
@@ -43,7 +43,7 @@ def show(args) -> None:
                     print("nothing found")
 
 
-def given_in(source: str) -> Iterator[str]:
+def queries_in(source: str) -> Iterator[str]:
     """Yield the queries of a file; skip and count blank ones."""
     blank = 0
     for query in read_unlabelled(source):
@@ -88,7 +88,7 @@ def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list
 
 
 def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
-    """Return the part of a text with the most different wanted words; among equal parts, the first.
+    """Return the part of a text with the largest number of distinct wanted words; among equal parts, the first.
 
     >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", {"cats", "feet"}, 32)
     '… cats land on their feet, and …'

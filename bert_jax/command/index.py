@@ -10,12 +10,12 @@ from bert_jax.errors import BertJaxError
     flag(
         "documents", nargs="*", metavar="DOCS",
         help=".txt .md .html, Wikipedia's dumps (.xml, .xml.bz2) and WikiExtractor's files, tables .jsonl .csv .tsv "
-        ".parquet with a row for each document, folders of these, folders in BEIR's layout; in an existing index, "
-        "new and changed documents are updated",
+        ".parquet with a row for each document, folders of these, folders in BEIR's layout; an existing index gets "
+        "the new and the changed documents",
     ),
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index, or else only keywords)"),
-    flag("--remove", nargs="+", default=[], metavar="ID", help="remove documents; @FILE: a file of an id per line"),
+    flag("--remove", nargs="+", default=[], metavar="ID", help="documents to remove; @FILE: a file of an id per line"),
     flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
@@ -54,7 +54,7 @@ def index(args):
     flag("index", metavar="INDEX", help="directory of an index"),
     flag("query", nargs="?", metavar="QUERY", help="text to search for"),
     flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
-    flag("--top", type=count, default=10, metavar="N", help="passages of a query (default 10)"),
+    flag("--top", type=count, default=10, metavar="N", help="number of passages to show (default 10)"),
     flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),

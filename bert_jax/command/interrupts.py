@@ -38,7 +38,7 @@ def interruptible():
             sys.__unraisablehook__(unraisable)
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGALRM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` has set it to be ignored
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     sys.unraisablehook = show_others

@@ -44,7 +44,7 @@ def parser_of(name: str) -> Parser:
 
 
 def quiet_libraries() -> None:
-    """Suppress the log lines of TensorFlow, and those of libtpu if there is no TPU."""
+    """Suppress TensorFlow's log lines; without an accelerator choose the CPU, so that libtpu reports no missing TPU."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     devices = ("/dev/accel*", "/dev/vfio/*", "/dev/nvidia*", "/dev/kfd")
     if sys.platform == "linux" and find_spec("libtpu") and not any(map(glob, devices)):
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
     else:
         keep_programs()
-    if sys.stdout is None:  # the first file opened would get its file descriptor, and what is printed
+    if sys.stdout is None:  # the first file opened would get its file descriptor, and all that is printed
         print(f"{name}: standard output is closed; redirect it to a file or to /dev/null", file=sys.stderr)
         return 1
     try:

@@ -32,7 +32,7 @@ any_number = number(-LARGEST)
     flag("--cache", metavar="DIR", help="directory of vectors and scores for later runs (default: OUTPUT.cache)"),
     flag("--negatives", type=count, default=3, metavar="N", help="negatives of an anchor (default 3)"),
     flag("--first", type=whole(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
-    flag("--last", type=count, default=100, metavar="N", help="look at the N nearest texts (default 100)"),
+    flag("--last", type=count, default=100, metavar="N", help="consider only the N nearest texts (default 100)"),
     flag(
         "--margin", type=number(0), metavar="M",
         help="keep a negative if its cosine is lower than the positive's by more than this share of it (default 0.05), "

@@ -51,7 +51,7 @@ def write(
     options: Options = Options(),
     rows_of: Callable[..., Iterator[dict]] | None = None,  # by default `predictions`
 ) -> None:
-    """Write the predictions to standard output or to a file, which is complete or absent at the end.
+    """Write the predictions to standard output or to a file, which is written completely or not at all.
 
     Write a JSON object for each row; in a .csv file, the input's columns and those of the predictions.
     """
@@ -104,7 +104,10 @@ def predictions(
     options: Options = Options(),
     in_table: bool = False,
 ) -> Iterator[dict]:
-    """Yield an object for each row; `in_table`, with the columns of the row too, or with the text if it has none."""
+    """Yield an object for each row.
+
+    With `in_table` it also has the columns of the row, or the text if the input is not a table.
+    """
     kind = model.kind.with_options(may_be_missing=options.may_be_missing)
     read, scoped = reader_of(model, kind, options, in_table), options.foreign is not None
     for example, row, prediction in answered(model, kind, source, columns, options.long, read, scoped):
@@ -197,7 +200,7 @@ def answered_at_once(
     truncated: Truncated,
     scoped: bool = False,
 ) -> Iterator[tuple[Example, dict[str, Any]]]:
-    """Yield each example with its prediction as soon as it arrives."""
+    """Yield each example with its prediction as soon as the example arrives, alone or with others."""
     for arrived in arriving(examples, most=tokens_in_batch() // 2):
         texts = [example.text for example in arrived]
         yield from zip(arrived, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)

@@ -24,7 +24,7 @@ RANK = "rank"
 
 
 def ranked(model: Model, source: str, columns: Columns, options: Options, in_table: bool) -> Iterator[dict]:
-    """Yield predictions as `predictions` does, but in order of usefulness, and each with its text and rank."""
+    """Yield predictions as `predictions` does, but in order of usefulness, and each with its rank and text or row."""
     kind = model.kind.with_options(may_be_missing=options.may_be_missing)
     read = reader_of(model, kind, options, in_table)
 

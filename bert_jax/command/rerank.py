@@ -10,17 +10,17 @@ from bert_jax.files import to_json
 
 
 @verb(
-    "rank documents for queries by a cross-encoder",
+    "rank documents for queries with a cross-encoder",
     "bert-jax rerank --model DIR --input candidates.jsonl --top 10",
     flag("--model", required=True, metavar="DIR", help="cross-encoder: a classifier with one output"),
     flag(
         "--input", required=True, metavar="FILE",
-        help="table of a query and its documents: in columns, in a list, or one in each row",
+        help="table of queries and documents, with the documents in columns, in a list, or one in each row",
     ),
     flag("--text", default="", metavar="COLUMN", help="column of queries (default: the first that holds text)"),
     flag("--pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
     flag("--output", metavar="FILE.jsonl", help="output file, a line for each query (default: standard output)"),
-    flag("--top", type=count, metavar="N", help="documents of a query that are written (default: all)"),
+    flag("--top", type=count, metavar="N", help="write only the N best documents of each query (default: all)"),
     flag(
         "--precision", type=number(0, 1, above=True, below=True), metavar="P",
         help="leave out documents so that this share of the others is relevant; needs a calibrated model",

@@ -1,6 +1,6 @@
 """Random numbers as a pure function of a key and a counter: no generator, so no state to save or to advance.
 
-The numbers never change. NumPy's generators may draw other numbers in its next version.
+The numbers never change, whereas the next version of NumPy may draw other numbers from its generators.
 """
 
 import hashlib

@@ -146,11 +146,11 @@ def is_prefixed(tensors: Mapping, family: Family) -> bool:
 
 
 def read_architecture(published: dict, family: Family, where) -> str:
-    """Return the class that saved the model, without the family's name: "ForMaskedLM", "Model" or ""."""
+    """Return the name of the class that saved the model, without the family: "ForMaskedLM", "Model" or ""."""
     named = published.get("architectures") or [""]
     suffix = str(named[0]).removeprefix(family.class_name)
-    architectures = (HEADS[head].architecture for head in HEADS if head in family.heads)
-    known = {"", "Model", *family.architectures, *architectures}
+    head_architectures = (HEADS[head].architecture for head in HEADS if head in family.heads)
+    known = {"", "Model", *family.architectures, *head_architectures}
     if suffix not in known:
         raise BertJaxError(
             f"{where}: the architecture {named[0]} has a head that is not supported; "
@@ -202,9 +202,10 @@ def labels_in(published: dict, where) -> tuple[str, ...]:
 
 
 def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> set[str]:
-    """Raise unless the tensors have exactly the names and shapes of the layout.
+    """Raise unless all tensors of the layout are there, in its shapes, and no unknown ones.
 
-    Return the parameters that are not read: those of the new head, and of a pooler that the directory lacks.
+    Known ones may be left over: copies, buffers, a pooler, a projection and, with a new head, other heads. Return the
+    parameters that are not read: those of the new head, and those of a pooler or transform that the directory lacks.
     """
     family, config = layout.family, layout.config
     # Check this before making lists as long as the config claims.
@@ -267,7 +268,7 @@ def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = 
 
 
 def read_beside(layout: Layout, tensors: Tensors, where) -> dict:
-    """Read the parameters between the encoder and a head, if the directory has them, maybe for another head."""
+    """Read the pooler and the transform, if the directory has them in the right shapes, even for another head."""
     parts = layout.parts(is_prefixed(tensors, layout.family))
     shapes, flat = layout.shapes(), {}
     for module in BESIDE:

@@ -1,7 +1,7 @@
-"""Add words to the vocabulary of a model directory, for continued pre-training.
+"""Copy a model with words added to its vocabulary, for continued pre-training.
 
 The embedding of a new word is the mean of the embeddings of its former pieces, so the model reads the word much as
-before. The word's bias in the masked-LM head is the mean of their biases.
+before. Its bias in the masked-LM head is the mean of the biases of the pieces.
 """
 
 from collections import Counter
@@ -19,11 +19,11 @@ from bert_jax.text.readers import Source
 from bert_jax.text.vocabulary import Lines, measure
 from bert_jax.text.wordpiece import CASING, WordPiece
 
-LEAST = 5  # least number of occurrences for a word to be added
+LEAST = 5  # a word must occur at least this often to be added
 
 
 def extend(model, source: Source, output, size: int) -> str:
-    """Add the `size` words of the text that save the most tokens; return a summary to print."""
+    """Write the model to `output` with at most `size` new words, those that save the most tokens; return a summary."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
@@ -59,7 +59,10 @@ def write_extended(model, source: Source, output: Path, size: int) -> str:
 
 
 def worth_adding(tokenizer: WordPiece, lines: Lines, size: int) -> list[str]:
-    """Sort words by the tokens that they would save: occurrences times the number of pieces beyond the first."""
+    """Return at most `size` words that are split into pieces, sorted by the tokens that they would save.
+
+    A word would save one token for each piece beyond the first, at each occurrence.
+    """
     counts: Counter = Counter()
     normalizer, splitter = tokenizer.rust.normalizer, tokenizer.rust.pre_tokenizer
     for line in lines:
@@ -75,7 +78,10 @@ def worth_adding(tokenizer: WordPiece, lines: Lines, size: int) -> list[str]:
 
 
 def with_entries(layout: Layout, params: dict, first: int, pieces: list[list[int]]) -> tuple[Layout, dict]:
-    """Add a row for each new word, from row `first` on, to every parameter with a row per vocabulary entry."""
+    """Add a row for each new word, from row `first` on, to every parameter with a row per vocabulary entry.
+
+    `pieces` are the ids of each new word's former pieces.
+    """
     flat = flatten_dict(params, sep="/")
     for part in layout.parts(prefixed=True):
         if part.per_entry:

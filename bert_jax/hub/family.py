@@ -53,7 +53,7 @@ def value_of(config: EncoderConfig, name: str) -> Any:
 class Family:
     model_type: str
     class_name: str  # "Bert" in BertForMaskedLM
-    prefix: str  # of the tensor names of encoder and pooler in models with a head
+    prefix: str  # before the tensor names of encoder and pooler in models with a head
     # Published key -> (our field, what an absent key means); None for head_dropout means the value of `dropout`.
     fields: Mapping[str, tuple[str, Any]]
     # Our field -> its value in every model of the family, if it is not our default.
@@ -64,21 +64,22 @@ class Family:
     # Head -> its parts, including its pooler if it has its own.
     heads: dict[str, list[Part]]
     # Fields that depend on several published keys or on nested ones. `derived`: our field -> function from published
-    # keys to its value. `derived_keys`: back, all keys of such fields. `size_of` and `supported` check what is read.
+    # keys to its value. `derived_keys` returns the keys of all such fields. `size_of` and `supported` check the values.
     derived: Mapping[str, Callable[[dict], Any]] = field(default_factory=dict)
     derived_keys: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
-    # Complete the config from the names of the tensors, for what no key says.
+    # Complete the config from the names of the tensors, if these say what no key does.
     completed: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
     # Convert files of older layouts or of other programs to the family's current layout.
     todays_keys: Callable[[dict, Any], dict] = lambda published, where: published
     todays_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
-    explicit: Mapping[str, Any] = field(default_factory=dict)  # keys whose absence would mean something else
+    # Keys whose absence would mean something else -> the value that is written if there is no other.
+    explicit: Mapping[str, Any] = field(default_factory=dict)
     # Published sizes: full name ("electra-small") -> our fields that differ from what absent keys mean.
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # Ending of a class name -> its heads, if that is not just the architecture of one head.
     architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     alone: tuple[str, ...] = ()  # heads for which transformers has no class
-    extra: tuple[str, ...] = ()  # patterns of tensors in files that are no parameters: buffers, copies
+    extra: tuple[str, ...] = ()  # patterns of tensors in files that are not parameters: buffers, copies
     position_offset: int = 0  # rows of the position table before position 0: padding's id + 1
     new_models: bool = False  # whether new models with these constants are published as this family
 
@@ -88,10 +89,10 @@ class Family:
 
     def differing(self, config: EncoderConfig) -> list[str]:
         """List the settings that no config of the family can express, such as "block = pre_norm"."""
-        told = {name for name, _ in self.fields.values()} | set(self.derived) | {*COMPUTED, *RATES}
+        variable = {name for name, _ in self.fields.values()} | set(self.derived) | {*COMPUTED, *RATES}
         default = EncoderConfig()
-        untold = [known.name for known in dataclasses.fields(EncoderConfig) if known.name not in told]
-        expected = {name: getattr(default, name) for name in untold} | dict(self.constants)
+        constant = [known.name for known in dataclasses.fields(EncoderConfig) if known.name not in variable]
+        expected = {name: getattr(default, name) for name in constant} | dict(self.constants)
         actual = flattened({name: getattr(config, name) for name in expected})
         sizes = [name for name, value in self.fields.values() if type(value) is int and value]
         return [
@@ -152,7 +153,7 @@ class Family:
         return any(re.search(pattern, name) for pattern in self.extra)
 
     def read_config(self, published: dict, where, **computed) -> EncoderConfig:
-        """Convert a published config to ours; `computed` are the fields that say how it is computed."""
+        """Convert a published config to ours; `computed` sets fields that say how it is computed (see COMPUTED)."""
         for key, choices in self.supported.items():
             if published.get(key) is not None and published[key] not in choices:
                 only = f", only {choices[0]!r}" if choices else ""

@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_jax.errors import BertJaxError, first_line
 
-# Variables of training that are no parameters.
+# Variables that training saves beside the parameters.
 TRAINING = re.compile(
     r"(^|/)(adam_[mv]|adamweightdecay.*|beta[12]_power|global_step|.*ema.*)(:\d+)?$|^loss_scale", re.I
 )
-# Parts of their names -> parts of the names that Hugging Face publishes.
+# Patterns in the names of TensorFlow's variables -> their replacements in the names that Hugging Face publishes.
 RENAMED = (
     (r"^bert/", "bert."),
     (r"layer_(\d+)", r"layer.\1"),
@@ -37,7 +37,7 @@ def checkpoint_in(directory: Path) -> Path | None:
 
 
 def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
-    """Return the parameters' shapes, by today's published names, and a function that reads each parameter."""
+    """Return the shape of each parameter, and a function that reads it, both by today's published names."""
     from bert_jax.text.host_tensorflow import tf
 
     # TensorFlow turns some of its own errors into Python's.

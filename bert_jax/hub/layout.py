@@ -19,7 +19,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert, has_transform
 
-PROBLEM = "problem_type"  # Hugging Face's key of a classifier
+PROBLEM = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
 PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
 MAY_BE_MISSING = "may_be_missing"  # whether the model was trained on questions without an answer
 # Keys of config.json that become wrong with a new head.
@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def vector_size(self) -> int:
-        """The size of its embeddings."""
+        """The size of the vector into which it embeds a text."""
         return self.projection.width if self.projection else self.config.hidden_size
 
     @property
@@ -100,7 +100,7 @@ class Layout:
         listed = isinstance(labels, Iterable) and not isinstance(labels, str)
         if not (listed and all(isinstance(label, str) for label in labels)):
             raise BertJaxError(
-                f'labels are a list of names, such as ["negative", "positive"], not {labels!r:.60}'
+                f'labels must be a list of names, such as ["negative", "positive"], not {labels!r:.60}'
             )
         labels = tuple(labels)
         if len(set(labels)) < len(labels):

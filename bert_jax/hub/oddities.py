@@ -1,4 +1,4 @@
-"""Find what is wrong or odd about a model directory before anything runs."""
+"""Find what is wrong or odd about the tokenizer of a model directory, before anything runs."""
 
 from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout

@@ -12,7 +12,8 @@ from bert_jax.errors import BertJaxError
 from bert_jax.files import read_json, write_json
 from bert_jax.hashes import is_within
 
-# Our name -> sentence-transformers' name in the new layout. The old layout has pooling_mode_{name}: true.
+# Our name -> sentence-transformers' name in the new layout. The old layout has the key pooling_mode_{name}: true, with
+# the name in OLD_KEYS if there is one.
 MODES = {
     "mean": "mean",
     "cls": "cls",
@@ -110,7 +111,7 @@ class Embedder:
     pools_prompt: bool = True
     projection: Projection | None = None
     similarity: str = "cosine"  # how sentence-transformers compares two embeddings; bert_jax uses the cosine
-    unknown: str = ""  # the modules that are not supported here
+    unknown: str = ""  # what is not supported here: modules, their order, a pooling mode or parts of a Dense
 
     @classmethod
     def of(cls, values: dict) -> "Embedder":
@@ -120,17 +121,17 @@ class Embedder:
 
 
 def read(directory) -> Embedder | None:
-    """Read how a directory embeds; return None if it has no modules.json or is a cross-encoder's."""
+    """Read how a directory's model embeds texts; return None if there is no modules.json or it is a cross-encoder."""
     directory = Path(directory)
     if not (directory / "modules.json").is_file():
         return None
     path = directory / "modules.json"
     modules = read_json(path, list[Module])
-    bert, whole, tokenizer = (
+    texts, whole, tokenizer = (
         read_json(directory / name, kind) if (directory / name).is_file() else {}
         for name, kind in BESIDE.items()
     )
-    if bert.get("transformer_task") == CLASSIFIES:
+    if texts.get("transformer_task") == CLASSIFIES:
         return None
     kinds = kinds_of(modules)
     unknown = [kind for kind in kinds if kind not in KINDS]
@@ -143,7 +144,7 @@ def read(directory) -> Embedder | None:
     file = directory / kinds["Pooling"] / "config.json"
     pooling = read_json(file, PoolingConfig) if file.is_file() else {}
     mode = pooling_mode(pooling)
-    length = bert.get("max_seq_length") or tokenizer.get("model_max_length")
+    length = texts.get("max_seq_length") or tokenizer.get("model_max_length")
     folder = projection_folder(directory)
     dense = read_json(folder / "config.json", DenseConfig) if folder else {}
     unknown += [f"pooling {mode}"] * (mode not in MODES) + unusual(dense)
@@ -152,7 +153,7 @@ def read(directory) -> Embedder | None:
         normalize="Normalize" in kinds,
         # A tokenizer without a limit says 10^30.
         max_length=length if isinstance(length, int) and length < 10**6 else None,
-        lower_case=bool(bert.get("do_lower_case")),
+        lower_case=bool(texts.get("do_lower_case")),
         prompts=whole.get("prompts") or {},
         default_prompt=whole.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
@@ -163,7 +164,7 @@ def read(directory) -> Embedder | None:
 
 
 def is_cross_encoder(directory) -> bool:
-    """Whether the files beside config.json say that it is a cross-encoder, as version 5.4 and later write them."""
+    """Whether sentence_bert_config.json says that the model is a cross-encoder, as version 5.4 and later write it."""
     path = Path(directory) / "sentence_bert_config.json"
     return path.is_file() and read_json(path, Texts).get("transformer_task") == CLASSIFIES
 
@@ -224,7 +225,7 @@ def pooling_mode(config: dict) -> str:
 
 
 def write(directory, embedder: Embedder, width: int) -> None:
-    """Write the files beside a saved model with states of this width, but not the tensors of a Dense."""
+    """Write the embedder's files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
         raise BertJaxError(
             f"an embedder with {embedder.unknown} cannot be saved here; copy its directory instead"

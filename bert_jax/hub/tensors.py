@@ -52,7 +52,7 @@ class Tensors(Mapping[str, np.ndarray]):
         return whole
 
     def renamed(self, rename: Callable[[str], tuple[str, ...]]) -> "Tensors":
-        """Rename the tensors; if a tensor gets several names, split it into as many parts along its rows."""
+        """Return the tensors under new names; if a tensor gets several names, its rows are split into as many parts."""
         whole = Tensors({}, {})
         for name, shape in self.shapes.items():
             names = rename(name)
@@ -73,7 +73,7 @@ class Tensors(Mapping[str, np.ndarray]):
         return Tensors(self.shapes | others.shapes, self._read | others._read)
 
     def with_zeros(self, shapes: dict[str, tuple[int, ...]]) -> "Tensors":
-        """Add zeros of these shapes under names that do not exist yet."""
+        """Return these tensors, with zeros of the given shapes under names that do not exist yet."""
         shapes = {name: shape for name, shape in shapes.items() if name not in self}
         zeros = {name: partial(np.zeros, shape, np.float32) for name, shape in shapes.items()}
         return Tensors(self.shapes | shapes, self._read | zeros)

@@ -1,7 +1,7 @@
 """Read the tensors of a `pytorch_model.bin` without torch and without trusting the file.
 
 A torch checkpoint is a pickle, and loading a pickle may run any code and change anything that it can name. This reader
-interprets the few opcodes that a plain state dict needs itself: it calls nothing, gives the pickle no object of the
+interprets by itself the few opcodes that a plain state dict needs: it calls nothing, gives the pickle no object of the
 process, and refuses all other opcodes. Tensors become views of the file, so a false size allocates nothing. Both
 layouts are read: the zip of torch 1.6 and later, and the older stream of pickles, followed by the raw storages.
 """
@@ -43,7 +43,9 @@ DTYPES = {
     "BoolStorage": np.bool_,
 }
 STORAGES = {
-    f"{module}.{name}": np.dtype(of) for name, of in DTYPES.items() for module in ("torch", "torch.storage")
+    f"{module}.{name}": np.dtype(dtype)
+    for name, dtype in DTYPES.items()
+    for module in ("torch", "torch.storage")
 }
 MOST_OPCODES = 1 << 22  # each may take some 70 bytes; the largest published encoders have 30,000
 DICTS = ("collections.OrderedDict", "builtins.dict")
@@ -169,12 +171,12 @@ def read_zip(path: Path):
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED:
             raise BertJaxError(f"{name} is compressed, which torch never does")
-        # A local header is 30 bytes, then two fields whose lengths are its last 4 bytes; then the content.
+        # A local header has 30 bytes, whose last 4 are the lengths of two fields; the fields and the content follow.
         header = whole[entry.header_offset : entry.header_offset + 30].tobytes()
         start = entry.header_offset + 30 + sum(struct.unpack("<HH", header[26:30]))
         records[name] = Record(name, whole[start : start + entry.file_size], entry.CRC)
     if "byteorder" in records and records["byteorder"].content.tobytes() != b"little":
-        raise BertJaxError("its numbers are not little-endian; other files are not supported")
+        raise BertJaxError("its numbers are not little-endian, the only byte order that is supported")
     storages = {name.removeprefix("data/"): record for name, record in records.items() if "data/" in name}
     with archive.open(entries["data.pkl"]) as file:
         return unpickled(file), storages
@@ -216,7 +218,10 @@ def unpickled(file: IO[bytes]) -> Any:
 
 
 class Unpickler:
-    """A stack machine over the opcodes of one pickle. It makes only plain values: numbers, strings, lists, dicts."""
+    """A stack machine over the opcodes of one pickle.
+
+    It makes only plain values (numbers, strings, tuples, lists, dicts) and a `Name`, `Storage` or `Strided`.
+    """
 
     def __init__(self, file: IO[bytes]):
         self.file = file
@@ -330,7 +335,7 @@ def is_key(value) -> bool:
 
 
 def called(function, arguments) -> Any:
-    """Return the value of a call, for the few functions that a state dict uses."""
+    """Return what a call would return, for the few functions that a state dict uses; call nothing."""
     if not isinstance(function, Name) or type(arguments) is not tuple:
         raise BertJaxError("it calls something that has no name")
     if function.text in DICTS:

@@ -15,12 +15,12 @@ def is_finite(array: np.ndarray) -> bool:
 
 
 def read_weight(tensors: Mapping[str, np.ndarray], name: str, where) -> np.ndarray:
-    """Read a published tensor as float32; refuse it if it is not of finite floats."""
+    """Read a published tensor as float32; refuse other types than floats, and values that are not finite."""
     array = tensors[name]
     if array.dtype.name not in FLOATS:
         raise BertJaxError(
-            f"{where}: {name} is of {array.dtype.name}, not of floating-point numbers; quantized weights are not "
-            "read here, fetch the model in float32, float16 or bfloat16"
+            f"{where}: {name} has the type {array.dtype.name}, which is not floating-point; quantized weights are "
+            "not supported, so fetch the model in float32, float16 or bfloat16"
         )
     with np.errstate(over="ignore"):
         array = np.asarray(array, np.float32)

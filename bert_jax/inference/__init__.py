@@ -1,1 +1,1 @@
-"""Inference: `Model`, which `bert_jax.load` returns, and one file for each of its kinds of answer."""
+"""Inference: `Model`, which `bert_jax.load` returns, and one file for each kind of result."""

@@ -17,7 +17,8 @@ def answer(model: Runner, question, text, *, may_be_missing: bool | None = None,
 
     Lists of questions and texts are paired by position; a single question is paired with every text, and a single text
     with every question. With `may_be_missing` (default: the setting in config.json, or False without one), return None
-    if [CLS], which marks a text without an answer in SQuAD 2, is more probable than any span in every window.
+    if in every window [CLS], which marks a text without an answer in SQuAD 2, is more probable than the best span.
+    A calibrated model may have another threshold.
 
     >>> model.answer("the cat", "the cat sat on the mat").text
     'sat on the'

@@ -13,9 +13,9 @@ def classify(
 
     A multi-label model returns the list of labels above their thresholds (0.5 if the model was not calibrated); a
     regression model returns a number. Texts that are too long are truncated, with a warning; with long="windows" they
-    are read in windows, and the logits are averaged. With `precision=0.95` the result is None if a calibrated model is
-    not confident enough for 95% of the others to be correct. An empty text gets a label, too; only in files are empty
-    cells refused.
+    are read in windows, and the logits are averaged. With `precision=0.95`, which needs a calibrated model, a result
+    is None if the model is not confident enough, so that 95% of the other results are correct. An empty text gets a
+    label, too; only in files are empty cells refused.
 
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']

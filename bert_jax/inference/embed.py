@@ -126,7 +126,10 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
 
 
 def as_read(embedder: Embedder, texts: Sequence, before: str) -> Sequence:
-    """Put the prompt `before` each text, and lower-case the texts if the embedder does."""
+    """Return the texts with the prompt `before` in front, in lower case if the embedder reads them so.
+
+    Only single texts get the prompt, not pairs.
+    """
     texts = [before + text if isinstance(text, str) else text for text in texts] if before else texts
     return [lower(text) for text in texts] if embedder.lower_case else texts
 

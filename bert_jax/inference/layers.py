@@ -10,7 +10,7 @@ from bert_jax.inference import programs
 from bert_jax.inference.runner import Runner
 
 ALL = "all"
-AT_ONCE = 16  # texts of a batch: the outputs of several layers take much memory
+AT_ONCE = 16  # texts computed at a time: the outputs of several layers take much memory
 
 
 def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None = None):

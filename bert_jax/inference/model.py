@@ -120,7 +120,9 @@ class Model(Runner):
         return self.encoded(texts, lambda encodings: self.run(encodings, program), gather)
 
     def with_params(self, params: dict) -> "Model":
-        """Return the model with other parameters, such as from your own training loop, and without calibration.
+        """Return the model with other parameters, such as from your own training loop.
+
+        It has no calibration, origin or scope, because those belong to the old parameters.
 
         >>> model.with_params(model.params)
         <bert: 2 layers of 8, heads: mlm, nsp, computed in float32>

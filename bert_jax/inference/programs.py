@@ -19,7 +19,7 @@ POOLER = "pooler"  # BERT's own pooling; the others have no parameters
 
 
 def program(make: Callable) -> Callable:
-    """Compile the function that `make(config, ...)` returns, once for each set of arguments."""
+    """Decorate `make(config, ...)` to compile the function that it returns, once for each set of arguments."""
 
     @functools.lru_cache(maxsize=16)
     def compiled(*arguments):

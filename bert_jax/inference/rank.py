@@ -30,7 +30,7 @@ def rank(
     long: str = "cut",
     truncated: Truncated | None = None,
 ) -> list[Ranked]:
-    """Rank documents by a cross-encoder with one logit, best first; return the `top` ones, or all by default.
+    """Rank documents with a cross-encoder of one logit, best first; return the `top` ones, or all by default.
 
     With `precision`, which needs a calibrated model, return only documents so probable that this share of them is
     relevant. If a pair is too long, its document is truncated, with a warning or counted in `truncated`. With

@@ -133,10 +133,10 @@ class Runner:
         scoped: bool = False,
         gather: Callable[[list], Any] = list,
     ) -> Any:
-        """Return read(outcome) for the kind's raw outcome of each text.
+        """Return read(outcome) for the kind's raw outcome of each text, as `results` returns results.
 
-        If `scoped`, call read(outcome, similarity): the similarity to the training texts is that of the text's first
-        window. Truncated texts are counted in `truncated`; without it there is a warning.
+        If `scoped`, call read(outcome, similarity), with the similarity of the text's first window to the training
+        texts. Truncated texts are counted in `truncated`; without it there is a warning.
         """
         reading = self.reading(kind, long)
         program_of = head_logits_and_vectors if scoped else head_logits

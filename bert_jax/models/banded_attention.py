@@ -11,7 +11,7 @@ from bert_jax.models.elementwise import softmax
 from bert_jax.models.product import product
 
 LEAST = 128  # queries in a block, at least
-WORTH = 4  # rows must have this many times the keys that a block meets: below, full attention is as fast
+WORTH = 4  # a row must be this many times as long as a block's keys: below that, full attention is as fast
 
 
 def block_size(window: int) -> int:

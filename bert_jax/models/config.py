@@ -38,10 +38,10 @@ Attention = Annotated[str, OneOf(("auto", "short", "splash", "cudnn", "xla"))]
 
 @dataclass(frozen=True)
 class RelativeConfig:
-    """What the distance between two tokens adds to their attention score; nothing without terms.
+    """The relative terms, which the distance between two tokens adds to their attention score. There may be none.
 
-    Terms are a "bias" for each head and bucket (T5), or products with embeddings of the distance (DeBERTa): they are
-    projected to "keys", which meet the queries of tokens, to "queries", which meet the keys of tokens, or to both.
+    Terms are a "bias" for each head and bucket (T5), or products with embeddings of the distance (DeBERTa). Embeddings
+    are projected to "keys", which meet the queries of tokens, to "queries", which meet the keys of tokens, or to both.
     """
 
     # what distance adds to attention scores: bias (T5), or keys, queries or both (DeBERTa); (): nothing
@@ -58,7 +58,7 @@ class RelativeConfig:
             return
         known = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
         if self.terms not in known:
-            raise BertJaxError(f"EncoderConfig.relative.terms are one of {known}, not {self.terms!r}")
+            raise BertJaxError(f"EncoderConfig.relative.terms must be one of {known}, not {self.terms!r}")
         least = 4 if self.is_bias else 0
         if self.buckets < least or self.buckets % 2 or self.buckets == 2:
             raise BertJaxError(
@@ -97,7 +97,7 @@ class RotaryConfig:
 
 @dataclass(frozen=True)
 class NearConfig:
-    """Local attention in all layers except every `every`-th, beginning with the first, which sees all tokens."""
+    """Local attention in most layers. The first layer and every `every`-th one after it see all tokens."""
 
     window: NotNegative = 0  # tokens to each side that local attention sees; 0: all layers see all tokens
     every: Positive = 1  # one layer in this many sees all tokens, beginning with the first
@@ -125,7 +125,7 @@ class ConvolutionConfig:
 
 @dataclass(frozen=True)
 class PoolerConfig:
-    """The pooler: a dense layer and an activation between the [CLS] state and the heads for whole texts."""
+    """The pooler: a dense layer and an activation, for the [CLS] state of a text or the mean of its states."""
 
     activation: Annotated[str, OneOf((*ACTIVATIONS, "tanh"))] = "tanh"  # activation of the pooler
     dropout: bool = False  # dropout before the pooler, at the rate head_dropout
@@ -160,7 +160,7 @@ class EncoderConfig:
     activation: Activation = "gelu"
     # activation of the masked-LM head; "": that of the feed-forward
     mlm_activation: Annotated[str, OneOf(("", *ACTIVATIONS))] = ""
-    norm_epsilon: Rate = 1e-12  # epsilon of LayerNorm
+    norm_epsilon: Rate = 1e-12  # epsilon of LayerNorm, added to the variance
     dropout: Rate = 0.1  # dropout of hidden states
     attention_dropout: Rate = 0.1  # dropout of attention probabilities
     head_dropout: Rate = 0.1  # dropout before a classification head
@@ -170,13 +170,13 @@ class EncoderConfig:
     tied_decoder: bool = True  # tie the masked-LM decoder to the word embeddings
     block: Annotated[str, Registered(BLOCKS.names)] = "post_norm"  # kind of layer: the name of a block
     relative: RelativeConfig = RelativeConfig()
-    bias: bool = True  # a bias in the dense layers of the encoder
+    bias: bool = True  # a bias in the dense layers of attention and feed-forward
     norm_bias: bool = True  # a bias in LayerNorm
     # a bias in the dense layers of the masked-LM head and the pooler; output layers always have one
     head_bias: bool = True
     # a dense layer and LayerNorm in tagging and question-answering heads, as in the masked-LM head
     transform: bool = False
-    # initial weights shrink with the number of layers where they add to hidden states
+    # smaller initial weights where layers add to hidden states: divided by the root of twice the number of layers
     scaled_init: bool = False
     gated: bool = False  # a gated feed-forward: its activations are multiplied by a second projection
     rotary: RotaryConfig = RotaryConfig()
@@ -187,10 +187,10 @@ class EncoderConfig:
 
     # How it is computed: none of these changes the saved model.
 
-    attention: Attention = "auto"  # kernel of attention; auto: the fastest that can do it here
+    attention: Attention = "auto"  # attention kernel; auto: the fastest one for this model and device
     # type of computation; parameters, softmax, LayerNorm and losses stay float32; auto: the faster one on this device
     dtype: Annotated[str, OneOf(("float32", "bfloat16", "auto"))] = "float32"
-    # activations that the backward pass computes again, to save memory: norms alone, all but matrix products, all
+    # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
     remat: Annotated[str, OneOf(("none", "dots", "full"))] = "none"
     # compile layers one by one, not as a loop: a fifth faster on a GPU, but slower to compile
     unroll: bool = False
@@ -220,10 +220,10 @@ class EncoderConfig:
                 )
         if self.rotary.theta and self.head_size % 2:
             raise BertJaxError(
-                f"EncoderConfig.rotary turns pairs of numbers: heads of {self.head_size} must be even"
+                f"EncoderConfig.rotary rotates pairs of numbers: the head size must be even, not {self.head_size}"
             )
         if self.layer_groups == self.layers:
-            # Both mean the same, and configs that mean the same should be equal.
+            # 0 means the same, and configs that mean the same should be equal.
             object.__setattr__(self, "layer_groups", 0)
 
     @property

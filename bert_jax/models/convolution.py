@@ -39,7 +39,7 @@ class Convolution(nn.Module):
 
 
 def neighbour(states, segments, offset: int):
-    """Shift states [B, L, D]: each token gets those `offset` positions after it, or zeros if they are of another text.
+    """Shift states [B, L, D]: each token gets the state `offset` positions after it, or zeros outside its text.
 
     >>> neighbour(jnp.array([[[1], [2], [3], [4]]]), jnp.array([[1, 1, 2, 0]]), 1)[0, :, 0].tolist()
     [2, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""What a model costs to compute: the floating-point operations of its matrix products, and memory.
+"""The cost of computing a model: floating-point operations of its matrix products, and memory.
 
 Operations are counted as usual for MFU: two operations per multiply-add, twice the forward pass for the backward pass,
 and nothing for softmax, norms, dropout, or what remat recomputes.
@@ -26,7 +26,7 @@ def activation_bytes(config: EncoderConfig) -> int:
     """Return the bytes of activations that the backward pass needs for each token and layer, at least.
 
     They are the input of the layer and, without remat, also query, key, value, three more states that products or norms
-    read, and those of the feed-forward.
+    read, and the activations of the feed-forward.
     """
     D, F = config.hidden_size, config.feed_forward
     numbers = 7 * D + (3 if config.gated else 2) * F if config.remat == "none" else D
@@ -34,7 +34,7 @@ def activation_bytes(config: EncoderConfig) -> int:
 
 
 def pre_training_flops(config: EncoderConfig, rows: float, length: float, targets: float) -> float:
-    """Return the operations of a step, forward and backward, on `rows` of `length` with `targets` masked tokens each.
+    """Return the operations of a step, forward and backward: `rows` rows of `length` tokens, `targets` masked in each.
 
     >>> round(pre_training_flops(EncoderConfig(), 256, 512, 77) / 1e12, 1)
     77.1

@@ -1,7 +1,7 @@
 """LayerNorm, softmax and the exact GELU, which keep only what the backward pass needs.
 
-By default JAX would keep several float32 arrays as large as the activations. To store and load them costs more than
-all the arithmetic, for these operations are bound by memory.
+By default JAX would keep several float32 arrays as large as the activations. Storing and loading them costs more than
+all the arithmetic, because these operations are bound by memory.
 """
 
 from functools import partial

@@ -61,7 +61,7 @@ class Encoder(nn.Module):
         self.final_norm = norm(c, name=None) if normalizes_last(c) else None
 
     def __call__(self, batch, train: bool = False, decodes: bool = False):
-        """Return the hidden states or, if `decodes`, also those of the enhanced mask decoder, for the masked LM."""
+        """Return the hidden states; if `decodes`, a pair of them and the states of the enhanced mask decoder."""
         c, of_layers = self.config, kinds(self.config)
         hidden, context = self.embedded(batch, train)
         carry = (hidden, hidden) if decodes else hidden
@@ -95,10 +95,10 @@ class Encoder(nn.Module):
     def layerwise(
         self, batch, train: bool, states: Sequence[int] = (), **attention: Sequence[int]
     ) -> dict[str, list]:
-        """Return the hidden states after the layers `states`, with 0 for the embeddings, and the collections `qkv` or
-        `scores` of the layers given by these keywords, with 1 for the first layer.
+        """Return intermediate results by collection: the hidden states after the layers `states`, where 0 is the
+        embeddings, and `qkv` or `scores` of the layers that these keywords name, where 1 is the first layer.
 
-        The scan carries the requested states. Collections are computed anew from the states before their layer.
+        The scan carries the requested states. The others are computed anew from the states before their layer.
         """
         c, of_layers = self.config, kinds(self.config)
         hidden, context = self.embedded(batch, train)
@@ -225,10 +225,10 @@ def normalizes_last(c: EncoderConfig) -> bool:
 
 @flax.struct.dataclass
 class KeptStates:
-    """The hidden states, and copies of the states before the picked layers."""
+    """The hidden states, and copies of the states before some of the layers."""
 
     hidden: Any  # [B, L, D]
-    states: Any  # [picked layers, B, L, D]
+    states: Any  # [slots, B, L, D]
 
     def with_hidden(self, slot):
         """Return `states` with the hidden states at index `slot`; unchanged if it is -1."""

@@ -155,10 +155,10 @@ class Head:
     architecture: str  # what Hugging Face appends to the family's name, as in BertForMaskedLM
     # The state of each token, or one state for each text: the pooler's, or the direction of its mean or [CLS] state.
     reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
-    compares: bool = False  # the texts of a pair are encoded separately, and their vectors compared
+    compares: bool = False  # reads the differences of two vectors; the texts of a pair are encoded separately
     labels: bool = False  # has an output for each label of the data
     decoded: bool = False  # reads the enhanced mask decoder, if the encoder has one
-    transformed: bool = False  # reads the transform, in families that have one
+    transformed: bool = False  # reads the output of Transform, in families that have it
     dropout: str = "head_dropout"  # the field of the config with the rate of dropout before it
 
     def width(self, config: EncoderConfig) -> int:
@@ -199,7 +199,7 @@ class Bert(nn.Module):
 
     config: EncoderConfig
     heads: tuple[str, ...] = ()
-    labels: int = 0  # the number of labels in the data, for heads with an output for each
+    labels: int = 0  # the number of labels in the data, for heads with an output for each label
     pooler: bool = True
     unrolled: bool = False  # as in Encoder
 

@@ -31,7 +31,10 @@ def initial(config: EncoderConfig):
 
 
 def initial_sum(config: EncoderConfig):
-    """Return the initialiser of layers that add to hidden states. With `scaled_init` their spread does not grow."""
+    """Return the initialiser of layers that add to hidden states.
+
+    With `scaled_init`, the spread of hidden states does not grow with the number of layers.
+    """
     layers = 2 * config.layers if config.scaled_init else 1
     return nn.initializers.truncated_normal(config.init_stddev / layers**0.5)
 
@@ -59,7 +62,7 @@ class Dense(nn.Module):
     """A dense layer with a kernel [*inputs, *outputs], for states [..., D].
 
     Parameters may have an axis of heads. States keep heads side by side in their last axis, because a TPU pads a last
-    axis of 64 to 128.
+    axis of 64 to 128: the last two of three `outputs` axes are merged in the result.
     """
 
     config: EncoderConfig

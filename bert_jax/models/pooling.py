@@ -75,5 +75,5 @@ def project(vectors, layer: dict, activation: str):
 
 
 def unit(vectors):
-    """Scale vectors to length 1, and leave zero vectors. Unlike a norm, it has finite gradients at zero."""
+    """Scale vectors to length 1; zero vectors stay zero. Unlike a norm, it has finite gradients at zero."""
     return vectors * jax.lax.rsqrt(jnp.maximum(jnp.square(vectors).sum(-1, keepdims=True), 1e-24))

@@ -1,4 +1,4 @@
-"""Which type of number a device computes fastest with."""
+"""The type of number that a device computes fastest with."""
 
 import time
 from collections.abc import Callable

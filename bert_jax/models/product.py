@@ -87,7 +87,7 @@ def matrices(spec: str, a, b):
 
 
 def transpose_in_memory(x):
-    """Transpose [N, S, R] to [N, R, S] before the product. Within the product, XLA would compute it in a slow form.
+    """Transpose [N, S, R] to [N, R, S] before the product. As a part of it, XLA would choose a slow form of product.
 
     Working in blocks prevents XLA from only changing the layout of the result. A call that is not inlined prevents it
     from moving numbers one by one while it computes x.

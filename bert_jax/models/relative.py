@@ -24,7 +24,7 @@ class Relative:
     """The terms of a layer, and the embeddings that it projects them from."""
 
     bias: Any = None  # [H, 2L - 1], a bias for each head and distance
-    states: Any = None  # [R, D], embeddings of R classes of distances, which each layer projects
+    states: Any = None  # [R, D], embeddings of the R groups of distances that occur; each layer projects them
     keys: Any = None  # [R, H, K], keys of distances, for the queries of tokens
     queries: Any = None  # [R, H, K], queries of distances, for the keys of tokens
     rows: Any = None  # [2L - 1], the row of each distance in these arrays
@@ -57,8 +57,8 @@ def row_of_distances(config: RelativeConfig, length: int) -> np.ndarray:
 def t5_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
     """Return T5's bucket of each distance.
 
-    The upper half of the buckets is for keys after the query. The first half of each half holds one distance each, and
-    the others grow logarithmically up to the farthest distance.
+    The upper half of the buckets is for keys after the query. In each half, the first half of the buckets holds one
+    distance each, and the other buckets grow logarithmically up to the farthest distance.
     """
     half = config.buckets // 2
     exact, far = half // 2, np.abs(distances)

@@ -33,7 +33,7 @@ ROOM = 48 * 2**20
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def attention(qkv, segments, seeds, tables: Mapping, options: Options):
-    """Compute short_attention.attention with tables: "bias" [H, 1, 2L], or "keys" and "queries" [2L, H x K]."""
+    """Compute short_attention.attention with tables: "bias" [H, 1, 2L], or "keys", "queries" or both [2L, H x K]."""
     return forward(qkv, segments, seeds, tables, options)[0]
 
 

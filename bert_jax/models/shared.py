@@ -1,4 +1,4 @@
-"""Parameters of which each data shard updates a part. The model reads them whole; a gradient is that of a shard's part.
+"""Parameters of which each data shard updates a part. The model reads them whole; a gradient covers a shard's part.
 
 The backward rule contains the sum over `data`, so gradients are sent as soon as they are computed: those of a layer
 within the scan over layers, while the layers below it are still to come. The whole gradient of all layers is never
@@ -17,7 +17,7 @@ from bert_jax.models.mesh import DATA, platform
 
 @flax.struct.dataclass
 class Shared:
-    """It replaces a parameter [..., D, ...] in a program that is mapped over `data`."""
+    """The stand-in for a parameter [..., D, ...] in a program that is mapped over `data`."""
 
     whole: Any
     part: Any  # [..., D / shards, ...]; its values are not read

@@ -1,9 +1,9 @@
 """A Pallas kernel for attention on a TPU, with dropout, for rows that fit on the chip as a whole.
 
 A row of up to 512 tokens needs no online softmax: its scores are computed, normalised, dropped and used without leaving
-the chip. The backward pass recomputes them from the queries and keys, so nothing else is kept. Heads are side by side
-in the last axis, as the projections write and read them, so nothing is transposed, and no head of 64 numbers is padded
-to the 128 lanes.
+the chip. The backward pass recomputes them from the queries and keys, so none are stored. Heads are side by side in
+the last axis, as the projections write and read them, so nothing is transposed, and no head of 64 numbers is padded to
+the 128 lanes.
 
 The random bits of dropout are a hash of a score's position and of a seed for each row and head. They are the same on
 any device, including CPUs.
@@ -30,7 +30,7 @@ class Options:
     head_size: int
     window: int | None = None
     rate: float = 0.0  # the rate of dropout
-    interpret: bool = False  # run it on a CPU
+    interpret: bool = False  # run in Pallas's interpreter, on a CPU
 
 
 def heads_per_program(heads: int, size: int) -> int:

@@ -105,7 +105,7 @@ def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str 
 
 
 def check_space(config: CheckpointConfig, steps: int, state: int, workdir: str | None) -> str:
-    """Check that the checkpoints fit in the work directory; each has `state` bytes."""
+    """Check that the checkpoints fit in the run directory; each has `state` bytes."""
     kept = config.keep + (steps // config.keep_every if config.keep_every else 0) + bool(config.best)
     needed = (kept + 1) * state  # the oldest is deleted after the next is written
     line = (

@@ -19,7 +19,7 @@ def count(jaxpr) -> tuple[float, dict[str, float]]:
 
 
 def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None = None) -> float:
-    """Count what the wanted outputs, by default all, depend on; the compiler drops the rest, too."""
+    """Count the FLOPs of `times` runs for the wanted outputs, by default all; the compiler drops the rest, too."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     needed = {
         id(v) for v, want in zip(jaxpr.outvars, wanted or [True] * len(jaxpr.outvars), strict=True) if want

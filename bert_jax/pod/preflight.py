@@ -68,7 +68,7 @@ def compiled(spec: str, overrides: Sequence[str], where: Slice, longest: bool = 
 
 
 def with_speeds(facts: dict, where: Slice) -> dict:
-    """Add to what was compiled the figures that follow from its memory and its bounds."""
+    """Add to each compiled phase the figures that follow from its memory and its bounds."""
     return facts | {"phases": [with_speed(phase, facts["rows"], where) for phase in facts["phases"]]}
 
 
@@ -90,7 +90,7 @@ def with_speed(phase: dict, rows: int, where: Slice) -> dict:
 
 
 def total(facts: dict, where: Slice, price: float | None) -> dict:
-    """Return the hours and costs of all steps; {} if they are unknown."""
+    """Return the hours of all steps, and their costs if there is a price; {} if the hours are unknown."""
     phases, steps = facts["phases"], facts["steps"]
     if not steps or any("seconds" not in phase for phase in phases):
         return {}

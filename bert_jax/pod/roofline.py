@@ -1,8 +1,8 @@
-"""Bounds of the time of a step: what must be computed, moved to and from memory, and sent between chips.
+"""Bounds of the time of a step, from its parts: computing, memory traffic, and sending between chips.
 
-There are three bounds. `serial` is the sum of these three times, as if nothing overlapped. `by_operation` goes through
-the compiled schedule: within an operation, memory and matrix units work at the same time, as on a TPU, and operations
-run one after another. `overlapped` is the longest of the three times; no program is faster.
+There are three bounds. `serial` is the sum of the parts, as if nothing overlapped. `by_operation` goes through the
+compiled schedule: within an operation, memory and matrix units work at the same time, as on a TPU, and operations run
+one after another. `overlapped` is the longest part; no program is faster.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BOUNDS = {
 
 @dataclass(frozen=True)
 class Roofline:
-    """The seconds of a step: three times, and a bound from the schedule."""
+    """The seconds of the parts of a step, and the bound from the schedule."""
 
     compute: float
     memory: float
@@ -60,7 +60,7 @@ def roofline(program: Program, flops: float, kernel_flops: dict[str, float], whe
 
 
 def sending_seconds(collective: Collective, where: Slice) -> float:
-    """Return the seconds of a collective on a ring, the shortest way: the bytes a chip must send, over its links."""
+    """Return the seconds of a collective on a ring, the shortest way: what a chip sends / the speed of its links."""
     n = collective.members or where.chips
     shares = {
         "all-reduce": 2 * (n - 1) / n,  # a reduce-scatter and an all-gather

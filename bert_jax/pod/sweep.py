@@ -102,7 +102,10 @@ def trials(config: Any, where: Slice) -> Iterator[Trial]:
 
 
 def skipped(trial: Trial, tried: list[Outcome]) -> bool:
-    """Whether to skip a trial: the same batch already fits with less remat, or a smaller batch does not fit."""
+    """Whether to skip a trial, judged by earlier trials with the same fsdp.
+
+    Skip it if its batch already fits with less remat, or if a smaller batch does not fit with the same remat.
+    """
     for outcome in tried:
         other = outcome.trial
         if other.fsdp == trial.fsdp and (

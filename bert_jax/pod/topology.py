@@ -1,4 +1,4 @@
-"""A slice of TPU chips, known by a name such as v5e:4x4, without having one."""
+"""A slice of TPU chips, described by a name such as v5e:4x4; no chip is needed."""
 
 import math
 import re
@@ -48,7 +48,7 @@ class Slice:
 
 
 def slice_of(name: str) -> Slice:
-    """Return the slice of a name.
+    """Return the slice that has this name.
 
     >>> slice_of("v5e:4x4").hosts
     4

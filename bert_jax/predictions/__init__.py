@@ -1,1 +1,1 @@
-"""Predictions: what a model outputs for a text, how it is calibrated and scored, and which kinds there are."""
+"""Predictions: the kinds of output that a model has for a text, how they are calibrated, scored and shown."""

@@ -35,9 +35,10 @@ class Calibration:
     missing: float = 0.0  # log odds of no answer over the best answer, above which there is no answer
     levels: tuple[Level, ...] = ()
     examples: NotNegative = 0
-    error_before: Share = 0.0  # the expected calibration error, on examples that were not fitted to
+    # The expected calibration error, on examples that the calibration was not fitted to.
+    error_before: Share = 0.0
     error_after: Share = 0.0
-    # The mean log loss on the same examples, which decides how to calibrate; 0 in files of earlier versions.
+    # The mean log loss on the same examples, which decides between ways to calibrate; 0 in files of earlier versions.
     loss_before: Annotated[float, Range(0)] = 0.0
     loss_after: Annotated[float, Range(0)] = 0.0
 
@@ -68,7 +69,7 @@ class Calibration:
         return np.asarray(self.thresholds or (0.5,) * count)
 
     def floor(self, precision: float) -> float:
-        """Return the lowest confidence for which the precision is promised, with a risk of promise.RISK of error."""
+        """Return the lowest confidence for which the precision is promised, but for a risk of promise.RISK."""
         check_number(precision, "the precision", allowed=Range(0, 1, above=True, below=True))
         if not self.learnt:
             raise BertJaxError(
@@ -83,7 +84,7 @@ class Calibration:
         return threshold
 
     def shortfall(self, precision: float) -> str:
-        """Say why no threshold promises the precision, and what can be done."""
+        """Return why no threshold promises the precision, and what can be done about it."""
         answers = max((level.answers for level in self.levels), default=0)
         reason = f"{self.examples:,} calibration examples"
         if answers < (fewest := fewest_answers(precision)):
@@ -91,7 +92,7 @@ class Calibration:
         best = highest_precision(self.levels, precision)
         promised = f"at most {best:g} can: ask for that, or" if best else "nor can a lower one:"
         return (
-            f"{reason}; {promised} calibrate with more examples (label more or, where no folds are trained, raise "
+            f"{reason}; {promised} calibrate with more examples (label more or, if no folds are trained, raise "
             "--config.data.calibration_share)"
         )
 
@@ -100,7 +101,7 @@ NONE = Calibration()
 
 
 def save(directory, calibration: Calibration) -> None:
-    """Write the calibration, or remove an old file if there is none."""
+    """Write the calibration, or remove an old file if there is nothing to write."""
     path = Path(directory) / FILE
     if calibration.learnt:
         write_json(path, asdict(calibration), indent=1)

@@ -25,7 +25,7 @@ class Judged:
     before: np.ndarray
     after: np.ndarray
     right: np.ndarray
-    # One value for each prediction that the model may withhold: the probability that it is right, and whether it is.
+    # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray
     correct: np.ndarray
     example: np.ndarray  # the index of its example
@@ -37,7 +37,7 @@ class Judged:
 
 
 def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the negative log-likelihood of each unit being right or wrong, as it is."""
+    """Return the log loss of each unit, from the probability that it is right, and whether it is."""
     likely = np.where(right, probability, 1 - np.asarray(probability, np.float64))
     return -np.log(np.maximum(likely, SMALLEST))
 
@@ -88,7 +88,7 @@ def joined(parts: Iterable[Judged]) -> Judged:
 
 def folds(documents: Sequence[str]) -> list[Rows]:
     """Divide the indices of the examples into at most FOLDS parts. No document is in two parts."""
-    names, document_of = np.unique(np.asarray(documents), return_inverse=True)
+    names, indices = np.unique(np.asarray(documents), return_inverse=True)
     if len(names) < 2:
         raise BertJaxError(
             f"all {len(documents):,} calibration examples belong to one document, so none is left to measure what was "
@@ -97,7 +97,7 @@ def folds(documents: Sequence[str]) -> list[Rows]:
     # A random order that is the same in every run.
     order = np.argsort([key_of("fold", name) for name in names])
     fold = np.argsort(order) % min(FOLDS, len(names))
-    return [np.flatnonzero(fold[document_of] == n) for n in range(fold.max() + 1)]
+    return [np.flatnonzero(fold[indices] == n) for n in range(fold.max() + 1)]
 
 
 def documents_of(examples: Sequence[Example]) -> list[str]:

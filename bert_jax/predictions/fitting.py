@@ -29,8 +29,8 @@ def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, fl
     wanted = true + more * (right * top + (1 - right) * wrong)
 
     def slope(factor):
-        given = (1 + more) * (softmax(factor * logits) * logits).sum(-1)
-        return (given - wanted).sum() + (factor - 1) / FACTOR**2
+        predicted = (1 + more) * (softmax(factor * logits) * logits).sum(-1)
+        return (predicted - wanted).sum() + (factor - 1) / FACTOR**2
 
     return 1 / increasing_root(slope)
 
@@ -54,7 +54,8 @@ def expected_right(classes: int) -> tuple[float, float]:
 
 
 def increasing_root(function: Callable[[float], float]) -> float:
-    """Return the root of an increasing function, such as the derivative of a convex one, by bisection."""
+    """Return the root of an increasing function, such as the derivative of a convex one, by bisection in the allowed
+    range of 1 / temperature."""
     low, high = 1 / HOTTEST, 1 / COLDEST
     for _ in range(60):
         middle = (low * high) ** 0.5

@@ -125,7 +125,7 @@ class Kind(ABC):
         return replace(self, names=names, order=tuple(order)), notes
 
     def with_options(self, **options) -> Self:
-        """Set the options that this kind has a field for; a value of None changes nothing."""
+        """Return the kind with the options that it has fields for; a value of None changes nothing."""
         known = {field.name for field in fields(self)}
         return replace(self, **{name: x for name, x in options.items() if name in known and x is not None})
 
@@ -237,12 +237,15 @@ class Kind(ABC):
         return 1 - self.confidence(raw, calibration)
 
     def probabilities(self, raw, calibration: Calibration) -> Any:
-        """Return the probability of every label."""
+        """Return the probability of every label. By default, refuse: labels have no probability."""
         raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
 
     @abstractmethod
     def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        """Return the object that `predict` writes. With `enough`, the model abstains below that probability."""
+        """Return the object that `predict` writes.
+
+        With `enough`, it also says whether the model abstains, as it does below that probability.
+        """
 
     def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
         """Return the cells that `predict` writes to a table. All rows have the same columns."""
@@ -320,7 +323,7 @@ def kind_of(layout: Layout, head: str = "") -> Kind:
 
 
 def known_kind(layout: Layout, head: str = "") -> Kind | None:
-    """Return the kind of a model's predictions; None if it has no head for predictions."""
+    """Return the kind of a model's predictions, or of those of one `head`; None if there is no head for predictions."""
     if PREDICTION_KIND in layout.published:
         return KINDS.named_in_file(layout.published[PREDICTION_KIND]).of(layout)
     # The last head is the one that the directory is named after.

@@ -13,7 +13,7 @@ from bert_jax.data.examples.example import Example
 @dataclass(frozen=True)
 class LabelError:
     example: Example
-    label: str  # that of the text, or of its most doubtful label or word
+    label: str  # the label of the text, or the most doubtful of its labels or of its words' tags
     predicted: str
     doubt: float  # the higher, the more likely the label is wrong
     probability: float | None = None  # the probability of the label; None for a number

@@ -1,21 +1,25 @@
-"""Which texts to label next: those that represent most of what a model is unsure about.
+"""Choose the texts to label next: texts that represent most of what a model is unsure about.
 
-They are chosen greedily. The gain of a text is the sum of the model's doubts about the texts that are similar to it,
-as far as no chosen text represents them. So neither outliers nor near-duplicates of chosen texts are chosen.
+They are chosen greedily. The gain of a text is the sum of the model's doubts about all texts, each weighted by how much
+more similar it is to this text than to any chosen one. So neither outliers nor near-duplicates of chosen texts are
+chosen.
 """
 
 import numpy as np
 
 from bert_jax.data.randomness import sampled
 
-CHOSEN = 1_000  # texts that are chosen so; the others follow by how unsure the model is about them
+CHOSEN = 1_000  # texts that are chosen greedily; the others follow, the most doubtful first
 STOOD_FOR = 5_000  # texts to represent; a random sample if there are more
 AT_ONCE = 1_000  # texts that are compared with them in one product
 TRIED = 16  # texts whose gain is computed anew at once, the highest old gains first
 
 
 def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
-    """Return the indices of texts with vectors [N, D] and doubts [N], the most useful first. A doubt of 0 is sure."""
+    """Return the indices of texts with vectors [N, D] and doubts [N], the most useful first.
+
+    A doubt of 0 means that the model is sure.
+    """
     count, vectors = len(vectors), directions(vectors)
     others = sampled("labelling", count, STOOD_FOR)
     columns, weights = np.ascontiguousarray(vectors[others].T), doubts[others].astype(np.float32)
@@ -47,6 +51,6 @@ def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
 
 
 def directions(vectors: np.ndarray) -> np.ndarray:
-    """Return unit vectors from the mean of all vectors, which those of some models are close to."""
+    """Return the directions from the mean vector, of length 1. In some models all vectors are close to their mean."""
     centred = vectors.astype(np.float32) - vectors.mean(0, dtype=np.float32)
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6)

@@ -1,9 +1,9 @@
 """The precision that can be promised, from how many of the most confident predictions are right.
 
 A level is a share of the most confident predictions. If the true precision were below P at some level and at all wider
-ones, their counts of right predictions would stay below those of a random walk whose steps succeed with probability P.
-So P is promised at every level where that walk would hardly get as many right: its chance to do so at any level is at
-most RISK. This holds for any P, but not for several values of P at once.
+levels, the counts of right predictions there would stay below those of a random walk whose steps succeed with
+probability P. So P is promised at every level where that walk would hardly get as many right: its chance to do so at
+any level is at most RISK. This holds for any P, but not for several values of P at once.
 """
 
 import math
@@ -92,7 +92,7 @@ def highest_precision(levels: Levels, below: float = 1.0) -> float:
 
 
 def fewest_answers(precision: float) -> int:
-    """Return how many answers, all of them right, a promised precision takes at least."""
+    """Return the least number of answers, all of them right, from which the precision can be promised."""
     return math.ceil(math.log(RISK) / math.log(precision))
 
 
@@ -103,7 +103,7 @@ def chance(answers, right, precision: float):
 
 @cache
 def significance_of_each(counts: tuple[int, ...], precision: float) -> float:
-    """Return the highest significance for testing each level, at which a walk passes any level with probability RISK.
+    """Return the highest significance for testing each level that keeps the chance to pass at any level at most RISK.
 
     Bonferroni's RISK / levels would be too strict, because the levels share their most confident predictions.
     """

@@ -15,7 +15,7 @@ from bert_jax.text.inputs import ending
 from bert_jax.text.lines import LineReader
 from bert_jax.text.tables import plain
 
-NOT_ASKED = {*LABELS, *TAGS, *ANSWERS}  # label columns, which the input may have; they are ignored
+IGNORED = {*LABELS, *TAGS, *ANSWERS}  # columns of labels, which the input may have
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Input:
         return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
 
     def without_labels(self, rows: Iterator[Located], columns: Columns) -> Iterator[Located]:
-        not_asked = NOT_ASKED - set(map(plain, columns.named))
+        ignored = IGNORED - set(map(plain, columns.named))
         for where, row in rows:
             self.rows.append((where, row))
             if isinstance(row, tables.Broken):
                 yield where, row
                 continue
-            yield where, {name: value for name, value in row.items() if plain(name) not in not_asked}
+            yield where, {name: value for name, value in row.items() if plain(name) not in ignored}
 
     def row_of(self, example: Example) -> tables.Row:
         """Return the row of the next example; {} if the input is not a table."""

@@ -1,4 +1,4 @@
-"""What a report shows of the predictions for some examples. It omits what a kind leaves empty."""
+"""The data that a report shows about the predictions for some examples. It omits what a kind leaves empty."""
 
 from dataclasses import dataclass, field
 
@@ -51,7 +51,7 @@ class Curve:
 
 
 def worst(curves: dict[str, Curve]) -> dict[str, Curve]:
-    """Return the CURVES worst by average precision; curves of few examples, which say little, come last."""
+    """Return the CURVES worst by average precision. Those of few examples, which say little, come last."""
     order = sorted(curves, key=lambda name: (curves[name].wanted < ENOUGH, curves[name].average_precision))
     return {name: curves[name] for name in order[:CURVES] if curves[name].wanted}
 
@@ -62,7 +62,7 @@ class View:
     before: np.ndarray = empty_array()
     after: np.ndarray = empty_array()
     right: np.ndarray = empty_array()
-    # One value for each prediction that the model may withhold: the probability that it is right, and whether it is.
+    # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray = empty_array()
     correct: np.ndarray = empty_array()
     curves: dict[str, Curve] = field(default_factory=dict)  # precision-recall curves, by name

@@ -44,7 +44,7 @@ def write(model: Path, task: Task, run: Run) -> None:
 
 
 def header(card: Card) -> list[str]:
-    """Return the metadata that Hugging Face files models by."""
+    """Return the metadata by which Hugging Face sorts models."""
     tags = ", ".join([card.library, *card.tags, TAG])
     facts = f"library_name: {card.library}", f"pipeline_tag: {card.pipeline}", f"tags: [{tags}]"
     return ["---", *facts, "---", ""]
@@ -61,7 +61,7 @@ def recipe(card: Card, run: Run) -> list[str]:
     config = run.config
     optimizer = config.optimizer
     facts = {
-        "begins from": f"`{config.init}`",
+        "starts from": f"`{config.init}`",
         **card.recipe,
         "steps": f"{config.steps:,}",
         "learning rate": f"{optimizer.rate:g}, {optimizer.name}, {optimizer.schedule}",

@@ -26,7 +26,7 @@ def compare(a, b, data: str, columns: Columns = EVIDENT, long: str = "cut", as_j
     first, second = (given.kind for given in pair)
     if first.name != second.name or sorted(first.labels) != sorted(second.labels):
         raise BertJaxError(
-            f"{a} gives {first.name} ({shortened(first.labels) or 'no labels'}) and {b} {second.name} "
+            f"{a} predicts {first.name} ({shortened(first.labels) or 'no labels'}) and {b} {second.name} "
             f"({shortened(second.labels) or 'no labels'}); compare models that have the same labels"
         )
     pair[1].kind = replace(second, order=first.order)  # f1 is about the second label in `order`

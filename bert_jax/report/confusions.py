@@ -33,11 +33,11 @@ class Confusions:
         return [(self.names[t], self.names[p], int(wrong[t, p])) for t, p in places]
 
     def matrix(self, most: int) -> tuple[np.ndarray, list[str], list[str]]:
-        """Counts, true classes and predicted ones: of all classes, or of those with the largest confusions, at most
-        `most` columns of them and a last one of all other classes."""
+        """Return the counts, the true classes of the rows and the predicted classes of the columns. If there are more
+        than `most` classes, these are at most `most` with the largest confusions, and a last column for the others."""
         rows, columns = self.all_classes() if len(self.names) <= most else self.most_confused(most)
         others = len(self.names) - len(columns)
-        # What is no class is only true, or only predicted.
+        # Names that are not classes of the model get a column only if they are predicted.
         columns = [i for i in columns if self.names[i] in self.labels or self.counts[:, i].any()]
         counts = self.counts[np.ix_(rows, columns)]
         true, predicted = ([self.names[i] for i in side] for side in (rows, columns))

@@ -1,4 +1,4 @@
-"""Score a model directory on labelled texts, for the command `evaluate`.
+"""Score a model directory on labelled texts: the verb `evaluate`.
 
 The model's head, and for a classifier its problem_type, decide which metrics are computed.
 """

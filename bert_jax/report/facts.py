@@ -1,4 +1,4 @@
-"""What a reader of scores must know of the data: how much there is, how balanced, how long, what is there twice."""
+"""Facts about the data, without which scores cannot be judged: its size, label balance, text lengths and duplicates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Facts:
     lengths: np.ndarray  # tokens per text, of at most SAMPLE texts
     longer: float  # the share of these texts that are truncated or need windows
     repeated: int  # duplicates: texts that occur earlier in the same part
-    conflicting: int  # the number of repeated texts that have different labels
+    conflicting: int  # the number of distinct texts that occur with different labels
     shared: dict[str, int]  # the number of texts that also occur in another part, by the name of that part
 
 

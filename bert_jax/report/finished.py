@@ -96,13 +96,11 @@ class Finished:
         kept = [*results.heldout, *results.calibration]
         count, why_not = len(results.train) if out_of_fold else len(kept), ""
         if count < scopes.FEWEST:
-            why_not = (
-                f"it takes {scopes.FEWEST} texts that the model did not learn from, not {count}; label more"
-            )
+            why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
         elif out_of_fold and out_of_fold.outcomes.similarities is None:
-            why_not = "its folds are of an earlier version, which compared no texts; train in a new --workdir"
+            why_not = "an earlier version, which compared no texts, wrote its folds; train in a new --workdir"
         if why_not:
-            say(f"the model cannot tell foreign texts: {why_not}")
+            say(f"the model cannot recognise foreign texts: {why_not}")
             return scopes.NONE
         scope = Scope.of(self.vectors(results.train))
         known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
@@ -127,7 +125,7 @@ class Finished:
         scored = "results on the validation set"
         unseen = "The model was not trained on these examples."
         if out_of_fold and not results.heldout:
-            unseen = "The predictions are out of fold: no model was trained on what it predicted."
+            unseen = "The predictions are out of fold: no model was trained on examples that it predicted."
             scored = (
                 "results on the training set, each example predicted by a model that did not learn from it"
             )

@@ -16,8 +16,8 @@ from bert_jax.predictions.unlabelled import read_foreign
 from bert_jax.report import pictures
 from bert_jax.text.truncation import Truncated
 
-SHARES = (0.01, 0.05, 0.1)  # at which texts are called foreign
-DRAWN = 0.05  # the one of them that the picture shows
+SHARES = (0.01, 0.05, 0.1)  # a text is called foreign if in_scope is below such a share
+DRAWN = 0.05  # the share that the picture shows
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Foreign:
     scope: Scope
     known: Texts
     foreign: Texts
-    learnt: bool = False  # whether shares are those of these known texts
+    learnt: bool = False  # whether the scope was learnt from these known texts
 
     @cached_property
     def scores(self) -> OutOfScope:
@@ -102,7 +102,7 @@ def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
 
 
 def in_lines(scores: OutOfScope) -> list[str]:
-    lines = [f"out of scope: {scores.foreign:,} foreign texts beside {scores.known:,} known ones"]
+    lines = [f"out of scope: {scores.foreign:,} foreign and {scores.known:,} known texts"]
     lines += [f"  area under the curve {name:<24}  {value:.4f}" for name, value in areas(scores).items()]
     header = ("--foreign", "known called foreign", "foreign called foreign")
     lines.append("  " + "  ".join(header))

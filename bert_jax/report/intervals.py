@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.metrics import Sums
 
 RESAMPLES = 2000
-CHUNK = 100
+CHUNK = 100  # resamples computed at once
 EDGES = 0.025, 0.975  # quantiles of the resamples
 DEVIATIONS = 1.96  # standard errors from the middle to these edges
 
@@ -62,10 +62,10 @@ def bootstrapped(rows: np.ndarray, scores: Callable, seed: int) -> dict[str, Int
 def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.ndarray) -> Interval:
     """Combine the shape of the bootstrap resamples with the bias and the width of the jackknife.
 
-    f1_macro is biased where classes have few examples, and that of a resample, which lacks some of them, is biased
-    twice: the resamples' quantiles alone missed the true score of 150 classes in more than half of all cases. Of a few
-    rare classes beside large ones the interval is too narrow (report/page.py says so), and no other way that was
-    simulated covers well in both cases: quantiles, with absent classes as 0 or left out, and a jackknife of fixed
+    f1_macro is biased if classes have few examples. In a resample, which lacks some of these, it is biased twice: the
+    resamples' quantiles alone missed the true score of 150 classes in more than half of all simulations. With a few
+    rare classes among large ones, the interval is too narrow (report/page.py says so). No other method that was
+    simulated has good coverage in both cases: quantiles, with absent classes as 0 or left out, or a jackknife of fixed
     classes.
     """
     count = times.sum()
@@ -85,7 +85,7 @@ def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.n
 
 
 def resampled(distinct: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
-    """[RESAMPLES, sums]: a resample is a count per distinct row."""
+    """Return the sums of each resample, [RESAMPLES, sums]; a resample is drawn as a count per distinct row."""
     rng, total = np.random.default_rng(seed), times.sum()
     drawn = (rng.multinomial(total, times / total, CHUNK) @ distinct for _ in range(RESAMPLES // CHUNK))
     return np.concatenate(list(drawn))

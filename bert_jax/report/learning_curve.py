@@ -1,9 +1,10 @@
-"""Would more labels help? Scores with a quarter, half and all of the labels, and what as many again would bring.
+"""Would more labels help? Score models of a quarter, half and all of the labels, and forecast the gain from doubling
+the labels.
 
-What a score lacks of the best that could be reached falls as 1 / sqrt(labels): each doubling gains NEXT of what the
-doubling before it gained. On SST-2 this forecasts the gain of a probe without a bias, from 200, 2,000 and 20,000
-labels; that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too much. Where a
-score is still about that of the most frequent class (ten classes, 200 labels), it forecasts too little.
+The gap between a score and the best possible one shrinks as 1 / sqrt(labels), so each doubling gains NEXT times as much
+as the doubling before it. On SST-2, this forecast of a probe's gain is unbiased, from 200, 2,000 and 20,000 labels; to
+assume that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too much. If a score
+is still near that of the most frequent class (ten classes, 200 labels), the forecast is too low.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from bert_jax.metrics import Sums
 from bert_jax.report.intervals import bootstrapped
 from bert_jax.report.pictures import ACCENT, INK, drawn
 
-PARTS = 4  # the smallest is a quarter
+PARTS = 4  # equal parts of the labels; the smallest training set is one of them
 NINETY = 1.645  # standard deviations to each side of the middle of an interval
 NEXT = 0.5**0.5
 # The standard deviation of the gain between data sets, as a share of the gain.
@@ -29,7 +30,7 @@ class LearningCurve:
     labels: list[int]
     scores: list[float]
     gain: float  # expected from doubling the labels
-    low: float  # of its 90% interval
+    low: float  # the lower end of its 90 % interval
     high: float
 
     def in_words(self) -> str:

@@ -1,4 +1,4 @@
-"""How well an index finds documents by keywords, by vectors, by both, and with a reranker: `evaluate --index`."""
+"""Measure how well an index finds documents by keywords, vectors or both, and with a reranker: `evaluate --index`."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ def describe(trial: Trial, as_json: bool = False, report: str = "", command: str
 
 
 def measured_and_written(trial: Trial, report: str, command: str) -> Compared:
-    """Also write a page to the directory `report`."""
+    """Measure, and write a page to the directory `report`."""
     with building(Path(report), FILES) as new:
         compared = measure(trial)
         write(new, compared, command)
@@ -111,14 +111,14 @@ def measure(trial: Trial) -> Compared:
 
 
 def lacking(index: Index, trial: Trial, relevant: dict[str, dict]) -> list[str]:
-    """Note the relevant documents that are not in the index."""
+    """Return a note on the relevant documents that are not in the index, if there are any; raise if all are missing."""
     there = {segment.ids[number] for segment in index.segments for number in segment.there()}
     wanted = {name for grades in relevant.values() for name, grade in grades.items() if grade > 0}
     if missing := sorted(wanted - there):
         if len(missing) == len(wanted):
             raise BertJaxError(
                 f'{trial.index} has none of the relevant documents of {trial.data}, such as "{missing[0]}"; build it '
-                f"of this folder, bert-jax index {trial.data} --output INDEX"
+                f"from this folder: bert-jax index {trial.data} --output INDEX"
             )
         return [
             f'{len(missing):,} of {len(wanted):,} relevant documents are not in the index (the first: "{missing[0]}")'
@@ -205,7 +205,7 @@ def in_json(trial: Trial, compared: Compared) -> dict[str, Any]:
 
 def write(directory: Path, compared: Compared, command: str) -> None:
     lines = [f"# {compared.what}", "", *(f"- {note}" for note in compared.notes), "", "## Scores", ""]
-    lines += [*score_table(compared.ways), "", "Milliseconds are of searches one after the other.", ""]
+    lines += [*score_table(compared.ways), "", "Times are from searches run one after another.", ""]
     lines += ["## Differences", "", *difference_table(compared), ""]
     curves = {way.name: way.search.recall for way in compared.ways}
     file = pictures.recall(directory / "recall.png", curves, "recall: share of the relevant documents found")
@@ -233,11 +233,11 @@ def difference_table(compared: Compared) -> list[str]:
         for name in SHOWN_MEASURES
     ]  # fmt: skip
     note = (
-        f"Intervals are of {RESAMPLES:,} bootstrap resamples of the queries, the same for all ways; they do not cover "
-        "other data."
+        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the queries, the same for all ways; they do not "
+        "cover other data."
     )
     header = "way", "compared with", "score", "difference", "95 % interval", "more than chance"
-    return [*table(header, rows), "", note] if rows else ["There is one way to search this index."]
+    return [*table(header, rows), "", note] if rows else ["There is only one way to search this index."]
 
 
 def shown(compared: Compared) -> list[Examples]:
@@ -258,9 +258,9 @@ def won(a: Way, b: Way) -> Examples:
         for q in order[:SHOWN]
     ]
     return Examples(
-        f"Where {a.name} is better than {b.name}",
+        f"Better by {a.name} than by {b.name}",
         f"{len(order):,} of {len(gap):,} queries; the largest differences of {BEST} first.",
-        ("query", "relevant document", f"its place by {a.name}", f"by {b.name}", f"ranked first by {b.name}"),
+        ("query", "relevant document", f"its rank by {a.name}", f"by {b.name}", f"ranked first by {b.name}"),
         rows,
     )
 
@@ -273,8 +273,8 @@ def missed(ways: Sequence[Way]) -> Examples:
     rows = [(last.queries[q], last.right(q), last.place(q), last.first(q)) for q in order[:SHOWN]]
     return Examples(
         "Queries that all miss",
-        f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten, whatever way "
+        f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten, whichever way "
         "they are searched.",
-        ("query", "relevant document", f"its place by {ways[-1].name}", "ranked first"),
+        ("query", "relevant document", f"its rank by {ways[-1].name}", "ranked first"),
         rows,
     )

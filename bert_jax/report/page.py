@@ -30,9 +30,9 @@ from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.learning_curve import picture as draw_learning_curve
 from bert_jax.terminal import counted
 
-WANTED = (0.8, 0.9, 0.95, 0.99)  # precisions
+WANTED = (0.8, 0.9, 0.95, 0.99)  # the precisions in the table of promises
 ERRORS = 12  # the number of errors shown of each sort
-# Where a few classes had 1 to 3, simulated 95 % intervals of f1_macro held the true score in 44 to 88 %.
+# If a few classes had 1 to 3 examples, simulated 95 % intervals of f1_macro contained the true score in 44 to 88 %.
 FEWEST_OF_CLASS = 4
 FILES = {"report.md"} | {
     f"{name}.png"
@@ -62,8 +62,8 @@ class About:
     parts: Mapping[str, Sequence[Example]]  # all known examples by part, the scored part first
     curves: Path | None = None  # the picture of the training curves
     learning_curve: LearningCurve | None = None
-    foreign: Foreign | None = None  # beside the scored examples
-    unseen: str = ""  # why the scored examples are known to be new to the model that predicted them
+    foreign: Foreign | None = None  # foreign texts, compared with the scored examples
+    unseen: str = ""  # a sentence: the model was not trained on the scored examples; "" if unknown
     trained_length: int = 0  # the most tokens of a text that training read; 0 if unknown or all
 
 
@@ -100,8 +100,8 @@ def write(directory: Path, given: Outcomes, model: Model, about: About) -> None:
     if 0 < about.trained_length < longest:
         lines += [
             "",
-            f"In training at most {about.trained_length:,} tokens of a text were read (data.max_length); these "
-            f"predictions read up to {longest:,}.",
+            f"Training read at most {about.trained_length:,} tokens of a text (data.max_length); these predictions "
+            f"read up to {longest:,}.",
         ]
     every = contradictions((example for examples in about.parts.values() for example in examples), given.kind)
     lines += contradiction_lines(every, given.kind)
@@ -150,12 +150,12 @@ def interval_lines(
     )
     if any(x.low < x.value == x.high == 1 for x in scores.values()):
         note += (
-            f" Where nothing was wrong, they are Wilson's, of {len(sums.rows):,} {units} that are all right."
+            f" The interval of a score of 1 is Wilson's, for {len(sums.rows):,} {units} that are all right."
         )
     if biased := [name for name, x in scores.items() if not x.low <= x.value <= x.high]:
         note += (
-            f" Many classes with few examples bias {' and '.join(biased)}; the interval is corrected for that and lies "
-            "beside the value."
+            f" Many classes with few examples bias {' and '.join(biased)}, so the corrected interval does not contain "
+            "the value."
         )
     if few and (of_classes := [name for name in scores if name.endswith("_macro")]):
         classes = f"{counted(few, 'class')} {'has' if few == 1 else 'have'}"
@@ -195,7 +195,7 @@ def confusion_lines(directory: Path, confusions: Confusions) -> list[str]:
     drawn = pictures.confusion(directory / "confusion.png", counts, true, predicted)
     total = sum(count for *_, count in largest)
     rows = [(*confusion, f"{confusion[2] / total:.1%}") for confusion in largest[:ERRORS]]
-    largest_ones = table(("true", "predicted", "times", "of all confusions"), rows)
+    largest_ones = table(("true", "predicted", "count", "share of all confusions"), rows)
     return [picture("confusion matrix", drawn), "", "### Largest confusions", "", *largest_ones]
 
 
@@ -210,12 +210,12 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
         ]
         count = f"{calibration.examples:,} examples, each predicted by a model that did not learn from it"
         if calibration.keeps_probabilities:
-            lines += [f"Probabilities stay as they are; no temperature fits better. Learnt from {count}."]
+            lines += [f"Probabilities stay as they are: no temperature fits better. Learnt from {count}."]
         elif temperature := kind.temperature(calibration):
             lines += [f"{temperature.capitalize()}, learnt from {count}."]
         if calibration.loss_before and not calibration.keeps_probabilities:
             lines += [
-                "Of examples that the temperature was not learnt from: log loss "
+                "On examples that the temperature was not learnt from: log loss "
                 f"{calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after; expected calibration error "
                 f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after."
             ]
@@ -235,10 +235,8 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
 def of_curves(view: View) -> str:
     which = ""
     if len(view.counts) > CURVES:
-        which = (
-            f" of the {CURVES} classes where it is worst (fewer than {ENOUGH} true examples tell too little)"
-        )
-    return f"Precision by recall{which}, with the number of true ones"
+        which = f" of the {CURVES} worst classes (those with fewer than {ENOUGH} true examples come last)"
+    return f"Precision by recall{which}, with the number of true examples"
 
 
 def promise_lines(given: Outcomes, view: View) -> list[str]:
@@ -258,12 +256,12 @@ def promise_lines(given: Outcomes, view: View) -> list[str]:
         )
     units = given.kind.abstention_units
     note = (
-        f"`--precision` keeps the {units} that are probable enough for the precision promised. A promise holds only "
+        f"`--precision` keeps the {units} that are probable enough for the promised precision. A promise holds only "
         "for texts like those kept for calibration: from the same sources, labelled by the same rules."
     )
     header = (
         "promised precision",
-        "from probability",
+        "minimum probability",
         f"{units} kept here",
         "precision here",
         "95 % interval",
@@ -274,10 +272,10 @@ def promise_lines(given: Outcomes, view: View) -> list[str]:
 def foreign_lines(directory: Path, given: Foreign) -> list[str]:
     scores = given.scores
     lines = [
-        f"Texts that the model should refuse: {scores.foreign:,}. Scored ones beside them: {scores.known:,}. "
-        "`in_scope` of a text is the share of known texts that are no more similar to the training texts than it is."
-        + " It was measured on the scored texts themselves, so the share of them called foreign is the share asked "
-        "for; `evaluate --foreign` measures it on others." * given.learnt,
+        f"Texts that the model should refuse: {scores.foreign:,}. Scored texts beside them: {scores.known:,}. "
+        "`in_scope` is the share of known texts that are no more similar to the training texts than this text is."
+        + " It was learnt from the scored texts themselves, so the share of them called foreign is as requested; "
+        "`evaluate --foreign` measures it on others." * given.learnt,
         "",
         *table(("area under the curve", "value"), [(name, value) for name, value in areas(scores).items()]),
         "",
@@ -333,7 +331,7 @@ def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = ""
         rows = [(*row, e.probability) for row, e in zip(rows, errors, strict=False)]
     note = (
         f"The labels that the model contradicts most clearly, {len(rows)} of {len(errors):,}: either the label or the "
-        f"model is wrong. {unseen or 'They tell little if the model was trained on these examples.'}"
+        f"model is wrong. {unseen or 'They say little if the model was trained on these examples.'}"
     )
     return [note, "", *table(header, rows)]
 

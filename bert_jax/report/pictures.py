@@ -1,4 +1,4 @@
-"""The pictures of a report. Dark on white; what differs in colour differs in marks, strokes or hatching too."""
+"""The pictures of a report, dark on white. Whatever differs in colour also differs in markers, lines or hatching."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ WIDEST = 26  # at most this many characters of a label
 
 
 def drawn(path: Path, size: tuple[float, float], draw: Callable, below: Callable | None = None) -> str:
-    """Write what `draw(axes)` draws, and what `below(axes)` does under it; return the file's name."""
+    """Write a picture that `draw(axes)` draws, with a smaller panel under it by `below(axes)`. Return the file name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -43,7 +43,7 @@ def above(axes, columns: int, title: str = "") -> None:
 
 
 def labelled(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
-    """Axes of shares."""
+    """Label axes that show shares."""
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
     axes.set_xlim(0, 1.02)
@@ -80,7 +80,7 @@ def confusion(
     path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str],
     names: tuple[str, str] = ("true", "predicted"),
 ) -> str:  # fmt: skip
-    """`counts` of true classes in rows and predicted ones in columns; `names` of both axes."""
+    """Draw the `counts` of true classes in rows and predicted classes in columns; `names` label rows and columns."""
     rows, columns = counts.shape
     small = max(rows, columns) > 8
 
@@ -95,7 +95,7 @@ def confusion(
         axes.set_yticks(range(rows), map(short, true), fontsize=8)
         axes.set_xlabel(names[1], fontsize=9)
         axes.set_ylabel(names[0], fontsize=9)
-        # Between the cells, so that a row can be followed.
+        # Grid lines between the cells, so that the eye can follow a row.
         axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
         axes.grid(which="minor", color="0.9", linewidth=0.5)
@@ -108,7 +108,7 @@ def confusion(
 
 
 def binned(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each bin of confidence that is not empty: the mean, how many are right, and how many there are.
+    """Return, for each bin of confidence that is not empty, the mean confidence, the number of right ones and of all.
 
     >>> [values.tolist() for values in binned(np.array([0.5, 0.51, 1.0]), np.array([True, False, True]))]
     [[0.505, 1.0], [1.0, 1.0], [2, 1]]
@@ -159,7 +159,7 @@ def precision_recall(path: Path, curves: Mapping[str, Curve]) -> str:
             label = f"{short(name)}: {curve.wanted:,}"
             axes.plot(*curve.points, color=color, linestyle=stroke, linewidth=1.6, label=label)
         labelled(axes, "recall", "precision")
-        above(axes, 2, "class: its true examples")
+        above(axes, 2, "class: number of true examples")
 
     return drawn(path, (4.8, 4.4), draw)
 
@@ -229,7 +229,7 @@ def lengths(path: Path, parts: Mapping[str, Facts], longest: int) -> str:
                       linestyle=stroke, histtype="step", linewidth=1.5, label=name)  # fmt: skip
         if longest <= most * 1.1:
             axes.axvline(longest, color=INK, linewidth=1, linestyle=":")
-            axes.annotate(f"{longest} are read", (longest, axes.get_ylim()[1] * 0.95), (-4, 0), fontsize=8,
+            axes.annotate(f"{longest} can be read", (longest, axes.get_ylim()[1] * 0.95), (-4, 0), fontsize=8,
                           textcoords="offset points", ha="right")  # fmt: skip
         axes.set_xlabel("tokens per text", fontsize=9)
         axes.set_ylabel("share", fontsize=9)

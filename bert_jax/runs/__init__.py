@@ -1,1 +1,1 @@
-"""Whole runs: training with folds and sweeps around the loop, and their Python entry points."""
+"""Whole runs: the training loop with folds and sweeps around it, and the entry points from Python."""

@@ -40,7 +40,7 @@ IN_WORDS: dict[Method, str] = {
 def choose(
     parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
 ) -> OutOfFold | None:
-    """Return the method of the final run, with the out-of-fold predictions of its models; None if told to stop."""
+    """Return the method of the final run, with its predictions out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     results: dict[Method, Outcomes] = {}
     tried = methods(config, parts.task, len(parts.judge.examples), parts.whole)
@@ -76,7 +76,7 @@ def choose(
 
 
 def best_of(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
-    """Return (the best method, the reason if a probe is not chosen although its score is no lower, else "").
+    """Return (the method to train by, why a probe is not chosen although its score is no lower, else "").
 
     A probe is chosen only if it is ahead by more than a standard error, because with few examples a small lead is often
     chance: on 128 examples of SST-2 a probe had 0.742 out of fold and contrast 0.719, but on 872 others they had 0.673
@@ -114,8 +114,8 @@ def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool
 def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
     """Return whether one fold must choose the method of a run that holds out a validation set.
 
-    Only runs on single texts need it, because there contrast may be better than fine-tuning. `asked` is the config
-    before it was completed from the data.
+    Only runs on single texts need it, and only if there are not too many: there contrast may be better than
+    fine-tuning. `asked` is the config before it was completed from the data.
     """
     examples = task.results.train if task.results else []
     few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)

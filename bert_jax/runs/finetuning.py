@@ -122,9 +122,9 @@ def series_of(texts, labels) -> tuple[list, list]:
 
 
 def are_tagged(texts: list, labels: list) -> bool:
-    """Return whether the texts are lists of words with one tag per word, rather than pairs of texts in lists.
+    """Return whether the texts are lists of words with lists of tags, rather than pairs of texts in lists.
 
-    A text of two words could also be a pair, so the number of tags decides.
+    Two strings may be words or a pair. If every text has two, they are words only if each also has two labels.
     """
     if not all(isinstance(text, list) for text in texts) or not all(
         isinstance(label, list | tuple) for label in labels

@@ -150,7 +150,7 @@ def values_of(config) -> dict:
 
 
 def merged(values: Mapping, keys: Mapping) -> dict:
-    """Return the values of a config, changed by keys that are nested or have dots.
+    """Return the values of a config, changed by keys, which may be nested dicts or names with dots.
 
     >>> merged({"data": {"batch": 8, "rows": "packed"}}, {"data": {"batch": 16}, "log.every": 5})
     {'data': {'batch': 16, 'rows': 'packed'}, 'log': {'every': 5}}

@@ -42,7 +42,7 @@ from bert_jax.train.workdir import Workdir
 
 Opened = tuple[Task, Data, RunConfig]
 
-LABEL_MORE = "label more examples, look for wrong labels, or begin from another --config.init"
+LABEL_MORE = "label more examples, look for wrong labels, or start from another --config.init"
 TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
 
 
@@ -61,7 +61,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     tell_of_labels(opened[0], opened[-1])
     cache, out_of_fold = None, None
     if isinstance(config, FinetuneConfig) and jax.process_count() == 1:
-        begun = as_resumed(opened, values, overrides, directory)  # before the folds, in case it refuses
+        resumed = as_resumed(opened, values, overrides, directory)  # before the folds, in case it refuses
         if parts := parts_to_predict(config, opened, values, overrides, directory):
             cache = StepCache()
             chosen = choose(parts, values, overrides, directory.path, partial(run_single, cache=cache))
@@ -70,7 +70,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
             out_of_fold = chosen if parts.whole else None
             opened = of_method(chosen.method, opened, values, overrides)
         else:
-            opened = begun
+            opened = resumed
     task, data, config = opened
     ended = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
@@ -93,7 +93,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
 def parts_to_predict(
     asked: FinetuneConfig, opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir
 ) -> Folds | None:
-    """Return the folds that choose the method of the run, or None if there is no method to choose."""
+    """Return the folds to predict before the final run, which also choose its method; None if none are needed."""
     task, data, config = cast(Finetuning, opened[0]), opened[1], cast(FinetuneConfig, opened[2])
     if config.chooses:
         return Folds(task, data, config)
@@ -114,7 +114,7 @@ def of_method(method: Method, opened: Opened, values: dict, overrides: Sequence[
 
 
 def as_resumed(opened: Opened, values: dict, overrides: Sequence[str], directory: Workdir) -> Opened:
-    """Return the run with the method that was chosen when it was started, if its directory exists.
+    """Return the run with the method that was chosen when it was started, or unchanged if it was not started.
 
     Refuse the directory of another run. Write nothing if there is no run yet.
     """
@@ -162,10 +162,10 @@ def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] |
         params, missing = warm_start.read(config.init, task, config.seed)
         initial = f" with initial values for {', '.join(missing)}" if missing else ""
         if isinstance(task, Finetuning) and task.begins_as_probe and missing:
-            initial = f"; the head {', '.join(missing)} begins as a probe"
+            initial = f"; the head {', '.join(missing)} starts as a probe"
         step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
-            say(f"begins from {config.init}{initial}{step}")
+            say(f"starts from {config.init}{initial}{step}")
         return task.begun(params, data, config.steps)
 
     def from_data() -> dict:
@@ -192,7 +192,10 @@ def conclude(
     origin: Origin,
     out_of_fold: OutOfFold | None = None,
 ) -> Finished | None:
-    """Write what belongs to a trained model: its origin and, after fine-tuning, calibration, scope and report."""
+    """Write what belongs to a trained model: its origin and, after fine-tuning, calibration, scope and report.
+
+    Return the results of a fine-tuning, None for other tasks.
+    """
     origins.save(workdir.model, origin)
     if not isinstance(task, Finetuning) or not task.results:
         return None

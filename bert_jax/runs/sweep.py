@@ -42,8 +42,9 @@ OWN_KEYS = {
     "data.folds": "its runs are compared on a validation set; leave data.folds out of it",
 }
 MOST_RUNS = 10_000
-FAR = 0.05  # a difference of scores up to this never marks a run as degenerate
-DEVIATIONS = 5  # nor does a distance from the median up to this many robust standard deviations
+# Differences of scores up to FAR never mark a run as degenerate, nor do distances from the median up to DEVIATIONS
+# robust standard deviations.
+FAR, DEVIATIONS = 0.05, 5
 
 
 @dataclass
@@ -68,8 +69,8 @@ class Run:
 def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[Run]:
     """Return all runs with their configs, so that an invalid setting is refused before any run starts."""
     keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
-    whole = [SHORT.get(key, key) for key in keys]
-    if twice := [key for key in whole if whole.count(key) > 1]:
+    full_names = [SHORT.get(key, key) for key in keys]
+    if twice := [key for key in full_names if full_names.count(key) > 1]:
         raise BertJaxError(f"config key sweep names {twice[0]} twice; write all of its values in one list")
     if own := [key for key in keys if key in OWN_KEYS]:
         raise BertJaxError(f"config key sweep cannot vary {own[0]}; {OWN_KEYS[own[0]]}")
@@ -80,7 +81,7 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
     runs = []
     for chosen in itertools.product(*choices):
         name = ",".join(f"{key}={value}" for key, value in zip(keys, chosen, strict=True)) or "as given"
-        changed = [f"{key}={value}" for key, value in zip(whole, chosen, strict=True)]
+        changed = [f"{key}={value}" for key, value in zip(full_names, chosen, strict=True)]
         for seed in range(config.seed, config.seed + config.seeds):
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
             # A config file may set seeds and sweep, too; each run here is a single one.
@@ -150,7 +151,7 @@ def measured(line: dict) -> dict[str, float]:
 
 
 def mark_degenerate(runs: Sequence[Run]) -> None:
-    """Mark runs that learnt nothing, that ended far from their best score, or that are far below the median."""
+    """Mark runs that learnt nothing, that ended far from their best score, or that are far worse than the median."""
     scores = np.array([run.score for run in runs])
     median, shown = np.nanmedian(scores), np.nanmedian([run.value for run in runs])
     spread = 1.4826 * np.nanmedian(np.abs(scores - median))
@@ -166,7 +167,10 @@ def mark_degenerate(runs: Sequence[Run]) -> None:
 
 
 def settle(workdir: Path, runs: Sequence[Run]) -> Run:
-    """Write the results; copy the best run's model and draw its curves where those of a single run would be."""
+    """Write the results; copy the best run's model and draw its curves where those of a single run would be.
+
+    Return the best run.
+    """
     kept = [run for run in runs if run.last and (run.path / "model").is_dir()]
     sound = [run for run in kept if not run.trouble] or kept
     if not sound:

@@ -32,7 +32,7 @@ class Part:
 
 
 class Cache:
-    """The cached rows of one kind from one model; `maker` holds everything except the contents that determines them."""
+    """The cached rows of one kind from one model; `maker` holds all that determines them besides the contents."""
 
     def __init__(self, folder: Path, kind: str, maker: Any):
         self.kind, self.folder = kind, folder / f"{kind}-{digest(maker)}"
@@ -82,7 +82,7 @@ class Cache:
                 shape, _, _ = np.lib.format.read_array_header_1_0(file)
                 part = Part(path, file.tell(), shape)
                 if keys.dtype != KEY or keys.shape != shape[:1] or not part.rows().nbytes:
-                    raise ValueError("keys and rows are not as many")
+                    raise ValueError("the numbers of keys and rows differ")
             except (ValueError, EOFError) as error:
                 raise BertJaxError(f"{path} is damaged; delete it, and run the same command again") from error
         return part, keys

@@ -1,6 +1,5 @@
-"""Documents from files of text, Markdown and HTML, from Wikipedia's articles, from tables, from folders of these, and
-from folders in BEIR's layout. Each has an id: a file its path in the folder that was named, a row or an article its id,
-or else FILE:NUMBER."""
+"""Read documents from text, Markdown and HTML files, Wikipedia articles, tables, folders of these, and folders in the
+layout of BEIR. A file's id is its path in the given folder; a row or an article has its own id, or else FILE:NUMBER."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Columns:
-    """Of tables; "" is the usual name, if the table has it."""
+    """The columns of a table; "" stands for a usual name, if the table has it."""
 
     text: str = ""
     id: str = ""
@@ -45,35 +44,35 @@ class Columns:
 
 
 class NoTextColumn(BertJaxError):
-    """A table none of whose columns is known to hold texts."""
+    """Raised if no column of a table is known to hold the text."""
 
 
 @dataclass
 class Source:
-    """What to read, and counts of what was left out or mended."""
+    """The inputs to read, and counts of what was left out or repaired."""
 
     inputs: Sequence[str]
     columns: Columns = Columns()
-    empty: int = 0
-    first_empty: str = ""  # where it is
-    others: dict[str, int] = field(default_factory=dict)  # files of other endings
+    empty: int = 0  # documents without text
+    first_empty: str = ""  # where the first one is
+    others: dict[str, int] = field(default_factory=dict)  # other endings -> the number of their files
     binary: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)  # files that are not UTF-8 throughout
-    unknown: list[str] = field(default_factory=list)  # tables of folders and globs without a column of texts
+    broken: list[str] = field(default_factory=list)  # files with invalid characters
+    unknown: list[str] = field(default_factory=list)  # tables in folders and globs, text column unknown
 
     def __post_init__(self):
-        self.files: dict[str, str] = {}  # path -> name, of each file once
+        self.files: dict[str, str] = {}  # path -> name; each file once
         for given in self.inputs:
             for path, name in self.files_in(given):
                 self.files.setdefault(path, name)
 
     def documents(self) -> Iterator[Document]:
-        """Those with a text, or a title, which is their text where they have no other; none has the id of another."""
+        """Yield the documents that have a text, or a title to use as the text. Raise if two have the same id."""
         places: dict[str, str] = {}
         for where, document in self.all():
             if (before := places.setdefault(document.id, where)) != where:
                 raise BertJaxError(
-                    f'{where} has the id "{document.id}" of {before}; give each document an id of its own'
+                    f'{where} has the id "{document.id}" of {before}; give each document its own id'
                 )
             if not document.text.strip():
                 if not document.title.strip():
@@ -91,7 +90,7 @@ class Source:
                 yield from self.file(path, name)
 
     def files_in(self, given: str) -> Iterator[tuple[str, str]]:
-        """The path of each file, and its name in what was given."""
+        """Yield the path of each file, and its name: in a given folder, the path in that folder."""
         folder = Path(given)
         if folder.is_dir() and is_judged(folder):
             yield str(folder / CORPUS), CORPUS
@@ -106,7 +105,7 @@ class Source:
             elif folder.is_dir():
                 self.others[kind] = self.others.get(kind, 0) + 1
             else:
-                raise BertJaxError(f"{path} is of no kind that is read; known: {', '.join(ENDINGS)}")
+                raise BertJaxError(f"{path} is of an unknown kind; known: {', '.join(ENDINGS)}")
 
     def file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
         reader, number = LineReader(path, replace=True, longest=0), 0
@@ -153,7 +152,7 @@ class Source:
             self.broken.append(path)
 
     def columns_of(self, where: str, row: tables.Row) -> Columns:
-        """Of a table with this first row."""
+        """Choose the columns of a table by its first row."""
         named = [name for name in (self.columns.text, self.columns.id, self.columns.title) if name]
         if missing := [
             name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
@@ -173,7 +172,7 @@ class Source:
         return Columns(text, column(self.columns.id, IDS), column(self.columns.title, ["title"]))
 
     def notes(self) -> Iterator[str]:
-        """A line for each kind of thing that was left out or mended."""
+        """Yield a line for each kind of document or file that was left out or repaired."""
         if self.empty:
             first = without_surrogates(self.first_empty) + (" and others" if self.empty > 1 else "")
             yield one_line(f"{counted(self.empty, 'document')} without text left out ({first})")
@@ -184,13 +183,13 @@ class Source:
             yield one_line(f"files of other kinds are left out: {kinds}")
         if self.unknown:
             yield (
-                f"{named(self.unknown, 'table')} left out, for no column of texts is known; name it by its own path, "
+                f"{named(self.unknown, 'table')} left out because the text column is unknown; name the file itself, "
                 "with --text COLUMN"
             )
         if self.binary:
             yield f"{named(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
         if self.broken:
-            yield f"{named(self.broken)} not UTF-8 throughout; what is broken is read as U+FFFD"
+            yield f"{named(self.broken)} not entirely UTF-8; invalid characters are read as U+FFFD"
 
 
 def paths_of(given: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The model of an index: vectors of documents and of queries, and the lengths of passages."""
+"""The model of an index: it computes the vectors of documents and queries, and measures passages in tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ class Encoder:
         return Tokens(self.model.tokenizer, self.model.embedder.lower_case)
 
     def room(self, passage_tokens: int) -> int:
-        """Tokens left for a passage after the special tokens and the prompt."""
+        """Return the number of tokens left for a passage besides the special tokens and the prompt."""
         (before,) = self.model.tokenizer.encode([self.facts.document_prompt])
         return passage_tokens - len(before.ids)
 
@@ -57,13 +57,13 @@ class Encoder:
 
 
 def encoder_of(index: Path, facts: ModelFacts, directory) -> Encoder:
-    """The model that an index was built with, from where it was then or from another directory."""
+    """Load the model that an index was built with, from where it was then or from another directory."""
     path = directory or facts.path
     if not directory and not Path(path).exists():
         raise BertJaxError(f"the model of {index} is no longer at {path}; name its directory with --model")
     encoder = Encoder(path)
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
-            f"{path} is not the model that {index} was built with; name that one, or build another index"
+            f"{path} is not the model that {index} was built with; name that model, or build a new index"
         )
     return encoder

@@ -46,7 +46,7 @@ class Passage:
         numbers = ",".join(["%.9g"] * len(self.vector)) % tuple(self.vector.tolist())
         if "n" in numbers:  # inf, nan
             raise BertJaxError(
-                f'the vector of passage {self.number} of document "{self.document}" is not finite; look at the weights '
+                f'the vector of passage {self.number} of document "{self.document}" is not finite; check the weights '
                 "of the model, and build the index again"
             )
         return numbers
@@ -118,8 +118,8 @@ def write_pgvector(folder: Path, passages: Iterable[Passage], dimensions: int) -
             row = "\t".join(cell.translate(ESCAPES) for cell in cells)
             if "\0" in row:
                 raise BertJaxError(
-                    f'document "{passage.document}" has a NUL character, which PostgreSQL cannot hold; index it '
-                    "without it"
+                    f'document "{passage.document}" has a NUL character, which PostgreSQL cannot store; remove it and '
+                    "index the document again"
                 )
             file.write(row + "\n")
 
@@ -145,10 +145,10 @@ ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})  #
 
 LOAD_QDRANT = """\
 #!/bin/sh
-# Loads all points: sh load.sh http://localhost:6333/collections/NAME [options of curl]
+# Loads all points: sh load.sh http://localhost:6333/collections/NAME [curl options]
 # The collection is created if it does not exist.
 set -eu
-url=${1:?give the address, as http://localhost:6333/collections/NAME}
+url=${1:?give the address, such as http://localhost:6333/collections/NAME}
 shift
 folder=$(dirname "$0")
 curl -fso /dev/null "$@" "$url" || curl --fail-with-body -sSw '\\n' "$@" -X PUT \\
@@ -162,10 +162,10 @@ done
 
 LOAD_BULK = """\
 #!/bin/sh
-# Loads all passages: sh load.sh http://localhost:9200/NAME [options of curl]
+# Loads all passages: sh load.sh http://localhost:9200/NAME [curl options]
 # The index is created if it does not exist.
 set -eu
-url=${1:?give the address, as http://localhost:9200/NAME}
+url=${1:?give the address, such as http://localhost:9200/NAME}
 shift
 folder=$(dirname "$0")
 curl -fso /dev/null "$@" "$url" || curl --fail-with-body -sSw '\\n' "$@" -X PUT \\

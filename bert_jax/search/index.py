@@ -1,4 +1,4 @@
-"""An index as it is searched: `bert_jax.Index.open(path).search("query")`."""
+"""Search an index: `bert_jax.Index.open(path).search("query")`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,32 +14,32 @@ from bert_jax.hashes import differing, misfit
 from bert_jax.retrieval import DEPTH, highest
 from bert_jax.search import manifest as manifests
 from bert_jax.search.fusion import fused
-from bert_jax.search.keywords import Keywords, Weighed
+from bert_jax.search.keywords import Keywords, WeighedQuery
 from bert_jax.search.manifest import AGAIN, REMOVED, Manifest
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
 from bert_jax.text.truncation import Truncated, warn
 
-if TYPE_CHECKING:  # imported where it is used, for it brings all that makes a model
+if TYPE_CHECKING:  # imported only where it is used, because it imports everything that builds models
     from bert_jax.inference.model import Model
 
 KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
-Place = tuple[int, int]  # a segment, and a passage in it
-Ranking = dict[Place, float]  # passages and their scores, the best first
+Place = tuple[int, int]  # the index of a segment, and of a passage in it
+Ranking = dict[Place, float]  # passages and their scores, best first
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rank and the score that a leg, the fusion or a reranker gave a passage; of keywords what each word added."""
+    """The rank and the score of a passage in one ranking: of a leg, of the fusion or of the reranker."""
 
     rank: int
     score: float
-    words: dict[str, float] = field(default_factory=dict)
+    words: dict[str, float] = field(default_factory=dict)  # keywords only: what each word added to the score
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage that answers a query: characters `start` to `end` of the document `id`."""
+    """A passage that matches a query: characters `start` to `end` of the document `id`."""
 
     id: str
     score: float
@@ -51,7 +51,7 @@ class Hit:
 
 
 class Index:
-    """Documents that can be searched, as they were when it was opened; `refresh` takes up later changes."""
+    """An index, as it was when it was opened; `refresh` loads later changes."""
 
     manifest: Manifest
     segments: list[Segment]
@@ -62,14 +62,14 @@ class Index:
 
     @classmethod
     def open(cls, path, model=None, verify: bool = False) -> "Index":
-        """`model` is the directory of the model, if it is not where it was when the index was built. With `verify`
-        the hashes of all files are checked, and otherwise those of the small ones."""
+        """Open an index. `model` is the model's directory if it has moved since the index was built. The hashes of the
+        small files are checked, or those of all files with `verify`."""
         index = cls(path, model)
         index.manifest, index.segments = current(index.path, verify)
         return index
 
     def refresh(self) -> None:
-        """Take up what was added and removed since it was opened."""
+        """Load the changes made since the index was opened."""
         self.manifest, self.segments = current(self.path)
         self.__dict__.pop("keywords", None)
 
@@ -98,11 +98,11 @@ class Index:
         reranker=None,
         rerank_top: int = 50,
     ):
-        """The best passages for a query, or a list of these for each of several.
+        """Return the `top` passages for a query, or a list of them for each of several queries.
 
-        `legs` are "keywords" (BM25), "vectors" (cosine) or both, whose rankings are then fused with `weights`. A
-        `reranker`, the directory of a cross-encoder, scores the first `rerank_top` of these anew; the others follow
-        them, in the same order and with the same scores as without it.
+        `legs` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The rankings of
+        two legs are fused with `weights`, 1 by default. A `reranker`, the directory of a cross-encoder, rescores the
+        first `rerank_top` passages; the other passages follow them with their previous order and scores.
         """
         queries = [query] if isinstance(query, str) else list(query)
         check_number(top, "top", is_whole=True, allowed=Range(1))
@@ -140,11 +140,11 @@ class Index:
         return [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
 
     def checked(self, legs: Sequence[str] | None, weights: Mapping[str, float] | None) -> list[str]:
-        """The legs to search by."""
+        """Return the legs to search by. Raise if the index lacks one of them, or if a weight is invalid."""
         there = self.legs
         if VECTORS in (legs or ()) and VECTORS not in there:
             raise BertJaxError(
-                f"{self.path} has no vectors, for it was built without --model; leave them out"
+                f"{self.path} has no vectors because it was built without --model; search it by keywords"
             )
         for name in [*(legs or ()), *(weights or ())]:
             if name not in there:
@@ -153,7 +153,7 @@ class Index:
             check_number(weight, f"the weight of {name}", allowed=Range(0))
         return [name for name in there if legs is None or name in legs] or there
 
-    def by_keywords(self, words: Weighed, depth: int) -> Ranking:
+    def by_keywords(self, words: WeighedQuery, depth: int) -> Ranking:
         scored = []
         for segment, scores in zip(self.segments, self.keywords.scores(words), strict=True):
             rows = np.flatnonzero(scores)
@@ -162,12 +162,12 @@ class Index:
         return self.merged(scored, depth)
 
     def by_vectors(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
-        """Of each query."""
+        """Return the ranking of each query [Q, D]."""
         scored = [nearest_in(segment, vectors, depth) for segment in self.segments]
         return [self.merged([of_segment[n] for of_segment in scored], depth) for n in range(len(vectors))]
 
     def merged(self, scored: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
-        """Of the passages and scores of each segment."""
+        """Merge the passages and scores of each segment into one ranking of at most `depth` passages."""
         scores = {
             (number, passage): score
             for number, (rows, values) in enumerate(scored)
@@ -176,7 +176,7 @@ class Index:
         return dict(list(self.ordered(scores).items())[:depth])
 
     def ordered(self, scores: Mapping[Place, float]) -> Ranking:
-        """The best first; of equal ones that with the first id, and then the first place in it."""
+        """Sort passages by score, best first; equal scores by document id, then by position in the document."""
 
         def rank(place: Place) -> tuple:
             segment, passage = place
@@ -201,7 +201,9 @@ class Index:
             places[ranked.index]: ranked.score for ranked in judge.rank(query, texts, truncated=truncated)
         }
 
-    def hit(self, place: Place, score: float, rankings: Mapping[str, Ranking], words: Weighed | None) -> Hit:
+    def hit(
+        self, place: Place, score: float, rankings: Mapping[str, Ranking], words: WeighedQuery | None
+    ) -> Hit:
         segment, passage = self.segments[place[0]], place[1]
         added = words.of(*place) if words else {}
         parts = {
@@ -217,8 +219,8 @@ class Index:
 
 
 def current(path: Path, verify: bool = False) -> tuple[Manifest, list[Segment]]:
-    """What index.json names, mapped. A process that changes the index may remove files meanwhile: then they are those
-    of an older index.json, and the new one is read."""
+    """Return index.json and its segments, with their files mapped. If another process changes the index and removes
+    files meanwhile, start again with the new index.json."""
     manifest = manifests.read(path)
     files = dict(manifest.files())
     checked = (

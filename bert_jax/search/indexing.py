@@ -1,5 +1,5 @@
-"""Changes of an index: documents added, replaced and removed, and segments merged. Each is there at once, with the new
-index.json, or not at all, and one process at a time makes them."""
+"""Change an index: add, replace and remove documents, and merge segments. A change takes effect completely, when the
+new index.json is written, or not at all. Only one process at a time can change an index."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -34,15 +34,15 @@ from bert_jax.search.passages import Cut, Cutter
 from bert_jax.search.recall import measured
 from bert_jax.search.segment import KEYS, Searched, Segment, mapped, opened, write_documents
 
-STAGE = "segment"  # in the folder of what is being built
-ROWS = 4096  # vectors that are copied at once
+STAGE = "segment"  # the folder in BUILDING of a segment that is not complete yet
+ROWS = 4096  # vectors copied at once
 
 Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
 
 
 @dataclass
 class Counts:
-    """Of documents, and of the passages whose vectors were computed."""
+    """The numbers of documents, and of the passages that were `encoded`."""
 
     new: int = 0
     changed: int = 0
@@ -53,7 +53,8 @@ class Counts:
 
 @contextmanager
 def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
-    """The one writer of an index. `new` is written where there is none, or one without any document."""
+    """Lock an index and yield its writer. If the index does not exist, or nothing was ever added to it, write the
+    manifest `new`; without `new` it must exist."""
     if new is None:
         manifests.read(directory)
     refuse_unlisted(directory, FILE)
@@ -73,27 +74,27 @@ def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
 
 
 def clear(directory: Path) -> None:
-    """Remove an index that holds nothing yet, unless vectors were computed, which the next attempt takes up."""
+    """Remove an index that holds nothing yet. Keep it if vectors were computed, which the next attempt reuses."""
     remove(directory / BUILDING / STAGE)
     building = directory / BUILDING
     if not any(path.is_file() for path in building.rglob("*")):
         remove(building)
         (directory / FILE).unlink(missing_ok=True)
-        with suppress(OSError):  # it holds something else
+        with suppress(OSError):  # the directory holds other files
             directory.rmdir()
 
 
 class Writer:
-    """Holds the index as it is, of which each change makes another."""
+    """Make changes to an index; `manifest` and `segments` hold its current state."""
 
     def __init__(self, directory: Path):
         self.directory = directory
         self.manifest, self.segments = current(directory)
         self.counts = Counts()
-        self.missing: list[str] = []  # documents of the index that were not among those added last
+        self.missing: list[str] = []  # ids of the documents that were in the index but not in the last `add`
 
     def sweep(self) -> None:
-        """Remove what index.json does not name: of a killed process, or of before a change."""
+        """Remove the files that index.json does not name: left by a killed process, or replaced by a change."""
         named = {Path(name).parts[:2] for name, _ in self.manifest.files()}
         for folder in (SEGMENTS, REMOVED):
             for path in (self.directory / folder).glob("*"):
@@ -102,7 +103,7 @@ class Writer:
         remove(self.directory / BUILDING / STAGE)
 
     def places(self) -> dict[str, tuple[int, int]]:
-        """Of each document by its id: the segment, and its number there."""
+        """Map the id of each document to the index of its segment, and its number in the segment."""
         return {
             segment.ids[number]: (place, number)
             for place, segment in enumerate(self.segments)
@@ -116,7 +117,7 @@ class Writer:
         encode: Encode | None,
         sources: Sequence[str] = (),
     ) -> None:
-        """Those that are new or have changed; the others stay as they are."""
+        """Add the documents that are new or have changed. If there are any, add `sources` to those in the manifest."""
         places, replaced, seen = self.places(), set(), set()
 
         def changes() -> Iterator[Document]:
@@ -154,7 +155,7 @@ class Writer:
         self.commit(self.without(removed))
 
     def compact(self, manifest: Manifest) -> None:
-        """One segment of all that is there, without computing any vector, under the settings of a manifest."""
+        """Merge all segments into one without computing vectors, and take over the search settings of `manifest`."""
         self.manifest = replace(
             self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
         )
@@ -162,7 +163,7 @@ class Writer:
         self.commit([] if built is None else [built])
 
     def without(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
-        """The segments that are there, without these documents, too."""
+        """Mark documents as removed. Return the segments that still have documents."""
         kept = []
         for place, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
             numbers = segment.removed | {number for other, number in removed if other == place}
@@ -181,7 +182,7 @@ class Writer:
         return Removed(name, len(numbers), passages, facts_of(self.directory / REMOVED, [name])[name])
 
     def build(self, cuts: Iterable[Cut], encode: Encode | None) -> SegmentFacts | None:
-        """A segment of these documents, under its final name; None where there are none."""
+        """Write a segment of these documents, under its final name. Return None if there are no documents."""
         stage = self.directory / BUILDING / STAGE
         stage.mkdir(parents=True)
         documents = write_documents(stage, cuts)
@@ -208,15 +209,15 @@ class Writer:
             approximate.write(stage, self.manifest.approximate, vectors)
 
     def write_vectors(self, stage: Path, texts: Searched, model: ModelFacts, encode: Encode | None) -> None:
-        """Each text's vector is computed once: one that the index has is copied, and one that a killed process had
-        computed comes from the cache that it filled."""
+        """Write the vectors, computing each only once: those in the index are copied, and those that a killed process
+        computed come from the cache that it filled."""
         known = Places([segment.keys for segment in self.segments])
         places = known.find(mapped(stage / KEYS))
         unknown = np.flatnonzero(places < 0)
         rows = None
         if encode and len(unknown):
             cache = Cache(self.directory / BUILDING, "passages", asdict(model))
-            rows = cache.of(Chosen(texts, unknown), self.counted(encode))
+            rows = cache.of(Selection(texts, unknown), self.counted(encode))
         with growing_array(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):
                 here = places[start : start + ROWS]
@@ -243,8 +244,8 @@ class Writer:
         manifests.write(self.directory, self.manifest)
 
 
-class Chosen(Sequence[str]):
-    """Some of many texts, read where they are asked for."""
+class Selection(Sequence[str]):
+    """A selection of texts, each read only when it is used."""
 
     def __init__(self, texts: Sequence[str], which: np.ndarray):
         self.texts, self.which = texts, which

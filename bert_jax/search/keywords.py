@@ -1,8 +1,8 @@
-"""Passages found by their words, with the scores of bm25s.
+"""Find passages by their words, with the scores of bm25s.
 
-bm25s keeps finished scores, which hold the statistics of all documents, so it can neither add nor remove any. Here the
-postings hold how often a word is in a passage, and scores are computed when they are asked for, from the passages that
-are there then: bm25s' default formula (Lucene's, k1 1.5, b 0.75), its float types and its words.
+bm25s stores final scores, which depend on the statistics of all documents, so it cannot add or remove documents. Here,
+postings store how often a word occurs in a passage, and scores are computed at search time from the passages that the
+index then has. The formula (Lucene's, k1 1.5, b 0.75), the float types and the words are the defaults of bm25s.
 """
 
 import math
@@ -19,7 +19,7 @@ from bert_jax.output import replacing
 from bert_jax.search.strings import Strings, growing_strings
 
 K1, B = 1.5, 0.75
-WINDOW = 4096  # texts whose words are held at once
+WINDOW = 4096  # texts whose words are in memory at once
 WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
     "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
 )  # fmt: skip
@@ -27,7 +27,7 @@ ARRAYS = (STARTS, PASSAGES, FREQUENCIES, LENGTHS)
 
 
 def words_of(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
-    """Each text as numbers of words, and the number of each word."""
+    """Return each text as a list of word numbers, and the number of each word."""
     import bm25s
 
     tokenized = bm25s.tokenize(list(texts), show_progress=False)
@@ -46,10 +46,10 @@ def query_words(query: str) -> tuple[str, ...]:
 
 
 def write(folder: Path, texts: Sequence[str]) -> None:
-    """The postings of texts, whatever their number: windows are sorted by word, and then each word's postings of all
-    windows are laid side by side."""
+    """Write the postings of any number of texts: sort each window of texts by word, then put each word's postings from
+    all windows side by side."""
     numbers: dict[str, int] = {}
-    counts: list[np.ndarray] = []  # postings of each word, window by window
+    counts: list[np.ndarray] = []  # of each window: the number of postings of each word
     with (
         TemporaryDirectory(dir=folder, prefix=".") as scratch,
         growing_array(folder / LENGTHS, np.int32) as lengths,
@@ -72,7 +72,7 @@ def write(folder: Path, texts: Sequence[str]) -> None:
 
 
 def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts: list[np.ndarray]) -> None:
-    order = sorted(numbers)  # of the words, as strings compare
+    order = sorted(numbers)  # the words in the order of strings
     place = np.empty(len(order), np.int64)
     place[[numbers[word] for word in order]] = np.arange(len(order))
     starts = np.zeros(len(order) + 1, np.int64)
@@ -86,7 +86,7 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
     with replacing(folder / PASSAGES) as new_passages, replacing(folder / FREQUENCIES) as new_frequencies:
         shape = (int(starts[-1]),)
         passages = np.lib.format.open_memmap(new_passages, "w+", np.int32, shape)
-        # A passage has at most 16 characters for each of at most 8,192 tokens, and a word at least two.
+        # uint16 is enough: a passage has at most 16 * 8,192 characters, and a word at least two and a separator.
         frequencies = np.lib.format.open_memmap(new_frequencies, "w+", np.uint16, shape)
         ends = starts[:-1].copy()
         for number, counts_of_window in enumerate(counts):
@@ -101,19 +101,19 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
         frequencies.flush()
 
 
-Parts = list[tuple[np.ndarray, np.ndarray]]  # for each segment passages, and what a word adds to their scores
+Parts = list[tuple[np.ndarray, np.ndarray]]  # of each segment: passages, and what a word adds to their scores
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """The words of a query, in their order and as often as they stand there, for sums of float32 depend on it; and
-    what each adds to the scores."""
+class WeighedQuery:
+    """The words of a query, and what each adds to the scores. Order and repetitions of the words are kept, because
+    float32 sums depend on them."""
 
     words: tuple[str, ...]
     parts: dict[str, Parts]
 
     def of(self, segment: int, passage: int) -> dict[str, float]:
-        """What each word adds to the score of a passage, all of its times together."""
+        """Return what each word adds to the score of a passage, with its repetitions in the query."""
         added = {}
         for word in dict.fromkeys(self.words):
             passages, parts = self.parts[word][segment]
@@ -125,16 +125,16 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Postings:
-    """Of one segment."""
+    """The passages of each word of a segment: rows starts[i] to starts[i + 1] belong to word i."""
 
-    words: Strings
+    words: Strings  # sorted
     starts: np.ndarray
     passages: np.ndarray
     frequencies: np.ndarray
-    lengths: np.ndarray  # of the passages, in words
+    lengths: np.ndarray  # words in each passage
 
     def of(self, word: str, live: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """The passages that are there and have the word, and how often."""
+        """Return the passages with the word that are not removed, and how often it occurs in each."""
         place = self.words.find(word)
         if place is None:
             return self.passages[:0], self.frequencies[:0]
@@ -147,7 +147,7 @@ class Postings:
 
 
 class Keywords:
-    """Of several segments, as (postings, which passages are there; None: all)."""
+    """Keyword search in segments, each given as (postings, which passages are not removed; None: all)."""
 
     def __init__(self, segments: Sequence[tuple[Postings, np.ndarray | None]]):
         self.segments = segments
@@ -160,12 +160,12 @@ class Keywords:
         self.count, length = sum(count for count, _ in kept), sum(length for _, length in kept)
         self.mean_length = length / max(self.count, 1)
 
-    def weigh(self, query: str) -> "Weighed":
+    def weigh(self, query: str) -> WeighedQuery:
         words = query_words(query)
-        return Weighed(words, {word: self.parts(word) for word in words})
+        return WeighedQuery(words, {word: self.parts(word) for word in words})
 
-    def scores(self, query: "Weighed") -> list[np.ndarray]:
-        """A score for each passage of each segment; 0 without a word of the query."""
+    def scores(self, query: WeighedQuery) -> list[np.ndarray]:
+        """Return the scores of the passages of each segment; 0 if a passage has no word of the query."""
         scores = [np.zeros(len(postings.lengths), np.float32) for postings, _ in self.segments]
         for word in query.words:
             for sums, (passages, added) in zip(scores, query.parts[word], strict=True):

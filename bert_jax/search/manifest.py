@@ -1,9 +1,9 @@
-"""index.json: what an index holds, and the moment in which a change of it is there. It alone is ever replaced.
+"""index.json: the contents of an index. No other file is ever replaced, so this is when a change takes effect.
 
-INDEX/index.json               settings, facts of the model, the segments with the hashes of their files
-INDEX/segments/000001/         documents, passages, vectors and postings, written once
-INDEX/removed/000001-000003    the numbers of a segment's documents that change 3 and those before it removed
-INDEX/building/                what a process that writes has so far; a killed one's vectors serve the next
+INDEX/index.json                 settings, facts about the model, and the segments with the hashes of their files
+INDEX/segments/000001/           documents, passages, vectors and postings, written once
+INDEX/removed/000001-000003.npy  numbers of the documents of segment 1 that change 3 and earlier ones removed
+INDEX/building/                  the segment that is being written; the next process reuses a killed one's vectors
 """
 
 import glob
@@ -25,9 +25,9 @@ AGAIN = "copy the index again, or build it again"
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """All that decides the vectors."""
+    """Everything that determines the vectors."""
 
-    path: str  # where it was; elsewhere it is named by --model
+    path: str  # where the model was; --model names another directory
     fingerprint: str
     tokenizer: str
     pooling: str
@@ -40,7 +40,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Recall:
-    """The share of the `at` nearest passages that an approximate search finds, for passages of the index as queries."""
+    """The share of the `at` nearest passages that approximate search finds, with passages of the index as queries."""
 
     at: int
     queries: int
@@ -66,14 +66,14 @@ class SegmentFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    model: ModelFacts | None  # None: keywords alone
+    model: ModelFacts | None  # None: keywords only
     passage_tokens: int
     overlap: int
     quantization: str | None = None
     approximate: str | None = None
     recall: Recall | None = None
     changes: int = 0
-    sources: tuple[str, ...] = ()  # files, folders and globs of its documents
+    sources: tuple[str, ...] = ()  # the files, folders and globs that documents were read from
     segments: tuple[SegmentFacts, ...] = ()
     version: int = VERSION
 
@@ -96,7 +96,7 @@ class Manifest:
         return not self.quantization and not self.approximate
 
     def files(self) -> Iterator[tuple[str, FileFacts]]:
-        """Every file of the index but this one, and what it should be."""
+        """Yield the name of every other file of the index, with its expected size and hash."""
         for segment in self.segments:
             for name, facts in segment.files.items():
                 yield f"{SEGMENTS}/{segment.name}/{name}", facts
@@ -113,13 +113,13 @@ class Manifest:
         return not set(map(absolute, given)) & set(self.sources)
 
     def sources_beside(self, given: Sequence[str]) -> list[str]:
-        """Sources of its documents that are not among these, and are still there."""
+        """Return the sources that are not given but still exist."""
         named = set(map(absolute, given))
         return [source for source in self.sources if source not in named and is_there(source)]
 
 
 def is_there(source: str) -> bool:
-    """Whether it exists or, of a glob, matches a file; what the hub holds is taken to exist."""
+    """Whether a path exists or a glob matches a file; a source on the hub is taken to exist."""
     return "://" in source or os.path.exists(source) or any(glob.iglob(source, recursive=True))
 
 

@@ -30,7 +30,7 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Decide which texts near an anchor become its negatives. Scores are cosines or a reranker's scores."""
+    """The limits on texts near an anchor that become its negatives. Scores are cosines or a reranker's scores."""
 
     negatives: int = 3  # per anchor
     first: int = 0  # the number of nearest texts to skip: they may be correct, too

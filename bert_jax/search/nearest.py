@@ -1,8 +1,7 @@
-"""Passages found by their vectors: exactly, or first among smaller vectors.
+"""Find passages by their vectors: exactly, or among candidates from quantized vectors or an approximate index.
 
-Candidates come from products of many rows at once, whose last bits depend on which rows stand beside a row. So all
-that may be among the nearest are scored again, each alone in float64: equal vectors have equal scores, wherever they
-are.
+Candidates come from products of many rows at once. The last bits of such a score depend on the other rows, so all
+candidates are scored again in float64, each on its own: equal vectors then have equal scores, wherever they are stored.
 """
 
 from collections import deque
@@ -23,28 +22,29 @@ from bert_jax.search.quantization import STEPS, ranges_of, to_bits, to_bytes
 
 VECTORS = "vectors.npy"
 SMALL = {"int8": ("int8.npy", "ranges.npy"), "binary": ("binary.npy",)}
-LEAST = 4096  # passages of a segment below which it is searched exactly, whatever the settings
-MORE = {"int8": 4, "binary": 32}  # candidates for each passage that is asked for
-ROWS = 1 << 15  # that are scored at once
-HELD = 1 << 24  # that are held at once
-CACHED = 2048  # of a byte a number, that are made float32 at once
-NOISE = 1e-5  # by which a score in float32 may be wrong
+LEAST = 4096  # a segment with fewer passages is searched exactly, whatever the settings
+MORE = {"int8": 4, "binary": 32}  # candidates per requested passage
+ROWS = 1 << 15  # the most rows scored at once
+HELD = 1 << 24  # the most scores in a block
+CACHED = 2048  # int8 rows converted to float32 at once, few enough for the CPU's cache
+NOISE = 1e-5  # the error that a score in float32 may have
 
-Scores = Callable[[slice], np.ndarray]  # of a slice of rows, [Q, rows]
+Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows]
 
 
 class Segment(Protocol):
     vectors: np.ndarray
-    small: dict[str, list[np.ndarray]]  # by kind: the vectors, and what else their scores need
-    order: np.ndarray  # the first of passages with equal scores
-    live: np.ndarray | None  # which passages are there; None: all
-    approximate: Any  # index of faiss, or None
+    small: dict[str, list[np.ndarray]]  # kind -> the quantized vectors, and the ranges of int8
+    order: np.ndarray  # rank of each passage among equal scores, the lowest first
+    live: np.ndarray | None  # which passages are not removed; None: all
+    approximate: Any  # a faiss index, or None
 
 
 def nearest_in(
     segment: Segment, queries: np.ndarray, count: int, exact: bool = False
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each query [Q, D] the passages with the highest inner products, the best first, and these."""
+    """Return, for each query [Q, D], the `count` passages with the highest inner products, best first, and these
+    products. With `exact`, compare the query with all passages, whatever the settings."""
     candidates = exact_candidates if exact else candidates_in
     results = []
     for query, rows in zip(queries.astype(np.float64), candidates(segment, queries, count), strict=True):
@@ -76,7 +76,7 @@ def exact_candidates(segment: Segment, queries: np.ndarray, count: int) -> list[
 def best_rows(
     scores_of: Scores, queries: int, rows: int, live: np.ndarray | None, count: int, noise: float = 0.0
 ) -> list[np.ndarray]:
-    """For each query the rows with the `count` highest scores, and those whose score is lower by `noise` at most."""
+    """Return, for each query, the rows whose scores are at most `noise` below the `count`-th highest score."""
     size = max(1, min(ROWS, HELD // queries))
     places, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
     least = np.full(queries, -np.inf, np.float32)
@@ -98,8 +98,8 @@ def best_rows(
 
 
 def side_by_side(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarray]:
-    """The scores of each block, in order, computed a few ahead. Each core takes blocks of its own: threads of the BLAS
-    share one, and wait for each other where other programs run."""
+    """Yield the scores of each block in order, computing a few blocks ahead. Each core computes whole blocks: the BLAS
+    would split a block among its threads, which wait for each other if other programs run."""
     workers = cores()
     with blas().limit(limits=1), ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future] = deque()
@@ -117,7 +117,7 @@ def blas() -> ThreadpoolController:
 
 
 def write_small(folder: Path, kind: str, vectors: np.ndarray) -> None:
-    """The vectors in fewer bytes, beside them."""
+    """Write the quantized vectors beside the full ones."""
     parts = [vectors[start : start + ROWS] for start in range(0, len(vectors), ROWS)]
     name, *beside = SMALL[kind]
     ranges = ranges_of(parts) if beside else None
@@ -130,7 +130,7 @@ def write_small(folder: Path, kind: str, vectors: np.ndarray) -> None:
 
 
 def int8_scores(queries: np.ndarray, rows: np.ndarray, ranges: np.ndarray) -> Scores:
-    """Products with the middles of the steps, but for what is the same for all rows."""
+    """Score rows by products with the middles of their steps, without the terms that are equal for all rows."""
     weighted = queries * ((ranges[1] - ranges[0]) / STEPS)
 
     def scores(block: slice) -> np.ndarray:
@@ -143,7 +143,7 @@ def int8_scores(queries: np.ndarray, rows: np.ndarray, ranges: np.ndarray) -> Sc
 
 
 def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
-    """How many bits are the same as the query's, but for what is the same for all rows."""
+    """Score rows by minus the number of bits that differ from the query's."""
     wide = np.uint64 if rows.shape[1] % 8 == 0 else np.uint8
     wanted = to_bits(queries).view(wide)
 
@@ -153,7 +153,7 @@ def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
         for sums, bits in zip(differing, wanted, strict=True):
             counts = np.bitwise_count(part ^ bits)
             sums[:] = counts[:, 0]
-            for column in counts.T[1:]:  # a sum along so short an axis takes longer
+            for column in counts.T[1:]:  # faster than `sum` along such a short axis
                 sums += column
         return -differing
 

@@ -1,5 +1,5 @@
-"""Long documents cut into passages: whole sentences, as many as fit, of which the last ones begin the next passage,
-too. A sentence that does not fit is cut into lines, its lines into words, and a word into tokens."""
+"""Cut long documents into passages of as many whole sentences as fit; the last ones are repeated in the next passage.
+A sentence that does not fit is cut into lines, a line into words, and a word into tokens."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,29 +13,29 @@ from bert_jax.errors import BertJaxError
 from bert_jax.search.documents import Document
 from bert_jax.text.tokenizer import Tokenizer
 
-WINDOW = 1 << 20  # characters of documents that are cut together
-BLOCK = 1 << 16  # characters of a sentence that are cut into words at once
-CHARACTERS = 16  # of a passage, for each of its tokens: a long string of odd characters may be one token
-BATCH = 4096  # texts whose tokens are held at once
-LEAST = 8  # tokens
-# sentencex 1.0.32 panics at spaces of two and three bytes (no-break, em).
+WINDOW = 1 << 20  # characters of the documents that are cut together
+BLOCK = 1 << 16  # characters of a line that are cut into words at once
+CHARACTERS = 16  # the most per token of a passage's room: a long string of odd characters may be one token
+BATCH = 4096  # texts tokenized at once
+LEAST = 8  # the fewest tokens that a passage must have room for
+# sentencex 1.0.32 panics at spaces of two or three bytes (no-break, em).
 ODD_SPACES = re.compile(r"[^\S\n ]")
 LINE, WORD = re.compile(r"[^\n]+"), re.compile(r"\S{1,128}")
 
 Span = tuple[int, int]
-Atom = tuple[int, int, int]  # the span of what is not cut further, and its tokens
+Atom = tuple[int, int, int]  # the start, the end and the tokens of a piece of text
 
 
 class Ruler(Protocol):
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
+        """Return the number of tokens of each text."""
 
     def cut(self, text: str, most: int) -> list[int]:
-        """Where to cut a text so that no part has more tokens; its end is the last."""
+        """Return where to cut a text so that no part has more than `most` tokens; the last item is its end."""
 
 
 class Words:
-    """Measures in words, for an index without a model."""
+    """Count words instead of tokens, for an index without a model."""
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
@@ -65,17 +65,17 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Cut:
-    """A document in passages."""
+    """A document cut into passages."""
 
     id: str
     title: str
     hash: bytes
-    spans: list[Span]  # of characters
+    spans: list[Span]  # in characters
     texts: list[str]
 
 
 class Cutter:
-    """Cuts documents into passages that have, with the title, `room` tokens at most; neighbours share `overlap`."""
+    """Cut documents into passages of at most `room` tokens, with the title; neighbours share at most `overlap`."""
 
     def __init__(self, ruler: Ruler, room: int, overlap: int):
         if room < LEAST:
@@ -109,6 +109,7 @@ class Cutter:
         return Cut(document.id, title, document.hash, spans, [text[start:end] for start, end in spans])
 
     def packed(self, atoms: list[Atom], room: int) -> list[Span]:
+        """Join atoms into passages. A passage begins with the last atoms of the one before, up to `overlap` tokens."""
         spans: list[Span] = []
         first = total = 0
         for place, (_, end, tokens) in enumerate(atoms):
@@ -126,7 +127,7 @@ class Cutter:
         return [*spans, (atoms[first][0], atoms[-1][1])] if atoms else []
 
     def atoms(self, text: str, spans: Iterable[Atom], room: int) -> Iterator[Atom]:
-        """Sentences that fit, and parts of those that do not."""
+        """Yield the sentences that fit, and the parts of those that do not."""
         for start, end, tokens in spans:
             if self.fits(start, end, tokens, room):
                 yield start, end, max(tokens, 1)
@@ -138,7 +139,7 @@ class Cutter:
                     yield from self.runs(text, *line, room)
 
     def runs(self, text: str, start: int, end: int, room: int) -> Iterator[Atom]:
-        """Words, together as far as neighbouring passages may share them."""
+        """Yield the words of a line, joined up to `overlap` tokens so that neighbouring passages can share them."""
         most = max(1, min(self.overlap, room))
         run: Atom | None = None
         for block in blocks(text, start, end):
@@ -159,7 +160,7 @@ class Cutter:
                 continue
             cuts = self.ruler.cut(text[slice(*word)], min(room // 2, CHARACTERS))
             spans = [(word[0] + a, word[0] + b) for a, b in pairwise([0, *cuts])]
-            # Parts of a word may have other tokens than they had in it.
+            # A part of a word may have other tokens than it had in the word.
             for span, tokens in zip(
                 spans, self.ruler.count([text[slice(*span)] for span in spans]), strict=True
             ):
@@ -178,7 +179,7 @@ class Cutter:
 def sentence_spans(text: str) -> list[Span]:
     plain = ODD_SPACES.sub(" ", text)
     ends, end = [], 0
-    for sentence in segment("en", plain):  # of long texts it leaves blank lines out
+    for sentence in segment("en", plain):  # it drops blank lines of long texts
         end = plain.index(sentence, end) + len(sentence)
         ends.append(end)
     spans = [stripped(text, start, end) for start, end in pairwise([0, *ends, len(text)])]
@@ -192,7 +193,7 @@ def stripped(text: str, start: int, end: int) -> Span:
 
 
 def blocks(text: str, start: int, end: int) -> Iterator[Span]:
-    """Parts that end at a space if there is one."""
+    """Yield parts of at most BLOCK characters, each up to a space if possible."""
     while end - start > BLOCK:
         space = text.rfind(" ", start + 1, start + BLOCK)
         cut = space if space > 0 else start + BLOCK

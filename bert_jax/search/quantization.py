@@ -44,7 +44,7 @@ class Quantizer:
 def ranges_of(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return the minimum and the maximum of each dimension, [2, D]."""
     if sum(map(len, parts)) < 2:
-        raise BertJaxError("int8 needs the range of each number over several texts; give more of them")
+        raise BertJaxError("int8 needs the range of each dimension over at least two texts; give more texts")
     return np.stack([np.min([part.min(0) for part in parts], 0), np.max([part.max(0) for part in parts], 0)])
 
 

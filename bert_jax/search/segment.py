@@ -1,5 +1,5 @@
-"""A part of an index that is written once: documents, their passages, and by what these are found. Its files are
-mapped, so that memory holds what is searched and no more."""
+"""A segment, a part of an index that is written once: documents, their passages, and the data to find these. Its files
+are memory-mapped, so that memory holds only what a search reads."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,20 +15,20 @@ from bert_jax.search.manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
 from bert_jax.search.passages import Cut
 from bert_jax.search.strings import Strings, files_of, growing_strings
 
-WINDOW = 4096  # passages that are written at once
+WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"
 HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy", "spans.npy", "order.npy"
-# Read and compared with their hashes whenever an index is opened; the others when somebody asks for it.
+# The hashes of these files are checked whenever an index is opened; the hashes of the others only on request.
 SMALL = (*files_of(IDS), *files_of(TITLES), HASHES, KEYS, DOCUMENTS, SPANS, ORDER, keywords.LENGTHS)
 
 
 def searched(title: str, text: str) -> str:
-    """What is read and found of a passage: the title of its document comes first."""
+    """Return the text that represents a passage in a search: the title of its document, and its own text."""
     return f"{title} {text}" if title else text
 
 
 class Searched(Sequence[str]):
-    """The passages of a segment as they are read and found."""
+    """The texts that represent the passages of a segment in a search."""
 
     def __init__(self, folder: Path):
         self.titles, self.texts = strings(folder, TITLES), strings(folder, TEXTS)
@@ -44,7 +44,7 @@ class Searched(Sequence[str]):
 
 
 class Segment:
-    """All of its files are mapped at once, so that it can be searched as it was after others removed them."""
+    """An open segment. All files are mapped at once, so it can still be searched after another process removes them."""
 
     def __init__(self, folder: Path, names: Collection[str], removed: np.ndarray | None = None):
         self.ids, self.titles, self.texts = (strings(folder, name) for name in (IDS, TITLES, TEXTS))
@@ -52,7 +52,7 @@ class Segment:
         self.hashes, self.keys = mapped(folder / HASHES), mapped(folder / KEYS)
         self.searched = Searched(folder)
         self.removed = frozenset(() if removed is None else removed.tolist())
-        self.live: np.ndarray | None = None  # which passages are there; None: all
+        self.live: np.ndarray | None = None  # which passages are not removed; None: all
         if removed is not None:
             there = np.ones(len(self.ids), bool)
             there[removed] = False
@@ -72,15 +72,15 @@ class Segment:
         self.approximate = path and approximate.read(path)
 
     def place(self, passage: int) -> tuple[str, int]:
-        """The id of its document, and where it begins there: the order of passages with equal scores."""
+        """Return the id of a passage's document, and its start there: the order of passages with equal scores."""
         return self.ids[self.documents[passage]], int(self.spans[passage, 0])
 
     def there(self) -> Iterator[int]:
-        """The numbers of its documents, those aside that were removed."""
+        """Return the numbers of the documents that are not removed."""
         return (number for number in range(len(self.ids)) if number not in self.removed)
 
     def cuts(self) -> Iterator[Cut]:
-        """The documents that are there, as they came."""
+        """Yield the documents that are not removed, as `write_documents` got them."""
         ends = np.searchsorted(self.documents, np.arange(len(self.ids) + 1))
         for number in self.there():
             rows = slice(ends[number], ends[number + 1])
@@ -95,7 +95,7 @@ def opened(directory: Path, facts: SegmentFacts) -> Segment:
 
 def mapped(path: Path) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode="r").view(np.ndarray)  # whose slices are made sooner
+        return np.load(path, mmap_mode="r").view(np.ndarray)  # slicing is faster than with a memmap
     except (ValueError, EOFError) as error:
         raise BertJaxError(f"{path} is damaged; {AGAIN}") from error
 
@@ -106,7 +106,7 @@ def strings(folder: Path, name: str) -> Strings:
 
 
 def write_documents(folder: Path, cuts: Iterable[Cut]) -> int:
-    """All but the vectors and the postings; how many documents there were."""
+    """Write all files except the vectors and the postings. Return the number of documents."""
     first = 0
     with (
         growing_strings(folder, IDS) as ids,
@@ -132,7 +132,7 @@ def write_documents(folder: Path, cuts: Iterable[Cut]) -> int:
 
 
 def write_order(folder: Path) -> None:
-    """The place of each passage when they are sorted by the ids of their documents."""
+    """Write the rank of each passage when they are sorted by the ids of their documents."""
     names, documents = strings(folder, IDS)[:], mapped(folder / DOCUMENTS)
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))

@@ -1,4 +1,4 @@
-"""How an index is built: what was asked for, or what it knows from before."""
+"""The settings to build an index with: those that the user gives, or those of the existing index."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,15 +14,15 @@ from bert_jax.search.encoder import Encoder, encoder_of
 from bert_jax.search.manifest import FILE, Manifest
 from bert_jax.search.passages import Cutter, Words
 
-TOKENS = 256  # of a passage, or as many as the model reads
-MOST = 8192
-SHARE = 8  # of a passage's tokens one in so many may be in the next, too
-CHANGEABLE = ("quantization", "approximate")  # when segments are merged
+TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
+MOST = 8192  # the most tokens of a passage
+SHARE = 8  # by default, one in SHARE of a passage's tokens may be repeated in the next
+CHANGEABLE = ("quantization", "approximate")  # by --compact
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asked for; None where nothing was said."""
+    """The settings that the user gave; None if not given."""
 
     model: str | None = None
     passage_tokens: int | None = None
@@ -32,7 +32,7 @@ class Asked:
 
 
 class Plan:
-    """The settings of an index, and its model, which is loaded when it is needed."""
+    """The settings of an index, and its model, which is loaded only when it is needed."""
 
     def __init__(self, path: Path, asked: Asked, merging: bool = False):
         self.path, self.asked = path, asked
@@ -72,7 +72,7 @@ class Plan:
         return checked(Manifest(model, tokens, overlap, none(asked.quantization), none(asked.approximate)))
 
     def unchanged(self, before: Manifest, merging: bool) -> Manifest:
-        """The settings of the index; others are refused, but for those that merging changes."""
+        """Return the settings of the index, with the changes that merging allows. Raise if others were given."""
         if self.asked.model and not before.model:
             raise BertJaxError(
                 f"{self.path} was built without a model; leave --model out, or name a new index"
@@ -99,9 +99,9 @@ class Plan:
 
 def checked(manifest: Manifest) -> Manifest:
     if manifest.quantization and manifest.approximate:
-        raise BertJaxError("--quantize and --approximate both find candidates; one of them must be none")
+        raise BertJaxError("--quantize and --approximate both find candidates; set one of them to none")
     if manifest.approximate:
-        library()  # before anything is built
+        library()  # raises if faiss is missing, before anything is built
     return manifest
 
 

@@ -196,7 +196,7 @@ class Writer:
     def other_texts(self, number: int) -> BertJaxError:
         first = number * self.settings.shard
         return BertJaxError(
-            f"{self.directory} holds vectors of other texts than the input, which differs after the first {first:,}; "
+            f"{self.directory} holds vectors of different texts: the input differs after the first {first:,}; "
             "name a new directory"
         )
 
@@ -276,7 +276,7 @@ class ShardedVectors:
         if which.dtype == bool:
             if which.shape != (len(self),):
                 raise IndexError(
-                    f"a mask of shape {which.shape} for {len(self):,} rows; give one value a row"
+                    f"a mask of shape {which.shape} for {len(self):,} rows; give one value per row"
                 )
             return np.flatnonzero(which)
         numbers = which.astype(np.int64)

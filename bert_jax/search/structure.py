@@ -1,5 +1,5 @@
-"""Pairs that documents give by themselves, without a label: a title and what stands below it, a passage and the next
-one, a sentence and the rest of its passage, and a few words of a sentence, as people type them, and the passage."""
+"""Make training pairs from documents without labels: a title and the passage below it, a passage and the next one, a
+sentence and the rest of its passage, or a made-up query (a few words of a sentence, as people type) and its passage."""
 
 import random
 import re
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from bert_jax.data.randomness import key_of
 from bert_jax.search.passages import Cut, sentence_spans
 
-MOST_ALIKE = 3  # documents with the same title; a title of more tells little of each
-WORDS = (4, 40)  # of a sentence that is asked for
-ASKED = (2, 8)  # words of a made-up query
-COMMON = 0.1  # share of the passages; a word of more of them is not asked for
+MOST_ALIKE = 3  # documents that may share a title; a title of more says little about each and is not used
+WORDS = (4, 40)  # the fewest and the most words of a sentence that is used as a query
+ASKED = (2, 8)  # the fewest and the most words of a made-up query
+COMMON = 0.1  # a word in more than this share of the passages is not used in made-up queries
 WORD = re.compile(r"\w[\w'-]*")
 SOURCES = {
     "title": "titles",
     "sentence": "sentences",
     "neighbour": "neighbours",
     "words": "made-up queries",
-}  # of pairs, and their plurals
+}  # sources of pairs, and their plurals
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Pair:
     anchor: str
     positive: str
     document: str
-    passage: str  # the id of the one that should be found
-    source: str  # of SOURCES
+    passage: str  # the id of the passage that should be found
+    source: str  # a key of SOURCES
 
 
 def passages_of(cuts: Iterable[Cut]) -> Iterator[Passage]:
@@ -47,7 +47,7 @@ def passages_of(cuts: Iterable[Cut]) -> Iterator[Passage]:
 
 
 def pairs_of(passages: Sequence[Passage]) -> Iterator[Pair]:
-    """In the order of the passages, those of a document one after the other."""
+    """Yield pairs in the order of the passages, which must be grouped by document."""
     titled = with_titles(passages)
     for n, passage in enumerate(passages):
         if n in titled:
@@ -59,8 +59,8 @@ def pairs_of(passages: Sequence[Passage]) -> Iterator[Pair]:
 
 
 def queries_of(passages: Sequence[Passage]) -> Iterator[Pair]:
-    """Titles, and a few words of a sentence of each passage: what people ask by, where sentences and neighbours are
-    longer and say more."""
+    """Yield pairs of a passage with its title or with a few words of a sentence: people search like this, while
+    sentences and neighbours are longer and say more."""
     titled = with_titles(passages)
     counts = Counter(word for passage in passages for word in {*WORD.findall(passage.text.lower())})
     common = {word for word, count in counts.items() if count > max(COMMON * len(passages), 1)}
@@ -72,7 +72,7 @@ def queries_of(passages: Sequence[Passage]) -> Iterator[Pair]:
 
 
 def with_titles(passages: Sequence[Passage]) -> set[int]:
-    """Numbers of the passages that stand below a title of their own."""
+    """Return the indices of the first passages of documents with a title that few documents share."""
     first = [n for n, passage in enumerate(passages) if is_first(passages, n) and passage.title.strip()]
     counts = Counter(passages[n].title for n in first)
     return {n for n in first if counts[passages[n].title] <= MOST_ALIKE}
@@ -83,8 +83,8 @@ def title_of(passage: Passage) -> Pair:
 
 
 def some_words(passage: Passage, common: Collection[str]) -> str:
-    """Words of one of its sentences, both drawn at random, in their order and without common ones; "" where none has
-    enough.
+    """Draw one of the sentences and some of its words, in order and without common words. Return "" if no sentence has
+    enough words.
 
     >>> some_words(Passage("a", "a", "", "Few know why cats land on their feet."), {"why", "on", "their"})
     'Few know cats land'
@@ -101,8 +101,8 @@ def some_words(passage: Passage, common: Collection[str]) -> str:
 
 
 def in_equal_shares(pairs: Sequence[Pair], most: int) -> list[Pair]:
-    """So many of the pairs, drawn at random, of each source as many as of the others if it has them: neighbours
-    outnumber titles, and teach less."""
+    """Draw at most `most` pairs at random, equally many from each source as far as it has them: neighbours outnumber
+    titles, and teach less."""
     by_source: dict[str, list[tuple[int, Pair]]] = {}
     for n, pair in enumerate(pairs):
         by_source.setdefault(pair.source, []).append((n, pair))
@@ -119,7 +119,7 @@ def is_first(passages: Sequence[Passage], n: int) -> bool:
 
 
 def without_a_sentence(passage: Passage) -> tuple[str, str] | None:
-    """One of its sentences, drawn at random, and the others.
+    """Return a random sentence of a passage and the rest of the passage, or None if no sentence fits.
 
     >>> text = "Cats land on their feet. Few know why that is so."
     >>> without_a_sentence(Passage("a", "a", "", text))

@@ -21,7 +21,7 @@ def embedder_card(
     named = prompt.replace("prompt=", "prompt_name=")
     sizes = " or ".join(map(str, config.loss.sizes))
     files = ", ".join(f"`{spec}`" for spec in config.data.train)
-    scale = f"{settings.scale:g}{', then learnt' * task.learns_scale}"
+    scale = f"{settings.scale:g}{' at the start, then learnt' * task.learns_scale}"
     return Card(
         library=LIBRARY,
         pipeline="sentence-similarity",
@@ -112,7 +112,7 @@ def relevance(calibration: Calibration) -> str:
 def source_of_heldout(config: EmbedConfig | RerankConfig, what: str) -> str:
     """Say where the validation set comes from: a file, or a share of the training data."""
     data = config.data
-    return f"`{data.heldout}`" if data.heldout else f"{data.heldout_share:.0%} of its {what}"
+    return f"`{data.heldout}`" if data.heldout else f"{data.heldout_share:.0%} of the {what}"
 
 
 def notice(truncated: Truncated, what: str) -> list[str]:

@@ -41,7 +41,7 @@ from bert_jax.train.task import Data, Task
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
 Weight = Annotated[float, Range(0, 1e6)]
-# key of its parameters among the constants, and of its outputs among the outputs of a step
+# key of the teacher's parameters among the constants, and of its outputs among the outputs of a step
 TEACHER = "teacher"
 
 inspect = pretrain.inspect
@@ -65,7 +65,8 @@ class StudentConfig(ModelConfig):
         return super().computed | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
 
     def of(self, source: EncoderConfig, layers: int) -> EncoderConfig:
-        """Return the student's config: that of `source` with the sizes set here; `layers` is the default for layers."""
+        """Return the student's config: that of `source` with the sizes and dropout rates set here; `layers` is the
+        default number of layers."""
         width = self.hidden_size or source.hidden_size
         rates = {name: getattr(self, name) for name in ("dropout", "attention_dropout")}
         return source.replace(
@@ -90,7 +91,7 @@ class LossConfig:
     relation_heads: Annotated[int, Range(1, 4096)] = 48
     # tinybert: weight of the loss on attention scores; 0: none, and numbers of heads may differ
     scores: Weight = 1.0
-    # minilm: teacher's layer to learn from; 0: the last one of up to 12, else the one at seven eighths of the depth
+    # minilm: teacher's layer to learn from; 0: the last of up to 12 layers, else the one at seven eighths of the depth
     teacher_layer: NotNegative = 0
 
     def __post_init__(self):
@@ -126,7 +127,7 @@ class Distilling(Pretraining):
     teacher: Layout = field(kw_only=True)
     teacher_params: dict = field(kw_only=True, compare=False, repr=False)
     settings: LossConfig = field(default=LossConfig(), kw_only=True)
-    # of the model that the student starts from
+    # the encoder of the model that the student starts from
     source: EncoderConfig | None = field(default=None, kw_only=True)
 
     def begun(self, params: dict, data: Data, steps: int) -> dict:
@@ -151,7 +152,7 @@ class Distilling(Pretraining):
 
 
 class LikeDistilBert(Distilling):
-    """Learn the masked words, the teacher's probabilities for them, and the directions of its hidden states.
+    """Learns the masked words, the teacher's probabilities for them, and the directions of its hidden states.
 
     The probabilities are compared only at masked words; DistilBERT's own program compares them at every token, which
     takes several times the memory.
@@ -186,7 +187,7 @@ class LikeDistilBert(Distilling):
 
 
 class LayerDistilling(Distilling):
-    """Learn the outputs of the teacher's layers; no words are predicted."""
+    """Learns the outputs of the teacher's layers; no words are predicted."""
 
     def flops(self, rows: int, length: int) -> float:
         return Task.flops(self, rows, length) + self.teacher_flops(rows, length)
@@ -202,7 +203,7 @@ class LayerDistilling(Distilling):
 
 
 class LikeMiniLM(LayerDistilling):
-    """Learn how tokens relate to each other by the queries, keys and values of one layer (MiniLMv2).
+    """Learns how tokens relate to each other by the queries, keys and values of one layer (MiniLMv2).
 
     Nothing above the queries, keys and values of the student's last layer is trained.
     """
@@ -253,7 +254,7 @@ class LikeMiniLM(LayerDistilling):
 
 
 class LikeTinyBert(LayerDistilling):
-    """Learn the embeddings, and the hidden states and attention scores of evenly spaced layers of the teacher.
+    """Learns the embeddings, and the hidden states and attention scores of evenly spaced layers of the teacher.
 
     Attention scores are left out if their weight is 0. Two dense layers project the student's states to the teacher's
     width; the finished model does without them.

@@ -60,7 +60,7 @@ class Config(ClassifyConfig):
     init: str = ""  # model directory that the student starts from; "": the teacher, with fewer layers
     # temperature of both models' probabilities
     temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
-    # weight of the loss on labels, for texts that have one; the rest of 1 is the weight of the loss on the teacher
+    # weight of the loss on the labels in the data; the loss on the teacher's predictions gets 1 - labels_weight
     labels_weight: Share = 0.0
     model: StudentConfig = field(default_factory=StudentConfig)
 
@@ -91,7 +91,7 @@ class DistillingClassifier(Finetuning):
     takes_class_weights: ClassVar[bool] = False
     temperature: float = field(default=2.0, kw_only=True)
     labels_weight: float = field(default=0.0, kw_only=True)
-    # of the model that the student starts from
+    # the encoder of the model that the student starts from
     source: EncoderConfig | None = field(default=None, kw_only=True)
 
     def begun(self, params: dict, data: Data, steps: int) -> dict:

@@ -2,8 +2,8 @@
 words, and the discriminator predicts for every token whether it was replaced. The discriminator is the run's model.
 
 The parameters are {"generator": ..., "discriminator": ...}. Shared embeddings are stored with the generator. If they
-are tied, the discriminator's parameters lack them; if they are disentangled, those hold what the discriminator adds to
-them ("words_delta").
+are tied, the discriminator's parameters lack them; if they are disentangled, the discriminator's parameters hold what
+it adds to them ("words_delta").
 """
 
 import dataclasses

@@ -22,7 +22,7 @@ class GroupsConfig:
     columns: GroupColumns = field(default_factory=GroupColumns)
     # number of groups to use from each training file, drawn at random, the same for every seed; 0: all
     most: NotNegative = 0
-    # groups per step; each has the texts of all others as negatives
+    # groups per step; the texts of other groups are negatives (multiple_negatives, guided)
     batch: Annotated[int, Range(1, 1 << 20)] = 64
     # maximum number of tokens in a text; longer ones are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 128

@@ -32,7 +32,7 @@ class Embedding(Task):
     sizes: tuple[int, ...] = ()
     texts: int = 2  # per group
     scores_of_group: int = 0  # the number of scores per group that the loss learns from
-    # of the teacher's vectors for a group; (): the loss does not read them
+    # shape of the teacher's vectors for a group; (): the loss does not read any
     teacher_shape: tuple[int, ...] = ()
     learns_scale: bool = False
     whole_batch: ClassVar[bool] = True
@@ -67,7 +67,7 @@ class Embedding(Task):
         return super().init(key) | scale
 
     def features(self, rows: int, length: int) -> Features:
-        """The arrays of a batch that has one text per row."""
+        """Shape and type of the arrays of a batch that has one text per row."""
         of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask")}
         of_texts = {
             name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()

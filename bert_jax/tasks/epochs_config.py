@@ -53,8 +53,8 @@ class ModelConfig:
 
     # data type of the computation; auto: the faster one on this device
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    attention: Attention = "auto"  # kernel of attention; auto: the fastest that can do it here
-    # activations that the backward pass computes again, to save memory: norms alone, all but matrix products, all
+    attention: Attention = "auto"  # attention kernel; auto: the fastest one for this model and device
+    # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
     remat: Literal["none", "dots", "full"] = "none"
     dropout: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
     attention_dropout: Dropout = -1.0  # dropout of attention probabilities; -1: that of `init`
@@ -82,7 +82,7 @@ class EpochsConfig(RunConfig, ABC):
     usual_epochs: ClassVar[float] = 3.0
     # With fewer steps, a model trained on a few hundred examples learns less than it could.
     least_steps: ClassVar[int] = 60
-    # The learning rate for a model as wide as base; for narrower ones it is multiplied by (768 / width) ** rate_power.
+    # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
     usual_rate: ClassVar[float] = 3e-5
     rate_power: ClassVar[int] = 1
 
@@ -129,8 +129,8 @@ class EpochsConfig(RunConfig, ABC):
         """
         if self.patience and not (self.checkpoints.best or best):
             raise BertJaxError(
-                "patience needs a validation metric that chooses the model, and this run has none, as runs with folds "
-                "or without a validation set; leave --config.patience out"
+                "patience needs a validation metric that chooses the model, which runs with folds and runs without a "
+                "validation set do not have; leave --config.patience out"
             )
         epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
         if steps * self.batch > MOST_EXAMPLES:

@@ -13,11 +13,11 @@ from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.epochs_config import HIGHEST_RATE, Dropout, EpochsConfig, ModelConfig
 
 Method = Literal["finetune", "contrast", "probe"]
-# The learning rate of method=contrast: up to FEW_TEXTS texts, that of fine-tuning is best; with more, up to MOST_TIMES
-# times that.
+# The learning rate of method=contrast: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
+# HIGHEST_FACTOR times that rate.
 # With the 6-layer MiniLM, 16 and 32 texts of SST-2 lost two to three points of accuracy at 2.5 times the rate, and 80
 # to 160 texts of SST-2 and GoEmotions gained one to six.
-FEW_TEXTS, MOST_TIMES = 32, 2.5
+FEW_TEXTS, HIGHEST_FACTOR = 32, 2.5
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class HeadConfig(ModelConfig):
     # of this family read in transformers; auto: as `init` pools if it is an embedder, else published
     pooling: Literal["auto", "published", "mean", "cls"] = "auto"
     # how the texts of a pair are encoded; together: in one sequence (a cross-encoder); apart: separately (a
-    # bi-encoder), and the head reads the difference of their vectors; auto: apart if `init` is an embedder and there
-    # are folds
+    # bi-encoder), and the head reads the difference of their vectors; auto: apart if there are folds and `init` is an
+    # embedder or model.pooling is set
     pairs: Literal["auto", "together", "apart"] = "auto"
     head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
 
@@ -120,13 +120,13 @@ class FinetuneConfig(EpochsConfig):
 
     @property
     def leaves_method(self) -> bool:
-        """Whether the data may decide the method, even if they are not divided into folds."""
+        """Whether the data may decide the method, even if there are too many examples for folds."""
         is_decided = self.method != "auto" or self.head == "kept" or self.data.folds >= 0
         return not (is_decided or self.patience or self.checkpoints.best)
 
     def usual_rate_of(self, width: int, examples: int) -> float:
         rate = super().usual_rate_of(width, examples)
-        higher = min(max(examples / FEW_TEXTS, 1), MOST_TIMES) if self.method == "contrast" else 1
+        higher = min(max(examples / FEW_TEXTS, 1), HIGHEST_FACTOR) if self.method == "contrast" else 1
         return min(rate * higher, HIGHEST_RATE)
 
     def with_method(self, method: Method) -> Self:

@@ -89,7 +89,7 @@ def epochs_of(
     judge = Judge(task.kind, parts.heldout, heldout)
     # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold >= 0 else train)) if parts.folds else ()
-    # the other examples are predicted at the end of the run
+    # Validation examples are then predicted only at the end of the run.
     if data.fold >= 0 or config.method == "contrast":
         held, judge = [], Judge(task.kind, [], [])
     batches = batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
@@ -121,7 +121,7 @@ def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Lay
     if config.model.head_dropout >= 0:
         encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
     layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
-    # opens the finished model; called here to refuse a kind that it does not know before the run
+    # `kind_of` will open the finished model; a kind that it does not know is refused here, before the run.
     kind_of(layout)
     return layout
 

@@ -66,12 +66,12 @@ def rare_label_notices(counts: Mapping[str, int], folds: int) -> Iterator[str]:
 def duplicate_notices(examples: Sequence[Example]) -> Iterator[str]:
     """
     >>> next(duplicate_notices([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
-    '1 of 3 training texts is a duplicate; what is identical stays together when the data are split'
+    '1 of 3 training texts is a duplicate; identical texts stay together when the data are split'
     """
     count = len(examples) - len({example.text for example in examples})
     if count:
         together = "" if any(example.document for example in examples) else (
-            "; what is identical stays together when the data are split"
+            "; identical texts stay together when the data are split"
         )  # fmt: skip
         verb = "is a duplicate" if count == 1 else "are duplicates"
         yield f"{count:,} of {len(examples):,} training texts {verb}{together}"

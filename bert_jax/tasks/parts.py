@@ -47,7 +47,7 @@ def split_parts(config: FinetuneConfig, read: Reader | None = None) -> Parts:
 
 
 def kept_for_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:
-    """Return the examples to train on and those for calibration; say so if there are too few for calibration."""
+    """Return the examples to train on and those for calibration; if these would be too few, keep none, and say so."""
     documents = len({document_of(example) for example in train})
     if enough(share, documents, len(train)):
         return split(train, share)

@@ -144,7 +144,7 @@ def family_of(config: Config, source: Layout | None) -> Family:
 
 @dataclass(frozen=True)
 class MaskedWords(Task):
-    """Predict the masked words of prepared corpora; their logits are the output "mlm"."""
+    """Predicts the masked words of prepared corpora; their logits are the output "mlm"."""
 
     best = "mlm_loss"
 
@@ -181,7 +181,7 @@ class MaskedWords(Task):
 
 @dataclass(frozen=True)
 class Pretraining(MaskedWords):
-    """Predict masked words and, if rows are pairs, the label of the pair."""
+    """Predicts masked words and, if rows are pairs, the label of the pair."""
 
     usual_losses: UsualLosses | None = field(default=None, kw_only=True, compare=False)
 

@@ -174,14 +174,15 @@ def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
 
 
 class PairReader:
-    """Encodes queries and their documents as the model reads them; each query gets the same number of pieces."""
+    """Encodes queries and their documents as the model reads them, in lists of `task.documents` pieces."""
 
     def __init__(self, tokenizer: Tokenizer, max_length: int, task: Ranking):
         self.tokenizer, self.task = tokenizer, task
         self.truncated = Truncated(max_length)
 
     def pieces(self, lists: Lists) -> list[Piece]:
-        """Return a piece for each document; a query with more than `task.documents` documents becomes several lists."""
+        """Return a piece for each document, and fillers for incomplete lists; a query with more than `task.documents`
+        documents becomes several lists."""
         pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
         encodings = self.tokenizer.encode(pairs, max_length=self.truncated.max_length)
         self.truncated.count(encodings)

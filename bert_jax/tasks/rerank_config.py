@@ -22,7 +22,8 @@ class CandidatesConfig:
     most: NotNegative = 0  # number of queries to use, drawn at random, the same for every seed; 0: all
     # documents of other queries to add to each query as not relevant; -1: 4 if all documents are relevant, else none
     others: Annotated[int, Range(-1, 1000)] = -1
-    documents: NotNegative = 0  # maximum number of documents per query, relevant ones first; 0: all
+    # maximum number of documents per training query; the most relevant are kept; 0: all
+    documents: NotNegative = 0
     batch: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
     # maximum number of tokens in a pair; longer documents are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 256

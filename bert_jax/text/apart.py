@@ -10,7 +10,7 @@ def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -
     """Encode pairs with at most `max_length` tokens each; the longer text is truncated first."""
     single = next((text for text in pairs if isinstance(text, str)), None)
     if single is not None:
-        raise BertJaxError(f'this model takes pairs of texts, and "{single[:40]}" is a single text')
+        raise BertJaxError(f'this model takes pairs of texts, but "{single[:40]}" is a single text')
     firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
     return [
         joined(fitted(tokenizer, pair, first, second, max_length))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Article:
-    where: str  # file and line, for error messages
-    id: str  # within its file; "": the whole file is one document
+    where: str  # file, and line if it holds several, for error messages
+    id: str  # within its file; "": none, as in plain text and pages
     title: str  # not part of the text
     text: str

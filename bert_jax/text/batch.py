@@ -47,7 +47,7 @@ def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: 
 
 
 def batches(tokenizer: Tokenizer, texts: Iterable, rows: int, **settings) -> Iterator[Batch]:
-    """Yield batches of `rows` texts in their order; texts are read lazily, and `settings` are those of a call."""
+    """Yield batches of `rows` texts in their order; texts are read lazily. `settings` are the keywords of `call`."""
     check_number(rows, "rows", is_whole=True, allowed=Range(1))
     if isinstance(texts, str):
         raise BertJaxError(f'batches reads a list of texts, but "{texts[:40]}" is a single text; give a list')

@@ -1,7 +1,7 @@
 """Extract the visible text of an HTML page, and its title.
 
 What surrounds the text on every page of a site is left out: the navigation, and headers, footers and asides outside of
-the article; a heading in such a header is kept.
+the article; an <h1> in such a header is kept.
 """
 
 import re

@@ -19,7 +19,8 @@ HIDDEN = re.compile(r"(^|/)\.")
 
 
 def expand(inputs: Sequence[str]) -> list[str]:
-    """List the files and tfds names of the inputs, without duplicates, in their order; folders and globs are sorted."""
+    """List the files and the tfds: and memory: names of the inputs, without duplicates, in the order of the inputs; the
+    files of a folder or glob are sorted."""
     files: dict[str, None] = {}
     for given in map(str, inputs):
         pattern = hub_datasets.fetch(given) if given.startswith(hub_datasets.PREFIX) else given
@@ -37,7 +38,7 @@ def expand(inputs: Sequence[str]) -> list[str]:
 
 
 def ending(name: str) -> str:
-    """Return the ending of a file's name, without that of a compression.
+    """Return the ending of a file's name, below the ending of a compression.
 
     >>> ending("reviews.jsonl.gz")
     '.jsonl'

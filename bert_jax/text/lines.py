@@ -18,7 +18,7 @@ BINARY = {b"PK\3\4": "a zip archive (as .xlsx and .docx are)", b"PAR1": "a Parqu
 
 
 class NotText(BertJaxError):
-    """Raised for a file that is binary or in another encoding."""
+    """Raised for a file that is binary or in UTF-16."""
 
 
 class LineReader:
@@ -26,8 +26,8 @@ class LineReader:
 
     A line that is not UTF-8 is an error; with `replace`, its broken bytes become U+FFFD, and it is counted in `broken`.
     A line with NUL is always an error: UTF-16 and binary files have NUL bytes, texts do not. A line of more than
-    `longest` bytes is an error, and is not read into memory; 0: no limit. `remedy` ends the messages about files that
-    are not UTF-8 text.
+    `longest` bytes is an error, and its rest is not read into memory; 0: no limit. `remedy` ends the messages about
+    files that are not UTF-8 text.
     """
 
     def __init__(

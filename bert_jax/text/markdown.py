@@ -41,7 +41,7 @@ def title_and_text(source: str) -> tuple[str, str]:
     >>> title_and_text("# Cats\\n\\nThey *often*\\n[sleep](a.html), see ![a cat](b.png).\\n\\n- `purr`\\n- run")
     ('Cats', 'They often sleep, see a cat.\\npurr\\nrun')
     """
-    lines: list[list[str]] = []  # each as the parts that were on separate lines of the page
+    lines: list[list[str]] = []  # parts of each line: the lines of the page that it joins, or a table's cells
     code: set[int] = set()  # indices of lines of code, which stay as they are
     title, fence, joins = "", "", False
     for line in without_comments(FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):

@@ -98,7 +98,8 @@ class RustTokenizer(Subwords):
         self.settings.save(directory, self.names, self._transformers_class())
 
     def _transformers_class(self) -> dict:
-        """The keys that say how `transformers` opens the files; this class reads tokenizer.json as it is."""
+        """Return the keys that say how `transformers` opens the files; PreTrainedTokenizerFast reads tokenizer.json
+        unchanged."""
         inputs = self.settings.config.get("model_input_names")
         inputs = inputs or ["input_ids", "attention_mask"] + ["token_type_ids"] * self.template.second
         return {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}

@@ -10,7 +10,7 @@ METHODS = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars
 
 
 def as_list(values: Any) -> Any:
-    """Convert an array or a data frame's column to a list; return anything else as it is.
+    """Convert an array, a data frame's column or a list to a list of plain values; return anything else as it is.
 
     >>> as_list(np.array(["a", "b"]))
     ['a', 'b']

@@ -1,7 +1,7 @@
 """Read rows of tables: csv, tsv, JSON, JSON lines, parquet, and TensorFlow Datasets.
 
 A row comes as (place, {column: value}). Rows are counted as in a spreadsheet or an editor: from 1, including the
-header. Nothing is repaired here: a row that cannot be read is an error that names it.
+header. A row that cannot be read is an error that names it; only `json_rows` repairs rows, if it is asked to.
 """
 
 import csv
@@ -48,10 +48,10 @@ LONGEST_CELL = 16 << 20  # characters in a cell of a csv file
 
 
 def read_rows(spec: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a file, a folder, a glob, or `tfds:NAME/CONFIG:SPLIT`.
+    """Yield the rows of a file, a folder, a glob, `tfds:NAME/CONFIG:SPLIT`, or `memory:NAME`.
 
-    With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ... With `keep_broken`, lines
-    that are not JSON come as `Broken` rows; otherwise they are errors.
+    With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ... With `keep_broken`, bad
+    lines of JSON lines come as `Broken` rows; otherwise they are errors.
     """
     for name in expand([spec]):
         yield from rows_of_file(name, numbered, keep_broken)
@@ -116,7 +116,7 @@ def table_of(where: str) -> str:
 
 
 def cell(where: str, row, column: str):
-    """Return the value of a cell; the case of the column's name does not matter."""
+    """Return the value of a cell; case and outer spaces of the column's name do not matter."""
     if not isinstance(row, Mapping):
         raise BadRow(f"{where} has {no_columns(row, [column])}")
     return row[column_like(where, row, column)]
@@ -174,7 +174,7 @@ def separated_rows(
             # pandas writes the numbers as a header if columns have no names.
             if not numbered or header == [str(column) for column in range(len(header))]:
                 continue
-        # Without a header and without quotes, the number of columns may differ after those that are used.
+        # In a tsv file without a header, rows may differ in the columns after those that are used.
         if len(cells) != len(header) and not (numbered and tabs):
             hint = "is there a tab in a text?" if tabs else "put a text with commas in quotes"
             raise BertJaxError(f"{where} has {len(cells)} columns, not {len(header)}; {hint}")
@@ -203,8 +203,8 @@ def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str
 def json_rows(
     name: str, lines: Iterable[str], mended: Callable[[], None] | None = None, keep_broken: bool = False
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of JSON lines. With `mended`, which is called for each such row, lone surrogates become U+FFFD;
-    otherwise they are errors."""
+    """Yield the rows of JSON lines. Lone surrogates are errors, but with `mended` they become U+FFFD, and it is called
+    for each row that had some."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

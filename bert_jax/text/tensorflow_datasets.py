@@ -33,7 +33,7 @@ def class_names(name: str) -> dict[str, tuple[str, ...]]:
 
 def split_of(name: str, column: str | None = None):
     """Return the features of a split, and its rows as they are stored."""
-    # this import also keeps TensorFlow off the accelerator
+    # This import also keeps TensorFlow off the accelerator
     from bert_jax.text.host_tensorflow import may_be_absent
 
     with may_be_absent():

@@ -67,7 +67,7 @@ def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522,
         tokenizer = train(lines, size, cased, new)
     summary = [f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"]
     if tokenizer.size < size:
-        summary.append(f"  fewer than the {size:,} asked for: no other pieces occur twice in the text")
+        summary.append(f"  fewer than the {size:,} asked for: the text is too small for more")
     if source.broken_lines:
         summary.append(
             f"  {counted(source.broken_lines, 'line')} of broken UTF-8, bad bytes replaced by \ufffd"

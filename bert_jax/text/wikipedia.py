@@ -74,7 +74,7 @@ def markup_of(page: dict[str, Element]) -> str:
 
 
 def extracted_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    """Yield the articles between <doc id= url= title=> and </doc>, without the first line, which repeats the title."""
+    """Yield the articles between <doc id= url= title=> and </doc>, without a first line that repeats the title."""
     attributes: dict[str, str] | None = None
     where, text = "", list[str]()
     for number, line in enumerate(lines, 1):

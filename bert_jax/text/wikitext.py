@@ -8,7 +8,7 @@ from html import unescape
 from bert_jax.text.html import without_comments
 
 FILES = ("file", "image", "media", "category")  # links with these prefixes show no text
-DEEPEST = 20  # levels of links within links; deeper brackets are not markup
+DEEPEST = 20  # levels of links within links; deeper [[ are removed, but open no link
 UNSEEN = re.compile(
     r"<(/?)(ref|math|chem|gallery|timeline|syntaxhighlight|source|score|imagemap|hiero|graph|mapframe|maplink)"
     r"(?:\s[^<>]{0,1000})?>",
@@ -22,7 +22,7 @@ EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]+ *([^\[\]\n]*)\]")
 HEADING = re.compile(r"(={1,6})\s*(.*?)\s*\1")
 SWITCHES = re.compile(r"__[A-Z]+__")
 QUOTES = re.compile(r"'{2,}")
-# What templates leave behind: "Athens ({{lang|el|...}}; )".
+# Remains of templates, as in "Athens ({{lang|el|...}}; )".
 EMPTY = re.compile(r"\([\s,;:]*\)")
 LEADING = re.compile(r"\(\s*[,;]\s*")
 SPACES = re.compile(r"\s+")

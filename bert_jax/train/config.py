@@ -43,16 +43,18 @@ class MeshConfig:
     """How devices share the work. Only `reduce` changes what is computed: it rounds gradients.
 
     With `shard_optimizer` a step gathers the parameters, each in the dtype in which matrix products read it, sends
-    each gradient to the device that holds this part of the parameter, and updates the parts.
+    each part of a gradient to the device that holds that part of the parameter, and updates the parts.
     """
 
     data: int = -1  # data-parallel replicas; -1: all devices not used by the other axes
-    fsdp: int = 1  # number of parts that parameters are split into, gathered to be read; splits rows, too
+    # number of parts that parameters and rows are split into; parameters are gathered when they are read
+    fsdp: int = 1
     tensor: int = 1  # number of parts that attention heads, feed-forward and vocabulary are split into
     # split parameters and the optimizer's moments over the data-parallel replicas
     shard_optimizer: bool = False
     reduce: Literal["float32", "bfloat16"] = "float32"  # dtype in which gradients are sent between devices
-    accumulate: Positive = 1  # number of microbatches per step, computed in turn; more need less memory
+    # number of microbatches per step, computed in turn; more of them need less memory
+    accumulate: Positive = 1
 
     def __post_init__(self):
         check_ranges(self, "mesh.")

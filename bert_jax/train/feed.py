@@ -12,7 +12,7 @@ from bert_jax.models.mesh import ROWS
 
 def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:
     """Return (index, count): this process makes the index-th of `count` equal parts of the batch."""
-    # Any: the type allows None, which does not occur.
+    # Any: the declared type allows None, which does not occur.
     held: Any = NamedSharding(mesh, ROWS).addressable_devices_indices_map((batch,)).values()
     parts = sorted({rows.indices(batch)[:2] for (rows,) in held})
     first, size = parts[0][0], sum(stop - start for start, stop in parts)

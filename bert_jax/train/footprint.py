@@ -20,7 +20,7 @@ from bert_jax.train.task import Data, Task
 
 FAR = 4  # if more than this many times the least need is free, nothing is estimated
 # The estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU) times what compiled steps take.
-CERTAIN = 0.9  # refuse if less than this share of the estimate is free: no run that would fit is refused
+CERTAIN = 0.9  # refuse if less than this share of the estimate is free, so that no run that fits is refused
 SPARE = 1.3  # propose settings only if this many times their estimate is free
 OUTPUTS = 2  # copies of the outputs beside the one that the backward pass keeps: the losses' own, and their gradient
 
@@ -57,14 +57,14 @@ class Footprint:
 
     @property
     def state(self) -> int:
-        """Bytes of parameters, gradients and the optimizer's moments on a device."""
+        """Bytes on a device of parameters, gradients, their sums over microbatches, and the optimizer's moments."""
         params = dataclasses.replace(self.abstract, optimizer=())
-        gradient_sums = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
-        return least_bytes(self.abstract) + gradient_sums
+        sum_bytes = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
+        return least_bytes(self.abstract) + sum_bytes
 
     @property
     def least(self) -> int:
-        """The least bytes that the step needs, without tracing: of activations, only those that products read."""
+        """The least bytes that the step needs, without tracing: of activations, only what products and norms read."""
         model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["tokens"].shape[1]
         activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
         return self.devices * (self.state + activations)
@@ -74,7 +74,7 @@ class Footprint:
         """Bytes on a device of what the forward pass keeps for the backward pass, of the model's outputs, such as
         logits, and of the widest states of a layer."""
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
-        count = self.rows_at_once * self.mesh.shape[FSDP]  # rows of a data shard, as the model sees
+        count = self.rows_at_once * self.mesh.shape[FSDP]  # rows of a data shard: those that the model sees
         rows = {
             name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
             for name, leaf in self.batch.items()
@@ -104,7 +104,7 @@ class Footprint:
         return self.devices * (self.state + self.activations)
 
     def others(self) -> Iterator[tuple[str, "Footprint"]]:
-        """Yield settings that need less memory (more microbatches, then also remat), each with its footprint."""
+        """Yield settings that need less memory, each with its footprint: more microbatches first, then remat, too."""
         for again in (False, True):
             task, parts = self.task, 1 if again else 2
             if again:
@@ -127,7 +127,7 @@ class Footprint:
             return
         setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
         remedy = f"set {setting}" if setting else "train a smaller model"
-        if not setting and self.rows_at_once.bit_count() > 1:  # halving does not end at one row
+        if not setting and self.rows_at_once.bit_count() > 1:  # halving ends before one row
             remedy = "set a smaller --config.data.batch, or train a smaller model"
         rows, length = self.batch["tokens"].shape
         raise BertJaxError(

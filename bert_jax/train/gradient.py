@@ -111,10 +111,10 @@ def on_all_rows(function: Callable, params, batch: dict, count: int, mesh: Mesh)
 
 
 def by_shard(function: Callable, mesh: Mesh) -> Callable:
-    """Run `function(params, rows)` on rows [shards, B / shards, ...]; its results get a leading axis of shards."""
+    """Make `function(params, rows)` take rows [shards, B / shards, ...]; its results get a leading axis of shards."""
 
     def on_shards(params, rows):
-        # The model learns from the mesh in context what it runs on.
+        # The model finds the mesh that it runs on in the context.
         with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
             if mesh.shape[DATA] == 1:
                 results = function(params, jax.tree.map(lambda x: x[0], rows))

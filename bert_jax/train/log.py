@@ -16,7 +16,7 @@ from bert_jax.files import write_atomically
 from bert_jax.output import errors_of
 from bert_jax.terminal import PART, in_width, log_file, of_run
 
-SECONDS = 60  # between flushes of the events to disk, where the viewer reads them
+SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
 NARROWEST = 10  # least columns of the bar itself, beside its counts and metrics
 
 
@@ -40,7 +40,7 @@ class Window:
 
 
 class Log:
-    """Write one line per window. `step` counts finished steps: the line of step N describes the state after N steps."""
+    """Write lines of metrics. `step` counts finished steps: the line of step N describes the state after N steps."""
 
     def __init__(self, directory: Path, path: Path, step: int, steps: int, quiet: bool):
         self.quiet = quiet
@@ -148,7 +148,8 @@ FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
 
 
 def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
-    """
+    """Format the values (or only those with these names) for people.
+
     >>> shown({"loss": 2.34567, "tokens": 1234, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4})
     'loss 2.346, 17,432 tokens/s, 3% waiting for input, 24 min left'
     """
@@ -194,7 +195,8 @@ def in_words(name: str, value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """
+    """Format a duration.
+
     >>> [span(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
     ['7 s', '119 s', '2 min', '120 min', '2.0 h', '2.3 days']
     """

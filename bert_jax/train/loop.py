@@ -48,7 +48,7 @@ def train(
     peak: float | None = None,
     cache: StepCache | None = None,
 ) -> bool:
-    """Train in the directory `path`; return True if the run finished, False if it was told to stop early.
+    """Train in the run directory `path`; return True if the run finished, False if it was told to stop early.
 
     `params` returns the parameters to start from; None: random ones. `peak` is the peak speed of a device in FLOP/s.
     `cache` holds compiled steps, which the run may share with other runs.
@@ -128,7 +128,7 @@ class Run:
 
     def description(self) -> str:
         """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
-        output directory."""
+        run directory."""
         params, rows = self.abstract.params, counted(self.data.batch, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
@@ -174,7 +174,7 @@ class Run:
                 with jax.transfer_guard("disallow"):
                     self.state, measured = self.take_step(self.state, batch, self.constants)
                 self.step += 1
-                # Fetch the metrics of the previous step only now, while the next step runs.
+                # Fetch the metrics of the previous step only now, while this step runs.
                 before, self.pending = self.pending, measured
                 if before is not None:
                     self.record(before, self.step - 1)
@@ -280,16 +280,16 @@ class Run:
                 break
         return self.task.summary(total.means()) | self.data.metrics(predicted)
 
-    def check_finite(self, measures: dict[str, float], of: str) -> None:
+    def check_finite(self, measures: dict[str, float], what: str) -> None:
         for name, value in measures.items():
             if not math.isfinite(value):
                 raise NotFinite(
-                    f"{of}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
+                    f"{what}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
                     "again with a lower --config.optimizer.rate"
                 )
 
     def remember(self) -> None:
-        """Add the metric `checkpoints.best` of this evaluation to the history."""
+        """Add the standing of this evaluation by the metric `checkpoints.best` to the history."""
         if best := self.config.checkpoints.best:
             self.check_best(self.heldout)
             self.history.append((self.step, standing(best, self.heldout)))
@@ -359,9 +359,9 @@ class Run:
             self.log.line(KEPT, best or self.step, {"lost_checkpoints": lost})
 
     def close(self) -> None:
-        """Wait for background writes and close the log, however the run ended."""
+        """Wait for background writes (with one process) and close the log, however the run ended."""
         try:
-            if jax.process_count() == 1:  # with several, this would wait for a lost one
+            if jax.process_count() == 1:  # with several processes, this would wait for a lost one
                 with suppress(KeyboardInterrupt):  # ends the wait only, not the error that ended the run
                     self.checkpoints.wait()
         finally:

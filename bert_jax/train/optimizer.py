@@ -97,7 +97,7 @@ def scale_by_depth(
                 return jnp.zeros_like(leaf)
             if rule.depth == "above":
                 return leaf
-            encoder = name[: name.index("encoder/")]  # the prefix of this model's encoder
+            encoder = name[: name.index("encoder/")]  # which of several encoders the parameter belongs to
             layers = next(
                 size for other, size in sizes.items() if other.startswith(f"{encoder}encoder/layers/")
             )

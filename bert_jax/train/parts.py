@@ -35,7 +35,7 @@ def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info
 
 def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
     """Return a function that sums gradients and metrics over all rows:
-    (objective, whole params, rows [microbatches, shards, B, ...]) -> (gradients, metrics).
+    (objective, whole params, rows [microbatches, shards, rows, ...]) -> (gradients, metrics).
 
     `objective(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
     """

@@ -17,6 +17,7 @@ SIGNS = {
     "TPU_WORKER_HOSTNAMES": lambda value: "," in value,
     "MEGASCALE_COORDINATOR_ADDRESS": bool,
 }
+# Words in an error that show that another process was lost.
 LOST = (
     "Connection",
     "connection",
@@ -56,7 +57,7 @@ def joined(
         jax.distributed.initialize(coordinator, count, index)
     except (RuntimeError, ValueError) as error:
         raise BertJaxError(
-            f"the processes did not find each other ({first_line(error)}); look at the others"
+            f"the processes did not find each other ({first_line(error)}); look at the messages of the others"
         ) from error
     try:
         yield

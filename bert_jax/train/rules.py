@@ -19,7 +19,8 @@ from bert_jax.models.mesh import FSDP, TENSOR
 @dataclass(frozen=True)
 class Parameter:
     spec: P = P()  # the axes of the mesh over which it is split
-    decays: bool = True  # as in BERT, all but biases and LayerNorm decay; LAMB adapts only what decays
+    # Whether it has weight decay: as in BERT, all but biases and LayerNorm. LAMB adapts only parameters with it.
+    decays: bool = True
     tensors: tuple[int, ...] = ()  # axes that number the tensors stacked in it; LAMB treats each alone
     depth: Literal["embeddings", "layers", "above"] = "above"  # its place in the encoder, or above it
     in_products: bool = False  # read by matrix products alone, which round it to the compute dtype
@@ -91,12 +92,12 @@ PARAMETERS: list[tuple[str, Parameter]] = [
 
 
 def named(params: dict) -> dict[str, Any]:
-    """Flatten nested parameters to names such as encoder/layers/attention/qkv/kernel."""
+    """Flatten nested parameters; the keys are names such as encoder/layers/attention/qkv/kernel."""
     return flatten_dict(params, sep="/")
 
 
 def decide(rules: Rules, name: str):
-    """Return what the first matching rule says.
+    """Return what the first matching rule says; raise if none matches.
 
     >>> decide([("bias$", 0.0), ("kernel$", 0.01)], "mlm/bias")
     0.0

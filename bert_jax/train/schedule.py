@@ -6,7 +6,7 @@ from bert_jax.train.config import OptimizerConfig
 
 
 def share_at(config: OptimizerConfig, steps: int, step):
-    """The learning rate of a step, as a share of the peak: it rises over `warmup` steps, then follows the schedule to
+    """The learning rate of a step, as a share of the peak: it rises during the warm-up, then follows the schedule to
     0 at `steps`. It is above 0 at step 0.
 
     >>> config = OptimizerConfig(warmup=4)

@@ -1,4 +1,4 @@
-"""Which device holds what: a mesh, and ordered rules from parameter names to its axes."""
+"""The mesh of devices, and how parameters and the optimizer's moments are split over its axes."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         sizes[free[0]] = len(devices) // fixed
     if math.prod(sizes.values()) != len(devices):
         raise BertJaxError(
-            f"{text} takes {math.prod(sizes.values())} devices, and there are {len(devices)}; set one to -1"
+            f"{text} takes {math.prod(sizes.values())} devices, but there are {len(devices)}; set one to -1"
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
@@ -53,7 +53,7 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
 
 
 def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
-    """Return the sharding of each parameter (arrays or shapes)."""
+    """Return the sharding of each parameter (array or shape); refuse an axis that does not divide evenly."""
 
     def sharding(rule: Parameter, name: str, leaf) -> NamedSharding:
         for number, (size, axis) in enumerate(zip(leaf.shape, rule.spec, strict=False)):
@@ -71,7 +71,7 @@ def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> 
 
 
 def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh):
-    """Shard moments like their parameters; put counters on every device."""
+    """Return shardings of the optimizer's state: moments like their parameters, counters on every device."""
     return optax.tree_utils.tree_map_params(
         optimizer,
         lambda _, sharding: sharding,
@@ -82,7 +82,10 @@ def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, s
 
 
 def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
-    """Split parameters that decay over data, too; the others are small, and it costs more to gather them."""
+    """Return shardings in which parameters with weight decay are split over the data axis, too.
+
+    The other parameters are small, and would be many small arrays to gather.
+    """
     flat = named(shardings)
     return by_rule(
         params,

@@ -1,4 +1,4 @@
-"""Which of a run's evaluations is the best, and so which model it keeps."""
+"""Find the best of a run's evaluations, which decides the model that the run keeps."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,8 +26,11 @@ def best_step(standings: Iterable[tuple[int, Standing]]) -> int | None:
 
 
 def of_kept_model(metrics: Path, best: str) -> dict:
-    """Return the line that measured the model that a run kept, or {}: the best line by the metric `best`; if `best` is
-    "", the last line."""
+    """Return the line that measured the model that a run kept, or {} if there is none.
+
+    It is the line of the step that a KEPT line names; without one, the best line by the metric `best`, or the last line
+    if `best` is "".
+    """
     lines = {line["step"]: line for line in heldout(metrics)}
     kept = [line["step"] for line in read(metrics) if line["kind"] == KEPT]
     if kept:

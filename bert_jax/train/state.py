@@ -27,7 +27,7 @@ from bert_jax.train.task import Features, Task
 
 @flax.struct.dataclass
 class State:
-    """What a step takes and returns updated; checkpoints store it."""
+    """The values that a step takes and returns updated; checkpoints store them."""
 
     step: Any  # number of finished steps
     params: Any
@@ -38,7 +38,7 @@ class State:
 
 @flax.struct.dataclass
 class Constants:
-    """What a step reads and never changes. Runs that differ only in constants share a compiled step."""
+    """The values that a step reads and never changes. Runs that differ only in them can share a compiled step."""
 
     seed: Any
     rate: Any  # the peak learning rate
@@ -89,7 +89,7 @@ def whole_shardings(task: Task, params, mesh: Mesh):
 
 
 def whole_params(task: Task, params, shardings, mesh: Mesh):
-    """Gather parameters that lie by `shardings` over data, in the dtypes to which the model rounds them."""
+    """Gather whole parameters over the data axis, given their `shardings`, in the dtypes that the model reads."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
         dtypes = {layout.config.computed_dtype for layout in task.layouts.values()}
     narrow = dtypes.pop() if len(dtypes) == 1 else "float32"

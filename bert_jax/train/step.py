@@ -26,7 +26,7 @@ from bert_jax.train.task import Task
 
 
 def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
-    """Return (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its input state."""
+    """Return the function (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its state."""
     shardings = shardings_of(abstract_state(task, config, mesh))
     constants_shardings = shardings_of(abstract_constants(task, mesh))
     gradient = make_gradient(task, config, mesh, shardings.params)
@@ -59,7 +59,7 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
 
 
 def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
-    """Return (params, batch, constants) -> (metrics of the batch, predictions for its rows), without dropout."""
+    """Return the function (params, batch, constants) -> (metrics, predictions for the rows), without dropout."""
 
     shardings = shardings_of(abstract_state(task, config, mesh)).params
 
@@ -94,7 +94,7 @@ class StepCache:
         self.kept: list[tuple] = []
 
     def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
-        """Return what `make_step` and `make_evaluation` return, made once."""
+        """Return the step and the evaluation of a run, made only once for runs that can share them."""
         optimizer = dataclasses.replace(config.optimizer, rate=0.0)
         key = (task, optimizer, config.steps, config.random, config.mesh, mesh)
         for other, step, evaluation in self.kept:

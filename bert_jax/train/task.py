@@ -33,7 +33,7 @@ class Results:
     long: Literal["cut", "windows"] = "cut"  # how to read texts that are longer than the model allows
     report: bool = True  # whether to write a report
     foreign: Sequence[Example] = ()  # examples without labels, which the model should refuse
-    max_length: int = 0  # the most tokens that training reads of a text, or of each window
+    max_length: int = 0  # the most tokens of a text, or of each of its windows, in training
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Card:
 class Task:
     """A model and how to train it. Equal tasks share a compiled step; fields that do not change it are not compared."""
 
-    layout: Layout  # of the main model that a finished run produces
+    layout: Layout  # the layout of the main model that a finished run produces
     results: Results | None = field(default=None, kw_only=True, compare=False)
     card: Card | None = field(default=None, kw_only=True, compare=False)
 
@@ -150,7 +150,7 @@ class Data(Protocol):
     batch: int  # rows per step, over all hosts
 
     def identity(self) -> dict[str, str]:
-        """What the batches depend on beside the config: name for people -> value."""
+        """Return what the batches depend on beside the config: name for people -> value."""
 
     def length(self, step: int) -> int: ...
 

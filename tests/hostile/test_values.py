@@ -151,7 +151,7 @@ def test_info_tells_of_weights_that_are_not_finite(small, tmp_path, capsys):
 @pytest.mark.parametrize("kind", ["int8", "bool", "complex64", "uint16"])
 def test_weights_that_are_no_floats(kind, small, tmp_path):
     path = damaged(small, tmp_path, "masked", lambda array: array.astype(kind))
-    with pytest.raises(BertJaxError, match=f"word_embeddings.weight is of {kind}, not of floating-point"):
+    with pytest.raises(BertJaxError, match=f"word_embeddings.weight has the type {kind}, which is not float"):
         bert_jax.load(path)
 
 

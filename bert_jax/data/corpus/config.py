@@ -66,7 +66,7 @@ class DataConfig:
 
     def targets(self, length: int) -> int:
         """Return K, the most targets of a row of `length`."""
-        # The ceiling is computed with integers, in millionths: as floats, 0.15 x 20 is 3.0000000000000004.
+        # The ceiling is computed with integers, in millionths: as floats, 0.07 x 100 is 7.000000000000001.
         return self.cap or max(1, -(-round(self.rate * 1_000_000) * length // 1_000_000))
 
     @property

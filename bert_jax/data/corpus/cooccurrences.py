@@ -39,7 +39,7 @@ def first_tokens(corpus: Corpus, corpora: Sequence[Corpus]) -> np.ndarray:
 
 
 def neighbours(tokens: np.ndarray, entries: int) -> sparse.csr_matrix:
-    """Count how often each entry is near each other: [entries, entries]. Nearer neighbours count more.
+    """Count how often every two entries are near each other: [entries, entries]. Nearer neighbours count more.
 
     Boundaries of documents are ignored."""
     counts = sparse.csr_matrix((entries, entries), dtype=np.float32)

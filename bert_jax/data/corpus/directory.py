@@ -76,8 +76,8 @@ class Part:
 class Corpus:
     """A corpus directory. Opening it checks that every file has the size and the hash that the manifest lists.
 
-    With `anew`, files that were right before are hashed again: a disk may corrupt a file without changing its time
-    stamp.
+    Files are hashed again only if one changed since they were last right, or with `anew`: a disk may corrupt a file
+    without changing its time stamp.
     """
 
     def __init__(self, directory, anew: bool = False):
@@ -165,7 +165,7 @@ class Corpus:
             write_atomically(stamp, content, shared=True)
 
     def verify_contents(self) -> None:
-        """Check every hash, and also that the arrays fit together: a stranger's corpus may have right hashes only."""
+        """Check every hash, and that the arrays fit together, which the hashes of a stranger's corpus do not show."""
         for wrong in hashes.differing(self.directory, self.manifest["files"]):
             raise BertJaxError(f"{self.name}: {wrong}; {AGAIN}")
         for name in PARTS:

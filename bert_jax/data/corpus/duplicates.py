@@ -37,7 +37,9 @@ def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
 
 
 def count_repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
-    """Return (the number of lines, the number of lines that are duplicates of earlier ones)."""
+    """Return (the number of lines, the number of lines that are duplicates of earlier ones).
+
+    With more than SAMPLE lines, the second number is an estimate."""
     total = sum(len(rows) for rows in stored(chunks, name))
     shares = max(1, -(-total // SAMPLE))
     parts = [rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, name)]

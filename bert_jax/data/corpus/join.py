@@ -1,4 +1,4 @@
-"""Join the files of a corpus's chunks to its arrays: without duplicate documents, and with a part held out."""
+"""Join the files of chunks into the arrays of a corpus, without duplicate documents, and with a part held out."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 """Masked-language-model targets, drawn for a whole batch at once in TensorFlow ops.
 
-Every row has a 64-bit key, and every random draw is a hash of it, so the mask of a row does not depend on its batch,
-its host, or the number of threads. The number of targets is BERT's: a fixed share of the row's tokens, counting special
-ones. Targets are drawn without replacement, by tokens, whole words, or spans of words. Words or spans are taken in
-random order, and one that no longer fits is skipped.
+Every row has a 64-bit key, and every random draw is a hash of it and a counter, so the mask of a row does not depend on
+its batch, its host, or the number of threads. The number of targets is BERT's: a fixed share of the row's tokens,
+counting special ones. Targets are drawn without replacement, by tokens, whole words, or spans of words. Words or spans
+are taken in random order, and one that no longer fits is skipped.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Masking:
         }
 
     def _tokens(self, maskable, wanted, keys):
-        """Return the `wanted` open positions with the lowest hashes, in ascending order, padded with L."""
+        """Return the `wanted` maskable positions with the lowest hashes, in ascending order, padded with L."""
         length = maskable.shape[1]
         order = tf.where(maskable, hashes(keys, ORDER + np.arange(length)), UNMASKABLE)
         lowest = tf.math.top_k(-order, min(self.cap, length)).indices
@@ -125,7 +125,7 @@ class Masking:
         return tf.where(fate < masked, self.special.mask, out)
 
 
-# Higher than any hash, so closed positions are sorted after all open ones.
+# Higher than any hash, so that these positions are sorted after all maskable ones.
 UNMASKABLE = np.int64(2**62)
 
 

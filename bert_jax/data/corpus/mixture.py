@@ -1,4 +1,4 @@
-"""Mix several corpora into one stream: a closed form of the n-th example's corpus and of its index there."""
+"""Mix several corpora into one stream: a closed form gives the corpus of the n-th example, and its index in it."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.data.randomness import bits, permuted
 
-BLOCK = 1 << 16  # examples; within each block, the share of each corpus is exact
+BLOCK = 1 << 16  # examples; a corpus has the same number of examples in every block
 
 
 class Mixture:

@@ -111,8 +111,8 @@ class Pairs:
 
 
 def reach(sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the first sentence such that the text from sentence `at` to before it has at least `tokens` tokens; it is
-    after `at`, and at most `end`."""
+    """Return the first sentence after `at` before which the text from `at` on has at least `tokens` tokens, but at most
+    `end`."""
     wanted = sentences[at].astype(np.int64) + np.maximum(tokens, 1)
     return np.minimum(np.searchsorted(sentences, wanted.astype(sentences.dtype)), end)
 

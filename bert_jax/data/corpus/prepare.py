@@ -1,7 +1,7 @@
 """Turn text into a corpus: split it into sentences, tokenize it, drop duplicate documents, and hold a part out.
 
 Chunks are made in `OUTPUT.partial/`, so that a killed run can resume. When all of them exist, they are joined in order
-to a corpus, which is renamed to OUTPUT at the very end.
+into a corpus, which is renamed to OUTPUT at the very end.
 """
 
 import json

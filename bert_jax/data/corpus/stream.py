@@ -4,7 +4,7 @@
     stream.batch(777)                          # the arrays of one step
     for batch in stream.batches(start=777): ... # the batches from step 777 on, made ahead by tf.data
 
-Step N holds examples N x batch to (N + 1) x batch of its phase (the steps of one length). A mixture decides which
+Step N of a phase (the steps of one length) holds its examples N x batch up to (N + 1) x batch. A mixture decides which
 corpus an example comes from. Within a corpus, passes over its plans follow one another, each in its own order. All of
 this is arithmetic on indices, so nothing has to be replayed to get to step N, and a host makes only its own rows of a
 batch.
@@ -94,7 +94,7 @@ class Stream:
             start = end
 
     def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
-        """Yield every held-out example once, always with the same masks. The last batch is padded with weight 0."""
+        """Yield every validation example once, always with the same masks. The last batch is padded with weight 0."""
         table, owner, keys = self._heldout_rows(length)
         rows = self._rows_of(host_index, host_count)
         masking = tf.function(self._masking(length), autograph=False)
@@ -218,22 +218,22 @@ class Stream:
     def _locate(self, length: int, examples: np.ndarray):
         """Return the corpus, plan, pass and index in the plan of examples, given their indices within the phase."""
         mixture = Mixture(self.weights, key_of("mixture", self.seed, length))
-        owner, count = mixture(examples)
+        owner, place = mixture(examples)
         plan, turn, example = (np.empty_like(owner) for _ in range(3))
         for c in np.unique(owner):
             here = np.flatnonzero(owner == c)
-            plan[here], turn[here], example[here] = self._in_passes(c, length, count[here])
+            plan[here], turn[here], example[here] = self._in_passes(c, length, place[here])
         return owner, plan, turn, example
 
-    def _in_passes(self, c: int, length: int, count: np.ndarray):
-        """Return the plan, pass and index in the plan of the examples `count` of corpus `c`.
+    def _in_passes(self, c: int, length: int, indices: np.ndarray):
+        """Return the plan, pass and index in the plan of examples, given their `indices` within corpus `c`.
 
         A pass uses one plan. After the last plan the first one is used again. Each pass has its own order."""
         plans = self.config.plans
         ends = np.zeros(1, np.int64)
-        while ends[-1] <= count.max() and len(ends) <= plans:
+        while ends[-1] <= indices.max() and len(ends) <= plans:
             ends = np.append(ends, ends[-1] + len(self._plan(c, length, len(ends) - 1)))
-        round_, within = divmod(count, ends[-1]) if len(ends) > plans else (np.zeros_like(count), count)
+        round_, within = divmod(indices, ends[-1]) if len(ends) > plans else (np.zeros_like(indices), indices)
         plan = np.searchsorted(ends, within, side="right") - 1
         turn = round_ * plans + plan
         place = within - ends[plan]

@@ -19,7 +19,7 @@ import numpy as np
 from bert_jax.text.tokenizer import Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
-MOST_LENGTHS = 3  # of rows in a run: each length means another program to compile
+MOST_LENGTHS = 3  # the limit of usual row lengths: each length is another program to compile
 PLACE = "place"  # the name of a target: the index of a piece within its step
 
 
@@ -52,25 +52,27 @@ class BatchConfig:
     multiple: int = 8  # row lengths are multiples of it
     shards: int = 1  # the number of rows is a multiple of it
     costs: Costs = COSTS["cpu"]
-    # The lengths of all pieces from which several runs draw theirs. If they are equal, the runs share their compiled
+    # The lengths of all pieces from which several runs draw theirs: runs with the same lengths share their compiled
     # programs. (): the lengths of this run's pieces.
     lengths: tuple[int, ...] = ()
-    # (number of pieces, share of the steps) of each set, if the pieces are several sets, one after the other. All
-    # pieces of a step come from one set. (): one set.
+    # (number of groups of `together` pieces, share of the steps) of each set, if the pieces are several sets, one after
+    # the other. All pieces of a step come from one set. (): one set.
     sets: tuple[tuple[int, float], ...] = ()
     together: int = 1  # this many consecutive pieces always stay in the same step
     noun: str = "example"  # what messages call a piece
 
     def program_cost(self, rows: int) -> float:
-        """The cost of compiling a program, divided by the rows, in the unit of `cost`: 12 x width x layers FLOPs, from
-        three passes over 4 x width per layer."""
+        """The cost of compiling a program, divided by the rows, in the unit of `cost`.
+
+        The unit is 12 x width x layers FLOPs: 4 x width per layer and pass, for three passes (the backward pass counts
+        as two)."""
         return self.costs.program / (12 * self.width * self.layers * rows)
 
     def cost(self, lengths: Sequence[int], needed: np.ndarray, counts: np.ndarray) -> float:
         """The cost of one row, summed over all steps: a layer's products with each token, and attention over the row.
 
-        `needed` and `counts`: how many steps (counts) need rows of at least which length (needed). A row gets the
-        smallest of the `lengths` that is enough."""
+        `counts[i]` steps need rows of `needed[i]` tokens, and get rows of the smallest of the sorted `lengths` that is
+        enough."""
         length = np.asarray(lengths, np.float64)[np.searchsorted(lengths, needed)]
         return float((counts * length * (6 * self.width + self.costs.attention * length)).sum())
 
@@ -155,7 +157,9 @@ def most_packs(rows: int, batch: int) -> int:
 
 
 def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
-    """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the least tokens.
+    """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the fewest tokens.
+
+    A row gets at most `packs` indices.
 
     >>> in_rows([5, 9, 4, 2], rows=2, packs=4)
     [[1, 3], [0, 2]]
@@ -171,7 +175,7 @@ def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
 
 
 def row_lengths(steps, placed, multiple: int) -> list[int]:
-    """Return the row length that each step needs."""
+    """Return the row length that each step needs, rounded up to a multiple of `multiple`."""
     longest = [
         max(sum(sizes[i] for i in row) for row in rows) for sizes, rows in zip(steps, placed, strict=True)
     ]

@@ -129,7 +129,9 @@ def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
 
 
 def with_others(lists: Sequence[Candidates], count: int) -> list[Candidates]:
-    """Add `count` documents of other queries to each query, drawn at random; they count as irrelevant."""
+    """Add `count` random documents of other queries to each query, or all if there are fewer.
+
+    They count as irrelevant."""
     documents = list(dict.fromkeys(text for candidates in lists for text in candidates.documents))
     return [with_drawn(candidates, documents, n, count) for n, candidates in enumerate(lists)]
 

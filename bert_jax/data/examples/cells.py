@@ -23,7 +23,7 @@ def name_in(where: str, row: Mapping, column: str) -> str:
 
 
 def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
-    """Return the cell of the label; None if it is empty and no label is needed."""
+    """Return the cell of the label; None if it is empty or missing and no label is needed."""
     value = cell(where, row, column) if need_label else optional(row, column)
     is_nan = isinstance(value, float) and math.isnan(value)  # a missing value in pandas
     if value is None or is_nan or (isinstance(value, str) and not value.strip() and not may_be_blank):
@@ -143,7 +143,7 @@ def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, 
     if isinstance(value, Mapping):
         texts, starts = (cell(where, value, name) for name in ("text", "answer_start"))
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
-            raise BadRow(f"{where}: text and answer_start of its answers should be lists of one length")
+            raise BadRow(f"{where}: text and answer_start of its answers must be lists of equal length")
     elif isinstance(value, list):
         texts, starts = ([cell(where, answer, name) for answer in value] for name in ("text", "answer_start"))
     else:

@@ -13,7 +13,8 @@ from bert_jax.data import randomness
 from bert_jax.data.examples.arrange import Arrangement, BatchConfig, Piece, Target, arrange, fill
 from bert_jax.text.tokenizer import Tokenizer
 
-Judge = Callable[[list], dict[str, float]]  # predictions for the held-out pieces, in order -> metrics
+# Predictions for the validation pieces, in order, None if not computed -> metrics.
+Judge = Callable[[list], dict[str, float]]
 
 
 class Epochs:
@@ -21,7 +22,7 @@ class Epochs:
         self, train: Sequence[Piece], heldout: Sequence[Piece], targets: dict[str, Target], tokenizer: Tokenizer,
         config: BatchConfig, judge: Judge, each_token: bool,
     ):  # fmt: skip
-        """`judge` gets a prediction for each piece, or, with `each_token`, for each token of each piece."""
+        """`judge` gets a prediction for each validation piece, or, with `each_token`, for each token of each piece."""
         self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
         self.judge, self.each_token, self.noun = judge, each_token, config.noun
         examples = config.examples
@@ -34,7 +35,7 @@ class Epochs:
         alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.batch = self.arrangement.rows
-        # Batches of held-out examples have as many rows as a training step.
+        # Batches of the validation set have as many rows as a training step.
         starts = range(0, len(heldout), examples)
         self.held_steps = [range(start, min(start + examples, len(heldout))) for start in starts]
         held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
@@ -84,7 +85,9 @@ class Epochs:
         return fill(pieces, rows, arrangement.lengths[step], arrangement.packs, pad, self.targets)
 
     def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
-        """Compute the metrics from the model's outputs for the held-out batches, per pack or per token."""
+        """Compute the metrics from the model's outputs for the validation batches so far, per pack or per token.
+
+        `judge` gets None for the pieces of later batches."""
         of_pieces: list = [None] * len(self.held)
         packed = self.held_arrangement.packs > 1
         for step, logits in enumerate(predicted):
@@ -100,8 +103,8 @@ class Epochs:
 
 
 def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: int) -> np.ndarray:
-    """Choose the pieces of each step: [steps, examples]. All pieces of a step come from one of the sets, given as
-    (number of pieces, share of the steps). A set continues its epochs from one of its steps to the next.
+    """Choose the examples of each step: [steps, examples]. All examples of a step come from one of the sets, given as
+    (number of examples, share of the steps). A set continues its epochs from one of its steps to the next.
 
     >>> (mixed([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
     [False, False, True, False]

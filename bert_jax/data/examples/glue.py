@@ -46,7 +46,7 @@ def task_of(spec: str) -> Task | None:
     if spec.startswith("tfds:glue/"):
         name = spec.removeprefix("tfds:glue/").partition(":")[0]
         if name not in TASKS:
-            raise BertJaxError(f"{spec} is none of GLUE's nine tasks; {nearest(name, TASKS)}")
+            raise BertJaxError(f"{spec} is not one of GLUE's nine tasks; {nearest(name, TASKS)}")
         return TASKS[name]
     path = Path(spec)
     if ".tsv" not in path.suffixes:

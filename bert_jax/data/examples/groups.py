@@ -106,7 +106,7 @@ class Group(Example):
     """A group of texts. `text` holds all of them, the anchor first."""
 
     scores: tuple[float, ...] = ()
-    # Groups with the same `alike` are never negatives of one another; "": only equal texts are not.
+    # Texts of groups with the same `alike` are never negatives of one another; "": only equal texts are excluded.
     alike: str = ""
     listed: bool = False  # whether the texts after the first come from a list in one cell
 

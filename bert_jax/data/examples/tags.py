@@ -23,7 +23,7 @@ def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: 
 
 def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
     for name in expand([spec]):
-        # A .tsv or .txt file is read as CoNLL, whose columns may be separated by tabs.
+        # Other files are read as CoNLL. So are .tsv and .txt: CoNLL's columns may be separated by tabs.
         if name.startswith(NOT_FILES) or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
             yield from tags_in_rows(
                 tables.rows_of_file(name, columns.numbered, keep_broken=True), columns, need_label

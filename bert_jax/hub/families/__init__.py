@@ -21,7 +21,7 @@ def family_of(published: dict, where) -> Family:
     # The first published configs had no model_type; all of them were BERT's.
     model_type = published.get("model_type") or "bert"
     types = {family.model_type: family for family in known()}
-    if model_type not in list(types):  # which may be of any type
+    if model_type not in list(types):  # a list, because model_type may be unhashable
         hint = nearest(model_type, types)
         raise BertJaxError(f'{where}: model_type "{model_type}" is not supported; {hint}')
     family = types[model_type]

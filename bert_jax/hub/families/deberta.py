@@ -15,9 +15,9 @@ def relative(published: dict) -> RelativeConfig:
 
 
 def derived_keys(config: EncoderConfig) -> dict[str, Any]:
-    of_v2 = ("position_buckets", "share_att_key", "norm_rel_ebd")
+    v2_only = ("position_buckets", "share_att_key", "norm_rel_ebd")
     keys = deberta_v2.relative_keys(config).items()
-    return {key: value for key, value in keys if key not in of_v2} | {"legacy": False}
+    return {key: value for key, value in keys if key not in v2_only} | {"legacy": False}
 
 
 def encoder(config: EncoderConfig) -> list[Part]:

@@ -12,7 +12,7 @@ from bert_jax.models.config import ConvolutionConfig, EncoderConfig, PoolerConfi
 
 POSITION_TABLE = "embeddings.position_embeddings.weight"
 TERMS = {"c2p": "keys", "p2c": "queries"}
-# The names of transformers' masked LM, unless its config has legacy = false -> the published names.
+# The names that transformers gives the masked LM unless the config has legacy = false -> the published names.
 LEGACY = {
     "cls.predictions.transform.": "lm_predictions.lm_head.",
     "cls.predictions.bias": "lm_predictions.lm_head.bias",
@@ -44,7 +44,7 @@ def relative(published: dict) -> RelativeConfig:
 
 
 def buckets(published: dict) -> int:
-    """Return the number of distance buckets; a published -1 or null means none, which is 0 here."""
+    """Return the number of distance buckets, 0 if there are none: the key is -1, null or absent."""
     return 0 if published.get("position_buckets") in (None, -1) else size_of(published, "position_buckets", 0)
 
 
@@ -106,7 +106,7 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
 
 
 def completed(config: EncoderConfig, tensors: Mapping) -> EncoderConfig:
-    """If the embeddings do not use the position embeddings, these belong to the mask decoder."""
+    """Give position embeddings to the mask decoder if the file has them and the embeddings do not use them."""
     there = any(name.endswith(POSITION_TABLE) for name in tensors)
     return config.replace(positions="decoder") if there and config.positions == "none" else config
 

@@ -1,4 +1,4 @@
-"""DistilBERT: BERT without segments and pooler, half as deep; classifiers have an additional dense layer."""
+"""DistilBERT: BERT without segments and pooler, half as deep; classifiers of texts have another dense layer."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ FIELDS = {
 
 
 def tag_dropout(published: dict) -> Any:
-    """A tagger uses the dropout of the hidden states, as in the reference, not a classifier's dropout."""
+    """Return the dropout of a tagger: as in the reference, that of the hidden states, not that of a classifier."""
     rate = published.get("dropout")
     return FIELDS["dropout"][1] if rate is None else rate
 

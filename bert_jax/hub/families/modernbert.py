@@ -40,7 +40,7 @@ def near(published: dict) -> NearConfig:
 
 
 def distance(kinds, layers: int) -> int:
-    """Return the distance from one layer with full attention to the next."""
+    """Return the number of layers from one with full attention to the next; refuse an irregular pattern."""
     if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FAR, NEAR}:
         raise BertJaxError(
             f'layer_types must name "{FAR}" or "{NEAR}" for each of the {layers} layers: {kinds!r:.60}'
@@ -107,7 +107,7 @@ def derived_keys(config: EncoderConfig) -> dict:
 
 def encoder(config: EncoderConfig) -> list[Part]:
     ours, theirs = "encoder/layers/", "layers.{i}."
-    # The first layer has no norm: the embeddings are already normalised.
+    # The first layer has no attention norm: the embeddings are already normalised.
     norms = [
         replace(part, first=1) for part in layer_norm(ours + "attention_norm", theirs + "attn_norm", False)
     ]

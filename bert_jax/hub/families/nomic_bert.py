@@ -100,7 +100,7 @@ def todays_tensors(tensors: Tensors) -> Tensors:
 
 
 def todays_names(name: str) -> tuple[str, ...]:
-    """Convert the name of a published tensor to transformers' names; a fused query, key and value gets three.
+    """Convert the name of a published tensor to transformers' names: three for a fused query, key and value, else one.
 
     >>> todays_names("encoder.layers.3.attn.Wqkv.weight")[1:]
     ('layers.3.self_attn.k_proj.weight', 'layers.3.self_attn.v_proj.weight')

@@ -1,4 +1,4 @@
-"""RoBERTa: BERT's encoder, other heads, and a position table whose first position is row padding id + 1."""
+"""RoBERTa: BERT's encoder, other heads, and a position table that keeps position 0 in row padding id + 1."""
 
 from dataclasses import replace
 

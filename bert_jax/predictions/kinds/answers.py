@@ -108,10 +108,10 @@ class Answers(Kind):
         return [Windows(encodings) for encodings in windows]
 
     def raw(self, text, windows: Windows, logits: Sequence) -> tuple[Answer, float]:
-        """Return the best answer over all windows, and the log odds of no answer over it, -inf if one is required.
+        """Return the best answer over all windows, and the log odds of no answer over it.
 
         The best answer has the highest product of the probabilities of its start and its end, and at most `longest`
-        tokens.
+        tokens. The log odds are -inf if an answer is required, and inf if no window holds a part of the passage.
         """
         starts, ends = [], []
         for window, scores in zip(windows.encodings, logits, strict=True):
@@ -224,7 +224,7 @@ class Answers(Kind):
         return dict.fromkeys(columns) | self.as_json(raw, calibration, enough)
 
     def temperature(self, calibration: Calibration) -> str:
-        return ""  # it is the slope of log odds, and means little without the offset
+        return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
 def probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:

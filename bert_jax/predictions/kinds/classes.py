@@ -22,7 +22,7 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import Curve, View, worst
 from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
 
-FEW = 100  # examples, below which temperatures have a prior, see `fit`
+FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 
 
@@ -47,7 +47,7 @@ class Classes(WholeTexts):
         )
 
     def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
-        # If the data has an order of labels, as GLUE has, f1 is that of its second label.
+        # f1 is that of the second label in the data's order, which GLUE has, or else in the model's.
         kind, notes = super().matched(examples, known)
         return kind, notes + ([f'f1 is that of "{kind.order[1]}"'] if len(kind.order) == 2 else [])
 
@@ -100,11 +100,11 @@ class Classes(WholeTexts):
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         likely = outcomes.calibration.probabilities(np.stack(outcomes.raws))
         numbers = self.numbers(outcomes.truth)
-        given = likely[np.arange(len(likely)), numbers]
+        of_label = likely[np.arange(len(likely)), numbers]
         return [
             LabelError(example, true, predicted, float(1 - p), float(p))
             for example, true, predicted, p in zip(
-                outcomes.examples, outcomes.truth, outcomes.predicted, given, strict=True
+                outcomes.examples, outcomes.truth, outcomes.predicted, of_label, strict=True
             )
             if predicted != true
         ]
@@ -146,7 +146,7 @@ def fit(
 
 
 def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict[str, Curve]:
-    """Return precision-recall curves of the worst labels with enough examples, and of all; arrays are [N, labels]."""
+    """Return precision-recall curves of the `worst` labels, and of all labels together; arrays are [N, labels]."""
     curves = [Curve(likely[:, i], truth[:, i] > 0, int(truth[:, i].sum())) for i in range(len(labels))]
     named = dict(zip(labels, curves, strict=True))
     return worst(named) | {"all together": Curve(likely.ravel(), truth.ravel() > 0, int(truth.sum()))}

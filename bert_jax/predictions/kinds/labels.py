@@ -100,14 +100,14 @@ class Labels(WholeTexts):
         truth, predicted = (
             metrics.one_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
         )
-        # The probability of each label that the model disagrees with, and 1 where it agrees.
-        given = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
+        # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
+        of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
         errors = []
         for i in np.flatnonzero((truth != predicted).any(1)).tolist():
-            n = given[i].argmin()
+            n = of_label[i].argmin()
             sides = self.labels[n], f"not {self.labels[n]}"
             label, other = sides if truth[i, n] else sides[::-1]
-            p = float(given[i, n])
+            p = float(of_label[i, n])
             errors.append(LabelError(outcomes.examples[i], label, other, 1 - p, p))
         return errors
 

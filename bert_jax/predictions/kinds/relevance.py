@@ -172,7 +172,7 @@ class Relevance(WholeTexts):
         return {"relevance": round(probability, 6), "relevant": is_relevant}
 
     def temperature(self, calibration: Calibration) -> str:
-        return ""  # it is the slope of log odds, and means little without the offset
+        return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
 def relevant(outcomes: Outcomes) -> np.ndarray:

@@ -47,7 +47,7 @@ class Pieces:
     """The tokens of a text that is not divided into words: their character spans, in order, and their logits."""
 
     text: str
-    spans: list[tuple[int, int]]
+    offsets: list[tuple[int, int]]
     logits: np.ndarray
 
 
@@ -100,10 +100,10 @@ class Tags(Kind):
 
     def raw(self, text, windows: Windows, logits: Sequence) -> np.ndarray | Pieces:
         if isinstance(text, str):
-            spans = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows.encodings)
-            central = most_central(windows.encodings, spans, itself=True)
+            offsets = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows.encodings)
+            central = most_central(windows.encodings, offsets, itself=True)
             scores = np.array([logits[n][position] for _, n, position in central])
-            return Pieces(text, [span for span, _, _ in central], scores.reshape(-1, len(self.labels)))
+            return Pieces(text, [offset for offset, _, _ in central], scores.reshape(-1, len(self.labels)))
         # A word without tokens is outside of every span.
         tags = np.zeros((len(text), len(self.labels)), np.float32)
         tags[:, self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0] = 1
@@ -264,7 +264,7 @@ def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndar
     [(0, 1), (2, 5), (5, 6)]
     """
     words: list[tuple[int, int, np.ndarray]] = []
-    for (start, end), scores in zip(pieces.spans, likely, strict=True):
+    for (start, end), scores in zip(pieces.offsets, likely, strict=True):
         if start == end:
             continue
         if words and start <= words[-1][1] and is_inside_word(pieces.text, start):
@@ -282,7 +282,7 @@ def is_inside_word(text: str, index: int) -> bool:
 
 
 def is_within(text: str, index: int) -> bool:
-    """Return whether the mark at `index` joins its neighbours to one word, as tables of words do.
+    """Return whether the mark at `index` joins its neighbours to one word, as in labelled lists of words.
 
     >>> [is_within(text, 1) for text in ("2.1", "x-y", "x,y", "1,0", "x. ", "x.")]
     [True, True, False, True, False, False]

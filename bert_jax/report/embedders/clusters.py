@@ -29,8 +29,8 @@ class Clusters:
         counts = Counter(group.alike for group in groups)
         if len(counts) == 1:
             raise BertJaxError(
-                f'{trial.data}: all {len(groups):,} texts have the label "{groups[0].alike}"; clusters are measured by '
-                "two labels or more"
+                f'{trial.data}: all {len(groups):,} texts have the label "{groups[0].alike}"; clusters need at least '
+                "two labels"
             )
         if len(counts) == len(groups):
             raise BertJaxError(
@@ -147,8 +147,8 @@ class Clustered(Measured):
              self.groups[n].where) for n in wrong[:SHOWN]
         ]  # fmt: skip
         return Examples(
-            "Texts among those of another label",
-            f"{len(wrong):,} of {len(self.right):,} texts; those nearest to the middle of that cluster.",
+            "Texts in clusters of another label",
+            f"{len(wrong):,} of {len(self.right):,} texts; the nearest to the middle of their cluster first.",
             ("text", "label", "most frequent in its cluster", "distance from the middle", "where"),
             rows,
         )
@@ -160,9 +160,7 @@ class Clustered(Measured):
                 (self.groups[n].texts[0], self.groups[n].alike, self.names[n], other.names[n],
                  self.groups[n].where) for n in changed[:SHOWN]
             ]  # fmt: skip
-            note = (
-                f"{len(changed):,} of {len(which):,} texts; those nearest to the middle of the wrong cluster."
-            )
+            note = f"{len(changed):,} of {len(which):,} texts; the nearest to the middle of the wrong cluster first."
             return Examples(
                 title, note, ("text", "label", "most frequent in its cluster of A", "of B", "where"), rows
             )

@@ -52,6 +52,6 @@ class Cosines:
         if self.above is None:
             return f"The median cosine with a {self.noun} is {np.median(self.right):.3f}."
         return (
-            f"The median cosine with a {self.noun} is {np.median(self.right):.3f}, that with a random one "
-            f"{np.median(self.random):.3f}; the former is above the latter in {self.above:.1%} of cases."
+            f"The median cosine with a {self.noun} is {np.median(self.right):.3f}, with a random one "
+            f"{np.median(self.random):.3f}; the former is higher in {self.above:.1%} of cases."
         )

@@ -43,10 +43,9 @@ def read(trial: Trial) -> Data:
     if texts == 1 and groups[0].alike:
         return Clusters(trial, groups)
     raise BertJaxError(
-        f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is measured by two texts and their "
-        "score, two texts that belong together, a text and its label, or a folder with corpus.jsonl, queries.jsonl and "
-        "qrels.tsv; "
-        "name columns with --text, --pair, --label"
+        f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is evaluated on rows of two texts "
+        "and their score, two texts that belong together, or a text and its label, or on a folder with corpus.jsonl, "
+        "queries.jsonl and qrels.tsv; name columns with --text, --pair, --label"
     )
 
 
@@ -72,7 +71,7 @@ def measure(names: Sequence[str], trial: Trial) -> tuple[Data, list[Measured]]:
     data = read(trial)
     if BM25.name in names and not isinstance(data, Documents):
         raise BertJaxError(
-            f"bm25 ranks documents for queries, and {trial.data} has none; name a model directory in its place, or a "
+            f"bm25 ranks documents for queries, and {trial.data} has none; name a model directory instead, or a "
             "folder with corpus.jsonl, queries.jsonl and qrels.tsv"
         )
     return data, [data.measure(BM25() if name == BM25.name else Embedder(name, trial)) for name in names]

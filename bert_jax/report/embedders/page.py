@@ -36,7 +36,7 @@ def notes_of(data: Data, measured: Sequence[Measured]) -> list[str]:
 
 
 def beside(a: Measured, b: Measured, units: str) -> list[str]:
-    """The scores of both embedders, and their differences."""
+    """Return a table of the scores of both embedders and their differences, and a note."""
     first, second = a.sums.scores, b.sums.scores
     rows = [
         (
@@ -50,7 +50,7 @@ def beside(a: Measured, b: Measured, units: str) -> list[str]:
         for name, gap in differences(a.sums, b.sums).items()
     ]
     note = (
-        f"Intervals are of {RESAMPLES:,} bootstrap resamples of the {units}, which are the same for both; they do not "
+        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the {units}, the same for both; they do not "
         "cover other data or seeds."
     )
     return [

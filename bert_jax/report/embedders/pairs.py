@@ -66,7 +66,8 @@ class Correlated(Measured):
         ]
         return Examples(
             "Worst pairs",
-            "Those whose place by cosine is farthest from that by score, as a share of all pairs; +: too alike.",
+            "The pairs whose place by cosine is farthest from their place by score, as a share of all pairs; +: too "
+            "similar.",
             ("first text", "second text", "score", "cosine", "places apart", "where"),
             rows,
         )

@@ -31,7 +31,7 @@ def recall(path: Path, curves: Mapping[str, Sums], what: str) -> str:
         axes.minorticks_off()
         axes.set_xlim(1, depths[-1])
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel("texts looked at, the best first", fontsize=9)
+        axes.set_xlabel("depth: number of texts, best first", fontsize=9)
         axes.set_ylabel(what, fontsize=9)
         axes.grid(color="0.9")
         axes.set_axisbelow(True)

@@ -46,7 +46,7 @@ class Retrieved(Measured):
 
     @property
     def worst(self) -> Examples:
-        """The queries of lowest quality; ties: the worst rank of a relevant text first, then the highest top score."""
+        """The queries of lowest quality; ties: the worst place of a relevant text first, then the highest top score."""
         keys = [
             (value, -place, -search.highest[q], s, q)
             for s, (search, quality) in enumerate(zip(self.searches, self.quality, strict=True))
@@ -58,8 +58,8 @@ class Retrieved(Measured):
             rows.append((search.queries[q], search.right(q), search.place(q), search.first(q), value))
         return Examples(
             "Worst queries",
-            f"The {len(rows)} of {len(keys):,} queries with the lowest {self.measure}; of equal ones those whose "
-            f"{self.noun} comes last.",
+            f"The {len(rows)} of {len(keys):,} queries with the lowest {self.measure}; ties: the lowest-ranked "
+            f"{self.noun} first.",
             ("query", self.noun, "its place", "ranked first", self.measure),
             rows,
         )

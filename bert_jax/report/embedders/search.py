@@ -1,4 +1,4 @@
-"""The documents that were found for queries."""
+"""The documents that a search found for queries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
