@@ -14,7 +14,7 @@ import pytest
 
 import bert_jax
 import runs
-from bert_jax.bench import size, texts, tokenizers
+from bert_jax.bench import pretrain, size, texts, tokenizers
 from bert_jax.bench.finetune import TorchFinetuning
 from bert_jax.bench.libraries import libraries
 from bert_jax.bench.turns import (
@@ -324,3 +324,12 @@ def test_texts_with_other_ids_are_all_printed(monkeypatch, capsys):
 def test_auto_is_the_type_that_this_device_multiplies_faster(monkeypatch):
     monkeypatch.setattr("bert_jax.models.precision.fast_dtype", {"cpu": "bfloat16"}.__getitem__)
     assert [chosen_dtype(name) for name in ("auto", "float32")] == ["bfloat16", "float32"]
+
+
+@pytest.mark.parametrize(
+    ("against", "message"), [("transformers", "both sides must start"), (None, "corpus")]
+)
+def test_a_pre_training_starts_from_a_model_if_nothing_is_compared(against, message, tmp_path):
+    overrides = ["init=model", "first_step=0", f"data.corpora={tmp_path / 'corpus'}"]
+    with pytest.raises(BertJaxError, match=message):
+        pretrain.compare("configs/pretrain.py:tiny,laptop", overrides, str(tmp_path / "run"), against, False)
