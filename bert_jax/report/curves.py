@@ -1,6 +1,5 @@
 """Draw curves.png: the losses and scores of training and validation at each step."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,11 @@ from bert_jax.output import replacing
 from bert_jax.train.log import read
 
 STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
-Usual = Callable[[int], dict[str, tuple[float, float]]]
 MANY = 60  # lines with this many points or more are drawn without markers
 
 
-def nothing_known(step: int) -> dict[str, tuple[float, float]]:
-    return {}
-
-
-def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
-    """Draw a metrics.jsonl: a panel for each loss and score, and one for the learning rate.
-
-    `usual(step)` returns the (low, high) range that each loss usually has at that step; it is drawn as a band.
-    """
+def draw(metrics: Path, picture: Path) -> None:
+    """Draw a metrics.jsonl: a panel for each loss and score, and one for the learning rate."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -28,7 +19,6 @@ def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
     lines = {kind: [line for line in read(metrics) if line["kind"] == kind] for kind in ("train", "heldout")}
     panels = panels_of(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
     steps = [line["step"] for kind in STYLES for line in lines[kind]] or [0]
-    bands = {step: usual(step) for step in sorted(set(steps))}
     margin = 0.03 * max(max(steps) - min(steps), 1)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
@@ -38,10 +28,6 @@ def draw(metrics: Path, picture: Path, usual: Usual = nothing_known) -> None:
         axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
         axes.set_title(name.replace("_", " "), fontsize=10)
         axes.grid(color="0.9")
-        band = {step: of_step[name] for step, of_step in bands.items() if name in of_step}
-        if band:
-            low, high = zip(*band.values(), strict=True)
-            axes.fill_between(list(band), low, high, color="0.88", label="usual")
         for kind, style in STYLES.items():
             points = [(line["step"], line[name]) for line in lines[kind] if name in line]
             if points:

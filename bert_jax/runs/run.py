@@ -17,7 +17,7 @@ from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
 from bert_jax.report import card
-from bert_jax.report.curves import Usual, draw, nothing_known
+from bert_jax.report.curves import draw
 from bert_jax.report.finished import Finished, OutOfFold
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
@@ -74,7 +74,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     task, data, config = opened
     ended = run_single(task, data, config, directory.path, cache)
     if jax.process_index() == 0:
-        draw_training(directory, task.usual)
+        draw_training(directory)
     if not ended:
         return None
     if jax.process_index() > 0:
@@ -129,10 +129,10 @@ def as_resumed(opened: Opened, values: dict, overrides: Sequence[str], directory
     return opened
 
 
-def draw_training(directory: Workdir, usual: Usual = nothing_known) -> None:
+def draw_training(directory: Workdir) -> None:
     """Draw the training curves, unless the run took no steps."""
     if any(line["step"] > 0 for line in read(directory.metrics)):
-        draw(directory.metrics, directory.curves, usual)
+        draw(directory.metrics, directory.curves)
 
 
 def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> dict[str, float] | None:

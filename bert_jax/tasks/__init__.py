@@ -41,7 +41,6 @@ TASKS = Registry(
         "ranking",
         "rerank_config",
         "student",
-        "usual_losses",
         "warm_start",
     ),
 )

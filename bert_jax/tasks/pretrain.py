@@ -24,7 +24,6 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.tasks.outline import Outline, Phase
 from bert_jax.tasks.parts import say
-from bert_jax.tasks.usual_losses import UsualLosses, usual
 from bert_jax.tasks.warm_start import as_in, check_sizes
 from bert_jax.train.config import RunConfig
 from bert_jax.train.task import Data, Features, Task
@@ -64,8 +63,6 @@ def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
     task = Pretraining.of(dataclasses.replace(config, model=model), source)
     if config.init:
         task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
-    else:
-        task = dataclasses.replace(task, usual_losses=usual(model, config.data, config.embeddings))
     say_documents(data)
     return task, data, config
 
@@ -183,8 +180,6 @@ class MaskedWords(Task):
 class Pretraining(MaskedWords):
     """Predicts masked words and, if rows are pairs, the label of the pair."""
 
-    usual_losses: UsualLosses | None = field(default=None, kw_only=True, compare=False)
-
     @classmethod
     def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
         """Return the task of a config; `source` is the layout of the directory `init`, if it was already read."""
@@ -219,10 +214,6 @@ class Pretraining(MaskedWords):
         if head := self.pair_head:
             scores[f"{head}_accuracy"] = accuracy(outputs[head], batch["labels"], batch["weight"])
         return scores
-
-    def usual(self, step: int) -> dict[str, tuple[float, float]]:
-        band = self.usual_losses.at(step) if self.usual_losses else None
-        return {"mlm_loss": band} if band else {}
 
 
 def accuracy(logits, labels, weight) -> Loss:

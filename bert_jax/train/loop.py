@@ -84,7 +84,6 @@ class Run:
         self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best is set
         self.pending: dict | None = None  # the metrics of the last step, still on the devices
         self.tracing = False
-        self.unusual: set[str] = set()  # names of the losses already reported as unusual
         self.pace = Pace()
         self.shared = cache is not None
         self.take_step, self.evaluation = (cache or StepCache()).of(task, config, self.mesh)
@@ -218,21 +217,6 @@ class Run:
         values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
         self.log.line("train", step, values, self.timings(step))
         self.window = Window()
-        self.tell_unusual(means, step)
-
-    def tell_unusual(self, means: dict[str, float], step: int) -> None:
-        """Report each loss once, when it leaves its usual range."""
-        for name, (low, high) in self.task.usual(step).items():
-            if name in self.unusual or name not in means or low <= means[name] <= high:
-                continue
-            self.unusual.add(name)
-            where, why = "below", "the text may be easier"
-            if means[name] > high:
-                where, why = "above", "the text may be harder, or the learning rate too high or too low"
-            self.say(
-                f"step {step:,}: {name} {means[name]:.3g} is {where} the {low:.3g} to {high:.3g} that runs of this "
-                f"recipe usually have; {why}; `bert-jax inspect --step {step - 1}` shows a batch"
-            )
 
     def timings(self, step: int) -> dict:
         timings = self.pace.line(self.config.steps - step)

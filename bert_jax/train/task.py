@@ -134,10 +134,6 @@ class Task:
     def predictions(self, outputs: dict, batch: dict):
         """Return an array [B, ...] to keep for the whole validation set; `Data.metrics` reads it."""
 
-    def usual(self, step: int) -> dict[str, tuple[float, float]]:
-        """The usual range (low, high) of each training loss after `step` steps, if it is known."""
-        return {}
-
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means
