@@ -19,8 +19,8 @@ number --config.kind=number.
 
 from ml_collections import ConfigDict
 
+from bert_jax.core.errors import BertJaxError, nearest
 from bert_jax.data.examples import glue
-from bert_jax.errors import BertJaxError, nearest
 
 
 def names() -> dict[str, str]:

@@ -28,7 +28,7 @@ layers of 192 learn embeddings and hidden states of short rows.
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, nearest
 
 
 def get_config(name: str = "classifier") -> ConfigDict:

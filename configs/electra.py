@@ -18,7 +18,7 @@ of a published DeBERTa-v3.
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, nearest
 from bert_jax.hub.families import sized
 
 SIZES = {

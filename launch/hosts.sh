@@ -93,7 +93,7 @@ workdir_of() { # VERB...
 
 last_line() { tr '\r' '\n' <"$1" 2>/dev/null | grep -v '^ *$' | tail -n 1; }
 
-# Exit codes of bert-jax (bert_jax/errors.py): its updates are not finite, or it lost another process of its run.
+# Exit codes of bert-jax (bert_jax/core/errors.py): its updates are not finite, or it lost another process of its run.
 not_finite="ended 3" lost_another="ended 4"
 
 # Sums up the states in `verdict`: running, stopped, ended, unreachable or failed; `culprit` is the host that failed.

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from bert_jax.report.pictures import ACCENT, INK, PALE, drawn
-from bert_jax.train.log import read
+from bert_jax.training.log import read
 
 MASKED = {"mlm_loss": "loss", "mlm_accuracy": "top 1", "mlm_top5_accuracy": "top 5"}
 MODELS = {

@@ -7,10 +7,10 @@ import jax
 
 from bert_jax.hub.layout import Layout
 from bert_jax.tasks.electra import GeneratorConfig, ReplacedTokens
-from bert_jax.train.feed import placed
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import constants_of, initial_state
-from bert_jax.train.step import make_evaluation, make_step
+from bert_jax.training.feed import placed
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.step import make_evaluation, make_step
 from released import layout_of
 from test_family_runs import SIZES
 from tiny_training import Batches, tiny

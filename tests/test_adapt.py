@@ -11,8 +11,8 @@ import pytest
 import corpora
 from bert_jax.command.adaptation import verdict
 from bert_jax.command.main import main
+from bert_jax.core.output import remove
 from bert_jax.inference.model import load
-from bert_jax.output import remove
 from bert_jax.report.intervals import Interval
 from bert_jax.search.structure import Pair, Passage, in_equal_shares, pairs_of, queries_of
 from hostile.outcomes import kill_when, started

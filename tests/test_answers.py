@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from test_hub import CONFIG, WORDS, write
 
 TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.batching import batches, padded_length, row_rungs, tokens_in_batch
 from bert_jax.text.tokenizer import Encoding
 from test_hub import CONFIG, WORDS, write

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.errors import BertJaxError
-from bert_jax.models import attention, short_attention
-from bert_jax.models.attention import KERNELS, Request, allowed, attend, choose
+from bert_jax.core.errors import BertJaxError
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import drop
+from bert_jax.models.kernels import attention, short_attention
+from bert_jax.models.kernels.attention import KERNELS, Request, allowed, attend, choose
 from shown import shown
 
 L, H, K = 256, 2, 64
@@ -226,7 +226,7 @@ import sys
 import jax, jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import AxisType, NamedSharding
-from bert_jax.models.attention import attend
+from bert_jax.models.kernels.attention import attend
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
 KERNEL, RATE = sys.argv[1], float(sys.argv[2])

@@ -31,7 +31,7 @@ from bert_jax.bench.turns import (
 )
 from bert_jax.command.bench import chosen_dtype
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
 from shown import shown

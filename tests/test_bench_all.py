@@ -11,7 +11,7 @@ from bert_jax.bench import table
 from bert_jax.bench.measurements import INPUTS, MEASUREMENTS
 from bert_jax.bench.table import Places, measure_all
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from test_hub import write
 
 RATIO = {"median": 2.0, "low": 1.5, "high": 2.5, "rounds": 6}

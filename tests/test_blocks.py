@@ -9,17 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.errors import BertJaxError
-from bert_jax.models import attention, blocks
+from bert_jax.core.errors import BertJaxError
+from bert_jax.models import blocks
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
 from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
+from bert_jax.models.kernels import attention
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
-from bert_jax.train.config import OptimizerConfig
-from bert_jax.train.optimizer import check_depths
+from bert_jax.training.config import OptimizerConfig
+from bert_jax.training.optimizer import check_depths
 from gradients import assert_gradients_equal
 
 CONFIG = EncoderConfig(

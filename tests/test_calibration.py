@@ -10,8 +10,8 @@ from scipy import optimize
 
 import bert_jax
 from bert_jax.command.predict import Options, predictions
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.predictions import calibration, cross_fitting, fitting, promise
 from bert_jax.predictions.calibration import Calibration
@@ -20,7 +20,7 @@ from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import Level
 from bert_jax.report.finished import Finished, never_predicted, summary
-from bert_jax.train.task import Results
+from bert_jax.training.task import Results
 from test_evaluate import TEXTS, write_lines
 from test_hub import edit_config
 from test_hub import write as write_model

@@ -15,7 +15,7 @@ from bert_jax.runs import choice
 from bert_jax.runs.choice import needs_one_fold
 from bert_jax.runs.run import run
 from bert_jax.tasks import load, parts
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.workdir import Workdir
 from test_finetune import marked, model, table  # noqa: F401
 
 SHORT = ("steps=12", "optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "data.calibration_share=0")

@@ -9,7 +9,7 @@ import pytest
 
 import runs
 from bert_jax.command import main as cli
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 
 def run(*arguments):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import corpora
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece, Target, fill
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load

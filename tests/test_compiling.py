@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import runs
-from bert_jax.compiling import keep_programs
+from bert_jax.core.compilation_cache import keep_programs
 from test_hub import write
 
 DIRECTORY, FEWEST = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"

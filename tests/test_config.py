@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.config import load
+from bert_jax.core.config import load
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.examples import glue
-from bert_jax.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES, known
 from bert_jax.inference.model import load as load_model
 from bert_jax.models.config import SIZES, EncoderConfig
@@ -24,7 +24,7 @@ from bert_jax.tasks import TASKS
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.pretrain import Pretraining, family_of
 from bert_jax.tasks.warm_start import check_sizes
-from bert_jax.train.schedule import share_at
+from bert_jax.training.schedule import share_at
 from released import released
 from runs import ROOT
 

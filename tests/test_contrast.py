@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax.command import train as run
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.losses import pair_error
+from bert_jax.losses.loss import pair_error
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.contrast import VECTORS

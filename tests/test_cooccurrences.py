@@ -11,10 +11,10 @@ import pytest
 import corpora
 import runs
 from bert_jax import tasks
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import cooccurrences
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.errors import BertJaxError
 from bert_jax.runs.run import beginning
 from bert_jax.text.readers import Source
 

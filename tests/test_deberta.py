@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import bert_jax
 from bert_jax.command import info
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import sized
 from bert_jax.inference import programs
 from packing import assert_packed_equals_separate

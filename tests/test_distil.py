@@ -10,16 +10,16 @@ import pytest
 import corpora
 import runs
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.distil import OBJECTIVES, LossConfig
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.config import RunConfig
-from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Task
 from parity import with_zeros
 from seeded import seeded_batch
 from shown import shown

@@ -11,20 +11,20 @@ import pytest
 
 import runs
 from bert_jax.command import train as run
-from bert_jax.distillation_losses import soft_binary_cross_entropy, soft_cross_entropy
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
+from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.origin import UNKNOWN
 from bert_jax.runs.run import conclude
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.distil_classifier import DistillingClassifier, soft_loss
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.train.config import RunConfig
-from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Results, Task
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Results, Task
+from bert_jax.training.workdir import Workdir
 from test_finetune import ENCODER, TOKENIZER, finetune, marked, table
 
 RNG = np.random.default_rng(0)

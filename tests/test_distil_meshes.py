@@ -10,10 +10,10 @@ import pytest
 import runs
 from bert_jax.hub.layout import Layout
 from bert_jax.tasks.distil import OBJECTIVES, LossConfig
-from bert_jax.train.feed import placed
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import constants_of, initial_state
-from bert_jax.train.step import make_step
+from bert_jax.training.feed import placed
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.step import make_step
 from test_distil_classifier import settings, teacher, without_labels  # noqa: F401
 from test_finetune import marked
 from tiny_training import Batches, tiny

@@ -7,12 +7,12 @@ import pytest
 
 import corpora
 import runs
-from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command.main import main
+from bert_jax.core import config as configs
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.tasks import TASKS
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.workdir import Workdir
 from test_hub import CONFIG, write
 
 TEXTS = [f"the cat {'sat on ' * (n % 7)}the mat {'.' * (n // 7)}" for n in range(40)]

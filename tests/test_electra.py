@@ -5,7 +5,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command import info
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
 from packing import assert_packed_equals_separate
 from released import add_tensors, layout_of, released

@@ -13,6 +13,7 @@ import corpora
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import (
     Group,
     GroupColumns,
@@ -23,7 +24,6 @@ from bert_jax.data.examples.groups import (
     remembered,
 )
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.model import load
 from bert_jax.predictions import origin as origins
@@ -31,10 +31,10 @@ from bert_jax.tasks import load as load_task
 from bert_jax.tasks.embed import groups_of, read_parts, texts_of
 from bert_jax.tasks.embedding import retrieved
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.gradient import make_gradient
-from bert_jax.train.log import read
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_state, fresh_params, shardings_of
+from bert_jax.training.gradient import make_gradient
+from bert_jax.training.log import read
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_state, fresh_params, shardings_of
 from gradients import assert_gradients_equal
 from test_finetune import model, texts  # noqa: F401
 

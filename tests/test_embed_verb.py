@@ -16,7 +16,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.search import shards
 from bert_jax.search.quantization import Quantizer
 from bert_jax.search.vectors import fingerprint

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax import metrics
 from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.judged import read_judged
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embed import DOCUMENTS
 from bert_jax.inference.model import load
+from bert_jax.metrics import sums
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.clusters import clustered
@@ -171,7 +171,7 @@ def test_the_v_measure_is_that_of_scikit_learn():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 6, 400)
     clusters = np.where(rng.random(400) < 0.6, labels, rng.integers(0, 5, 400))
-    found = intervals(metrics.clusters(clusters.tolist(), [str(label) for label in labels]))
+    found = intervals(sums.clusters(clusters.tolist(), [str(label) for label in labels]))
     expected = sklearn.homogeneity_completeness_v_measure(labels, clusters)
     names = ("homogeneity", "completeness", "v_measure")
     assert [found[name].value for name in names] == pytest.approx(expected)
@@ -191,7 +191,7 @@ def test_clusters_are_those_that_are_there():
     vectors = middles[number] + 0.1 * rng.normal(size=(300, 16))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     found, distance = clustered(vectors, 12)
-    assert metrics.clusters(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
+    assert sums.clusters(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
     assert distance.max() < 0.5
     same, _ = clustered(np.ones((5, 4), np.float32) / 2, 3)
     assert len(set(same.tolist())) == 1, "equal vectors are one cluster"

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.embedding_losses import LOSSES, Settings, at_each_size
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
+from bert_jax.losses.embedding import LOSSES, Settings, at_each_size
 from bert_jax.tasks.embed import groups_of, texts_of
 from gradients import assert_like_reference
 from test_embed_task import opened, pairs, table

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import embedding_losses
-from bert_jax.embedding_losses import LOSSES, Settings, at_each_size, false_negatives
+from bert_jax.losses import embedding
+from bert_jax.losses.embedding import LOSSES, Settings, at_each_size, false_negatives
 
 GROUPS, WIDTH = 6, 16
 
@@ -213,7 +213,7 @@ def test_scores_in_blocks_are_those_at_once(monkeypatch):
     settings, batch = Settings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)
     of = jax.value_and_grad(lambda v: LOSSES["multiple_negatives"].compute(v, batch, settings).mean)
     at_once, slope = of(jnp.asarray(vectors))
-    monkeypatch.setattr(embedding_losses, "BLOCK", 2)
+    monkeypatch.setattr(embedding, "BLOCK", 2)
     in_blocks, its_slope = of(jnp.asarray(vectors))
     assert float(in_blocks) == pytest.approx(float(at_once), rel=1e-6)
     np.testing.assert_allclose(its_slope, slope, atol=1e-6)

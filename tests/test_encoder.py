@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.models import precision
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import kind_of
 from bert_jax.predictions.matching import match
 from bert_jax.report.evaluate import Trial, describe, evaluate

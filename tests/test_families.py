@@ -10,7 +10,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub import families
 from bert_jax.hub.families import FAMILIES, family_for

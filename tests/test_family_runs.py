@@ -18,10 +18,10 @@ from bert_jax.hub import directory as hub
 from bert_jax.tasks import load as load_task
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.config import RunConfig
-from bert_jax.train.log import read
-from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.log import read
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Task
 from released import layout_of
 from shown import shown
 from test_finetune import finetune, table, texts

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.bench import few_labels, learners
 from bert_jax.bench.few_labels import Cell, compare_default, drawn, measure, table
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 
 def test_a_draw_has_so_many_of_each_class():

@@ -7,9 +7,9 @@ from typing import TypedDict
 import numpy as np
 import pytest
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, write_json
 
 
 class Files(TypedDict):

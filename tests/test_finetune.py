@@ -14,6 +14,7 @@ import pytest
 
 import corpora
 from bert_jax.command import train as run
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import (
     COSTS,
     OF_ACCELERATORS,
@@ -28,7 +29,6 @@ from bert_jax.data.examples.arrange import (
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
@@ -45,10 +45,10 @@ from bert_jax.tasks.parts import FEWEST, split_parts
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import Reading
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.config import RunConfig
-from bert_jax.train.log import read
-from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.log import read
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Task
 
 ENCODER = EncoderConfig(
     vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64

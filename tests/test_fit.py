@@ -13,20 +13,20 @@ from ml_collections import ConfigDict
 
 import bert_jax
 from bert_jax import tasks
-from bert_jax.arguments import called_from_python
-from bert_jax.errors import BertJaxError
+from bert_jax.core.arguments import called_from_python
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import say
 from bert_jax.hub import directory as hub
 from bert_jax.runs import finetuning
 from bert_jax.runs.finetuning import are_tagged, series_of
 from bert_jax.runs.fit import saved, values_of
-from bert_jax.terminal import say
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.tables import read_rows
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.config import RunConfig
-from bert_jax.train.state import fresh_params
-from bert_jax.train.stop import Stop
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.stop import Stop
+from bert_jax.training.task import Task
 from test_finetune import ENCODER, finetune, marked, model, texts  # noqa: F401
 
 KEYS = {

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from bert_jax.command import train as run
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import say
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.runs.choice import choose
 from bert_jax.runs.folds import SIMILARITIES, Folds, log_shares, read_logits
 from bert_jax.runs.run import of_method, run_single
 from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
-from bert_jax.terminal import say
 from test_finetune import finetune, marked, model, table, texts  # noqa: F401
 
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")

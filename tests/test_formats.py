@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import Source as Indexed
 from bert_jax.text import html
 from bert_jax.text.markdown import title_and_text

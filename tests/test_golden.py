@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from bert_jax import losses
 from bert_jax.inference.model import load
+from bert_jax.losses import loss as losses
 from golden_bert import FILE, summary
 from seeded import seeded_batch, seeded_tensors
 

@@ -8,7 +8,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from seeded import seeded_tensors
 from vocabularies import wordpiece
 

@@ -9,7 +9,7 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout

@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.manifest import Manifest
 from bert_jax.search.passages import Cutter, Tokens, Words

@@ -7,7 +7,7 @@ import pytest
 
 import corpora
 from bert_jax.command.main import main
-from bert_jax.config import load
+from bert_jax.core.config import load
 from bert_jax.data.corpus.inspect import show_step
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.tasks.pretrain import Config

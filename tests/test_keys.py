@@ -7,11 +7,11 @@ import pytest
 
 from bert_jax.command import reference
 from bert_jax.command.main import main, parser_of
-from bert_jax.config import apply_override, kinds_of
-from bert_jax.config_files import find, own_files
-from bert_jax.errors import BertJaxError
-from bert_jax.keys import keys_of
-from bert_jax.synonyms import MEANINGS, hint_for, proposals
+from bert_jax.core.config import apply_override, kinds_of
+from bert_jax.core.config_files import find, own_files
+from bert_jax.core.config_keys import keys_of
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.synonyms import MEANINGS, hint_for, proposals
 from bert_jax.tasks import TASKS
 from runs import ROOT
 

@@ -11,7 +11,7 @@ import pytest
 import bert_jax
 from bert_jax.command import train as run
 from bert_jax.command.predict import predictions
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS, Kind, kind_of
 from bert_jax.report.compare import compare

@@ -12,6 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples import glue, texts
 from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
 from bert_jax.data.examples.example import Example, check_labels, label_names
@@ -19,7 +20,6 @@ from bert_jax.data.examples.groups import GroupColumns, read_unpaired
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.split import split
 from bert_jax.data.examples.tags import read_tags
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS
 
 

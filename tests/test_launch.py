@@ -15,7 +15,7 @@ import yaml
 
 import fake_gcloud
 import runs
-from bert_jax.errors import LOST_ANOTHER, NotFinite
+from bert_jax.core.errors import LOST_ANOTHER, NotFinite
 
 LAUNCH = runs.ROOT / "launch"
 SCRIPTS = ("create", "setup", "corpus", "run", "watch", "status", "fetch", "delete")

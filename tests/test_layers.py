@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference import programs
 from bert_jax.text.wordpiece import WordPiece
 from corpora import ENTRIES

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bert_jax import metrics
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
-from bert_jax.metrics import Sums
+from bert_jax.metrics import sums
+from bert_jax.metrics.sums import Sums
 from bert_jax.predictions.kind import Windows
 from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.predictions.probe import Linear, Units, fit
@@ -53,7 +53,7 @@ def rows_of(right: np.ndarray) -> Sums:
     """Predictions of a class, of which these are right."""
     truth = ["yes" if i % 2 else "no" for i in range(len(right))]
     wrong = {"no": "yes", "yes": "no"}
-    return metrics.classes([t if r else wrong[t] for t, r in zip(truth, right, strict=True)], truth, NAMES)
+    return sums.classes([t if r else wrong[t] for t, r in zip(truth, right, strict=True)], truth, NAMES)
 
 
 def judged_by(*shares: tuple[float, ...], count: int = 400, seed: int = 0) -> dict[int, list[Sums]]:

@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
-from bert_jax import retrieval
 from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.judged import read_judged
-from bert_jax.errors import BertJaxError
+from bert_jax.metrics import retrieval
 from bert_jax.report import legs
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index

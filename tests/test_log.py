@@ -11,13 +11,13 @@ import pytest
 from matplotlib.image import imread
 from tqdm import tqdm
 
+from bert_jax.core.terminal import log_file
 from bert_jax.inference.streaming import stream
 from bert_jax.report.curves import draw
 from bert_jax.runs.run import draw_training
-from bert_jax.terminal import log_file
-from bert_jax.train.config import FEWEST_LINES, LogConfig, RunConfig
-from bert_jax.train.log import BAR, NARROWEST, fitting, room_beside, shown
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.config import FEWEST_LINES, LogConfig, RunConfig
+from bert_jax.training.log import BAR, NARROWEST, fitting, room_beside, shown
+from bert_jax.training.workdir import Workdir
 
 
 @pytest.mark.parametrize(("first", "steps"), [(0, 1), (0, 9), (0, 40), (7, 46), (0, 990), (0, 100_000)])

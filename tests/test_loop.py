@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 
 from bert_jax.command.train import export
-from bert_jax.errors import BertJaxError, NotFinite
+from bert_jax.core.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
 from bert_jax.report.curves import draw
-from bert_jax.train import manifest
-from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.log import Log, read
-from bert_jax.train.loop import Run, train
-from bert_jax.train.pace import Pace
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.standing import of_kept_model
-from bert_jax.train.state import constants_of, initial_state
-from bert_jax.train.step import make_step
-from bert_jax.train.workdir import Workdir
+from bert_jax.training import manifest
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.log import Log, read
+from bert_jax.training.loop import Run, train
+from bert_jax.training.pace import Pace
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.standing import of_kept_model
+from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.step import make_step
+from bert_jax.training.workdir import Workdir
 from runs import leaves
 from tiny_training import HELDOUT, Batches, tiny
 
@@ -462,7 +462,7 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, t
 
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("bert_jax.train.pace.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("bert_jax.training.pace.time.perf_counter", lambda: clock[0])
     pace = Pace()
     for seconds in (30, 2, 2):  # the first compiles
         clock[0] += seconds

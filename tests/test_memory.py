@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from bert_jax.memory import LARGE_PAGES, SYSTEM, TUNABLES
+from bert_jax.core.memory import LARGE_PAGES, SYSTEM, TUNABLES
 
 COMMAND = """
 import os, resource, sys
 print(os.getpid(), sys.argv[1:])
-from bert_jax.memory import use_large_pages
+from bert_jax.core.memory import use_large_pages
 use_large_pages()
 import numpy as np
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -11,24 +11,24 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import retrieval
 from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_json
 from bert_jax.data.examples.groups import GroupColumns, read_groups
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_json
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching
 from bert_jax.inference.embed import DOCUMENTS, QUERIES, embedding
 from bert_jax.inference.model import load
+from bert_jax.metrics import retrieval
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import mining, vectors
 from bert_jax.search.cache import Cache
 from bert_jax.search.mining import Limits, Mined, mine
 from bert_jax.search.vectors import Vectors
-from bert_jax.train.config import RunConfig
-from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Task
 from runs import finished
 from test_embed_task import pairs, table
 from test_finetune import ENCODER, TOKENIZER, model, texts  # noqa: F401

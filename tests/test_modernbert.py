@@ -8,12 +8,12 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.command import info
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.models.config import NearConfig, RotaryConfig
 from bert_jax.tasks import warm_start
-from bert_jax.train.task import Task
+from bert_jax.training.task import Task
 from packing import assert_packed_equals_separate
 from released import add_tensors, layout_of, released
 from shown import shown

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models import attention, banded_attention, rotary
-from bert_jax.models.attention import attend, attend_near_or_far, choose
+from bert_jax.models import rotary
 from bert_jax.models.config import EncoderConfig, NearConfig, RotaryConfig
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
+from bert_jax.models.kernels import attention, banded_attention
+from bert_jax.models.kernels.attention import attend, attend_near_or_far, choose
 from gradients import assert_gradients_equal
 from shown import shown
 
@@ -178,7 +179,7 @@ COMPILE_FOR_TPU = """
 import jax, jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from bert_jax.models.attention import attend_near_or_far
+from bert_jax.models.kernels.attention import attend_near_or_far
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]

@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.command.info import collect
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.model import load

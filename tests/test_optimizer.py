@@ -11,22 +11,22 @@ import pytest
 from flax.traverse_util import unflatten_dict
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
-from bert_jax.train.config import MeshConfig, OptimizerConfig
-from bert_jax.train.optimizer import adam, direction, trust
-from bert_jax.train.parts import ABORTING, refuse_both_splits
-from bert_jax.train.rules import PARAMETERS, Parameter, decide, named
-from bert_jax.train.schedule import share_at
-from bert_jax.train.sharding import check_batch, make_mesh, parameter_shardings
-from bert_jax.train.state import abstract_state, constants_of, fresh_params, initial_state, optimizer_of
-from bert_jax.train.step import make_step
-from bert_jax.train.task import Task
+from bert_jax.training.config import MeshConfig, OptimizerConfig
+from bert_jax.training.optimizer import adam, direction, trust
+from bert_jax.training.parts import ABORTING, refuse_both_splits
+from bert_jax.training.rules import PARAMETERS, Parameter, decide, named
+from bert_jax.training.schedule import share_at
+from bert_jax.training.sharding import check_batch, make_mesh, parameter_shardings
+from bert_jax.training.state import abstract_state, constants_of, fresh_params, initial_state, optimizer_of
+from bert_jax.training.step import make_step
+from bert_jax.training.task import Task
 from tiny_training import Batches, tiny
 
 

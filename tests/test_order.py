@@ -5,9 +5,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
 ORDER = (
-    "errors", "arguments", "terminal", "typed", "registry", "output", "files", "hashes", "compiling", "memory",
-    "synonyms", "config_files", "config", "keys", "losses", "metrics", "retrieval", "text", "data", "models",
-    "distillation_losses", "embedding_losses", "ranking_losses", "hub", "predictions", "inference", "train", "tasks",
+    "core", "metrics", "text", "data", "models", "losses", "hub", "predictions", "inference", "training", "tasks",
     "search", "report", "pod", "runs", "bench", "command", "__main__",
 )  # fmt: skip
 
@@ -45,7 +43,7 @@ def test_a_file_imports_only_what_stands_above_it():
 def test_the_loop_knows_no_task_by_name():
     of_tasks = {
         name
-        for path in (PACKAGE / "train").glob("*.py")
+        for path in (PACKAGE / "training").glob("*.py")
         for name in imports(path)
         if name.startswith("tasks.")
     }

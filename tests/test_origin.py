@@ -8,12 +8,12 @@ import pytest
 from pyarrow import parquet
 
 import bert_jax
-from bert_jax import hashes
 from bert_jax.command import info
 from bert_jax.command import main as cli
 from bert_jax.command.predict import predictions
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered, known_labels
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.outcomes import read
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.arguments import set_by_config
 from bert_jax.command import main as cli
 from bert_jax.command.arrivals import arriving
 from bert_jax.command.predict import Options, predictions, write
+from bert_jax.core.arguments import set_by_config
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.unlabelled import Input

@@ -13,13 +13,13 @@ import pytest
 from jax.experimental import pallas as pl
 
 import runs
-from bert_jax import config as configs
 from bert_jax import tasks
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core import config as configs
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.models import short_attention
+from bert_jax.models.kernels import short_attention
 from bert_jax.models.mesh import AXES
 from bert_jax.pod import checks, flops, preflight, program, sweep
 from bert_jax.pod.chips import GiB, tpu
@@ -28,10 +28,10 @@ from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Config, Pretraining
-from bert_jax.train.config import CheckpointConfig, RunConfig
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
-from bert_jax.train.step import make_step
+from bert_jax.training.config import CheckpointConfig, RunConfig
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
+from bert_jax.training.step import make_step
 from test_finetune import ENCODER, TOKENIZER, texts
 
 CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")

@@ -19,10 +19,10 @@ from pyarrow import parquet
 
 import corpora
 from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import chunks, duplicates
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import LONGEST_LINE, Source
 from bert_jax.text.sentences import sentences

@@ -7,7 +7,7 @@ import pytest
 from bert_jax.bench.quality import compare
 from bert_jax.bench.turns import Limits
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.report.compare import compare as compare_pair
 from test_evaluate import TEXTS, write_lines

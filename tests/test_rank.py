@@ -10,8 +10,8 @@ from bert_jax.command import main as cli
 from bert_jax.command import rank
 from bert_jax.command.predict import Options, predictions
 from bert_jax.command.rank import ranked
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import EVIDENT, Columns
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions import labelling
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS

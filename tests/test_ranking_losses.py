@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_jax.hub import directory as hub
-from bert_jax.ranking_losses import LOSSES, Settings
+from bert_jax.losses.ranking import LOSSES, Settings
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.pieces import by_example
-from bert_jax.train.state import fresh_params
+from bert_jax.training.state import fresh_params
 from gradients import assert_like_reference
 from test_embed_task import table
 from test_finetune import model, texts  # noqa: F401

@@ -12,16 +12,16 @@ from bert_jax.bench import gain, recipes
 from bert_jax.bench.gain import Arm
 from bert_jax.bench.recipe import Recipe
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.metrics import classes
+from bert_jax.metrics.sums import classes
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.config import RunConfig
-from bert_jax.train.state import fresh_params
-from bert_jax.train.task import Task
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Task
+from bert_jax.training.workdir import Workdir
 
 PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
 CLASSIFY = f"{runs.ROOT}/configs/classify.py"

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import losses
 from bert_jax.inference.model import load
+from bert_jax.losses import loss as losses
 from seeded import seeded_batch, seeded_tensors
 
 torch = pytest.importorskip("torch")

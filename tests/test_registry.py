@@ -4,8 +4,8 @@ import importlib
 
 import pytest
 
-from bert_jax.errors import BertJaxError
-from bert_jax.registry import Registry
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.registry import Registry
 
 
 @pytest.fixture

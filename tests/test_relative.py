@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 
-from bert_jax.errors import BertJaxError
-from bert_jax.models import attention, relative, relative_attention, short_attention
-from bert_jax.models.attention import KERNELS, Request, attend, choose
+from bert_jax.core.errors import BertJaxError
+from bert_jax.models import relative
 from bert_jax.models.config import EncoderConfig, RelativeConfig
 from bert_jax.models.context import Context
+from bert_jax.models.kernels import attention, relative_attention, short_attention
+from bert_jax.models.kernels.attention import KERNELS, Request, attend, choose
 from bert_jax.models.relative import Relative, columns, row_of_distances
 from gradients import assert_gradients_equal
 
@@ -192,7 +193,7 @@ COMPILE_FOR_TPU = """
 import jax
 from jax.experimental import topologies
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from bert_jax.models.attention import attend
+from bert_jax.models.kernels.attention import attend
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
 from bert_jax.models.relative import Relative

@@ -13,7 +13,7 @@ import bert_jax
 import runs
 from bert_jax.command.main import main
 from bert_jax.command.train import export
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.electra import DELTA, GENERATOR, ReplacedTokens, draw, embeddings, with_embeddings

@@ -10,8 +10,8 @@ import pytest
 
 import bert_jax
 from bert_jax.command import train as run
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, Level
 from bert_jax.predictions.kind import KINDS, Outcomes
@@ -25,7 +25,7 @@ from bert_jax.report.finished import Finished
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
 from bert_jax.report.page import About, contradiction_lines, describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train.task import Results
+from bert_jax.training.task import Results
 from test_evaluate import TEXTS, write_lines
 from test_hub import WORDS
 from test_hub import write as write_model

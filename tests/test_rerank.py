@@ -12,17 +12,17 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.command.train import start
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, read_candidates, with_others
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.cards import relevance
-from bert_jax.train.gradient import make_gradient
-from bert_jax.train.log import read
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_state, fresh_params, shardings_of
+from bert_jax.training.gradient import make_gradient
+from bert_jax.training.log import read
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_state, fresh_params, shardings_of
 from gradients import assert_gradients_equal
 from test_embed_task import table
 from test_finetune import model, texts  # noqa: F401

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax import retrieval
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
+from bert_jax.metrics import retrieval
 
 MEASURES = {"ndcg": "ndcg_cut_{}", "map": "map_cut_{}", "recall": "recall_{}", "precision": "P_{}"}
 

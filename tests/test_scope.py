@@ -8,13 +8,13 @@ import pytest
 from safetensors.numpy import save_file
 
 import bert_jax
-from bert_jax import hashes
 from bert_jax.command import main as cli
 from bert_jax.command import train as run
 from bert_jax.command.predict import Options, predictions
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.in_scope import vectors_of
 from bert_jax.inference.outcomes import outcomes
 from bert_jax.inference.programs import hidden_states
@@ -28,8 +28,8 @@ from bert_jax.report.foreign import area_under_curve, compared, in_lines
 from bert_jax.report.page import describe_with_report
 from bert_jax.text.tables import read_rows
 from bert_jax.text.truncation import Reading
-from bert_jax.train.task import Results
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.task import Results
+from bert_jax.training.workdir import Workdir
 from test_evaluate import TEXTS, write_lines
 from test_finetune import marked, model, table  # noqa: F401
 from test_hub import write as write_model

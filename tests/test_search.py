@@ -16,7 +16,7 @@ import pytest
 
 from bert_jax.bench.search import KINDS, Size, measure
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.search import approximate, nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index

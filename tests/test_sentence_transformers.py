@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import Embedder, read
 from bert_jax.hub.sentence_transformers import write as write_embedder
 from shown import shown

@@ -10,9 +10,9 @@ import pytest
 import runs
 from bert_jax.command.main import main
 from bert_jax.hub import directory as hub
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import constants_of, initial_state
-from bert_jax.train.step import make_step
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.step import make_step
 from test_reference import inputs, masked_lm_labels
 from tiny_training import Batches, tiny
 

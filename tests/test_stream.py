@@ -11,13 +11,13 @@ import pytest
 
 import corpora
 import published
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import PARTS, Corpus
 from bert_jax.data.corpus.masking import Masking
 from bert_jax.data.corpus.mixture import BLOCK, Mixture
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
-from bert_jax.errors import BertJaxError
 from bert_jax.text.readers import Source
 from bert_jax.text.tokenizer import Special
 from shown import shown

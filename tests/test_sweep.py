@@ -9,19 +9,19 @@ import pytest
 import corpora
 from bert_jax import tasks
 from bert_jax.command import train as run
-from bert_jax.config_files import read_file
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config_files import read_file
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.runs import sweep
 from bert_jax.runs.sweep import Run
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.train import loop
-from bert_jax.train.config import RunConfig
-from bert_jax.train.state import fresh_params
-from bert_jax.train.step import StepCache
-from bert_jax.train.task import Task
+from bert_jax.training import loop
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.step import StepCache
+from bert_jax.training.task import Task
 from test_finetune import marked, table
 
 CONSTANT = "predictions look constant or random; try another --config."

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.lines import read_lines, reading
 from bert_jax.text.tables import class_names, columns_like, optional, read_rows
 

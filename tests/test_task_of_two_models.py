@@ -15,10 +15,10 @@ from bert_jax.command.main import main
 from bert_jax.command.train import export
 from bert_jax.hub.layout import Layout
 from bert_jax.inference import model as api
-from bert_jax.losses import cross_entropy
+from bert_jax.losses.loss import cross_entropy
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.pretrain import Config  # noqa: F401 - what reads the config of the task
-from bert_jax.train.task import Task
+from bert_jax.training.task import Task
 from tiny_training import Batches, tiny
 
 SETTINGS = {

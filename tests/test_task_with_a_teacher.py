@@ -10,13 +10,13 @@ import pytest
 
 import runs
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import squared_error
-from bert_jax.train.feed import placed
-from bert_jax.train.loop import train
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import constants_of, initial_state
-from bert_jax.train.step import StepCache, make_evaluation, make_step
-from bert_jax.train.task import Task
+from bert_jax.losses.loss import squared_error
+from bert_jax.training.feed import placed
+from bert_jax.training.loop import train
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.step import StepCache, make_evaluation, make_step
+from bert_jax.training.task import Task
 from tiny_training import Batches, tiny
 
 STEPS = 3

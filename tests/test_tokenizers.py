@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.wordpiece import WordPiece

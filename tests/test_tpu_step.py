@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import runs
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.cost import layer_flops
@@ -126,9 +126,9 @@ from bert_jax import config as configs
 from bert_jax.pod.compile import outline_for, traced
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
-from bert_jax.train.step import make_step
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
+from bert_jax.training.step import make_step
 spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), slice_of("v5e:4x4")
 task, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
 mesh = make_mesh(config.mesh, where.devices())

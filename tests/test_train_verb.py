@@ -7,12 +7,12 @@ import pytest
 
 import bert_jax
 import runs
-from bert_jax import config as configs
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core import config as configs
+from bert_jax.core.errors import BertJaxError
 from bert_jax.tasks import pretrain
-from bert_jax.train.task import Task
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.task import Task
+from bert_jax.training.workdir import Workdir
 
 
 @pytest.fixture(scope="module")

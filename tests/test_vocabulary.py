@@ -9,7 +9,7 @@ from flax.traverse_util import unflatten_dict
 from safetensors.numpy import load_file
 
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import runs
-from bert_jax.losses import cross_entropy, weigh
-from bert_jax.train.feed import placed
-from bert_jax.train.gradient import make_gradient, with_rows
-from bert_jax.train.rules import named
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_state, constants_of, fresh_params, shardings_of
-from bert_jax.train.step import make_evaluation
-from bert_jax.train.task import Task
+from bert_jax.losses.loss import cross_entropy, weigh
+from bert_jax.training.feed import placed
+from bert_jax.training.gradient import make_gradient, with_rows
+from bert_jax.training.rules import named
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_state, constants_of, fresh_params, shardings_of
+from bert_jax.training.step import make_evaluation
+from bert_jax.training.task import Task
 from shown import shown
 from tiny_training import Batches, tiny
 

@@ -3,7 +3,7 @@ import random
 import pytest
 
 import vocabularies
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.words import encode_words
 

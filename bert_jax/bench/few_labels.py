@@ -22,11 +22,11 @@ import numpy as np
 from bert_jax.bench import learners
 from bert_jax.bench.sources import rows
 from bert_jax.bench.table import append, lines_of
+from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.output import replacing
 from bert_jax.data.examples.columns import EVIDENT
 from bert_jax.data.examples.example import labels_of
 from bert_jax.data.examples.tags import read_tags
-from bert_jax.errors import BertJaxError, check_name
-from bert_jax.output import replacing
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.report.pictures import STROKES

@@ -22,15 +22,15 @@ from bert_jax.bench.torch_embedding import TorchEmbedding
 from bert_jax.bench.torch_ranking import TorchRanking
 from bert_jax.bench.torch_training import TorchModel, padded, quiet_transformers
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.rerank_config import RerankConfig
-from bert_jax.train.log import read
-from bert_jax.train.loop import train
+from bert_jax.training.log import read
+from bert_jax.training.loop import train
 
 AUTO = {
     "classify": "AutoModelForSequenceClassification",

@@ -1,10 +1,10 @@
 """`bert-jax bench input`: speed from a prepared corpus to NumPy batches, and how many chips this would feed."""
 
 from bert_jax.bench.turns import Machine, Turn, describe, timed
+from bert_jax.core.files import to_json
 from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.stream import Stream
-from bert_jax.files import to_json
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod.checks import rows_per_second

@@ -13,8 +13,8 @@ import numpy as np
 
 from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import quiet_transformers
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.inference import outcomes
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import Kind, Outcomes

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 PACKAGES = {"sklearn": "scikit-learn"}  # module -> its package, if the names differ
 

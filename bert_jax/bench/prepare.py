@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, describe, ratio, timed
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.data.corpus.chunks import CHUNK, cores
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.sentences import sentences

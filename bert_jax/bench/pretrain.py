@@ -13,17 +13,17 @@ import jax
 import numpy as np
 
 from bert_jax.bench.torch_training import Updates, quiet_transformers
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.runs.run import beginning
 from bert_jax.tasks import load
 from bert_jax.tasks.pretrain import Config, Corpora, Pretraining
-from bert_jax.train.log import heldout
-from bert_jax.train.loop import train
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import initial_state
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.log import heldout
+from bert_jax.training.loop import train
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import initial_state
+from bert_jax.training.workdir import Workdir
 
 METRICS = "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"
 

@@ -13,12 +13,12 @@ import jax
 import numpy as np
 
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.output import destination
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
-from bert_jax.metrics import Sums
-from bert_jax.output import destination
+from bert_jax.metrics.sums import Sums
 from bert_jax.report.intervals import Interval, differences, intervals
 from bert_jax.report.page import table
 from bert_jax.report.pictures import ACCENT, INK, drawn

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from bert_jax import config_files, tasks
-from bert_jax.errors import BertJaxError
+from bert_jax import tasks
+from bert_jax.core import config_files
+from bert_jax.core.errors import BertJaxError
 from bert_jax.runs.run import run
-from bert_jax.train.config import RunConfig
+from bert_jax.training.config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -25,20 +25,20 @@ from typing import Any
 from bert_jax.bench import gain
 from bert_jax.bench.gain import Gain
 from bert_jax.bench.recipe import Recipe
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, to_json, write_atomically, write_json
+from bert_jax.core.output import holding, remove, replacing
+from bert_jax.core.terminal import part_of_run, say
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, to_json, write_atomically, write_json
 from bert_jax.hub import directory as hub
-from bert_jax.output import holding, remove, replacing
 from bert_jax.report.page import table
 from bert_jax.report.pictures import STROKES
 from bert_jax.runs.run import run
 from bert_jax.tasks.electra import GENERATOR
 from bert_jax.tasks.pretrain import Config, CorporaConfig
-from bert_jax.terminal import part_of_run, say
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.train.log import heldout, read
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.log import heldout, read
+from bert_jax.training.workdir import Workdir
 
 PLAN, PICTURE, TABLE = "recipes.json", "recipes.png", "table.md"
 TIMED = 30  # steps to time; the first half compiles and settles, and is ignored

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.bench.turns import Machine, Turn, describe, timed
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.search import nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index

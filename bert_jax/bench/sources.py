@@ -4,8 +4,8 @@ import csv
 from collections.abc import Iterable
 from pathlib import Path
 
-from bert_jax.errors import BertJaxError
-from bert_jax.output import replacing
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import replacing
 from bert_jax.text.lines import read_lines
 
 WORDS = 200  # of a passage, about 256 tokens

@@ -22,8 +22,8 @@ from typing import NoReturn
 
 from bert_jax.bench.measurements import INPUTS, LIBRARIES, MEASUREMENTS, Measurement, Row
 from bert_jax.bench.turns import Ratio
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json, write_atomically
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json, write_atomically
 from bert_jax.report.pictures import ACCENT, INK, drawn
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers", "sentence-transformers", "onnxruntime")

@@ -19,8 +19,8 @@ from bert_jax.bench.libraries import by_length, libraries, onnx_session
 from bert_jax.bench.profile import name_operations, profile, show
 from bert_jax.bench.trace import on_host
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.predictions import calibration
 from bert_jax.predictions.whole_texts import WholeTexts
 from bert_jax.text.lines import read_lines

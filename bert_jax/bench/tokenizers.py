@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.bench.libraries import libraries
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentencepiece import SentencePiece
 from bert_jax.text.subwords import clean

@@ -6,9 +6,9 @@ import numpy as np
 
 from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import TorchModel, quiet_transformers
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.embedding_losses import LOSSES
-from bert_jax.errors import BertJaxError
+from bert_jax.losses.embedding import LOSSES
 from bert_jax.tasks.embed_config import EmbedConfig
 from bert_jax.tasks.embedding import Embedding
 

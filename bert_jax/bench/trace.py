@@ -18,7 +18,7 @@ from pathlib import Path
 import jax
 
 from bert_jax.bench.turns import Turn, timed
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 # Instructions that contain others; the contained ones have times of their own.
 OUTER = re.compile(r"%(\S+) = .* (?:while|call|conditional)\(")

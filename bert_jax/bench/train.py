@@ -15,18 +15,18 @@ from bert_jax.bench.profile import name_operations, profile, show
 from bert_jax.bench.speeds import matmul_flops_per_second, memory_bytes_per_second
 from bert_jax.bench.torch_training import Updates
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio, timed
+from bert_jax.core.files import to_json
 from bert_jax.data.corpus.config import DataConfig, Examples
-from bert_jax.files import to_json
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.pod import program
 from bert_jax.pod.chips import peak_of
 from bert_jax.tasks.pretrain import Config, Pretraining
-from bert_jax.train.config import MeshConfig, OptimizerConfig
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import constants_of, initial_state
-from bert_jax.train.step import make_step
+from bert_jax.training.config import MeshConfig, OptimizerConfig
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.step import make_step
 
 
 @dataclass(frozen=True)

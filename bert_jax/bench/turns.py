@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 PAUSE = 0.3  # seconds before a turn, in which OpenMP's threads of the previous turn stop spinning
 BUSY = 0.1  # share of the cores that other programs may use before the machine counts as busy

@@ -27,23 +27,24 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.command import mine
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, to_json, write_json
+from bert_jax.core.hashes import digest
+from bert_jax.core.output import holding, remove, streaming
+from bert_jax.core.terminal import part_of_run, say
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.examples.example import Example, sample
 from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.data.examples.split import split
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, to_json, write_json
-from bert_jax.hashes import digest
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.metrics.retrieval import BEST
 from bert_jax.models.config import EncoderConfig
-from bert_jax.output import holding, remove, streaming
 from bert_jax.report import legs
 from bert_jax.report.embedders import evaluate
 from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.intervals import Interval, differences
-from bert_jax.retrieval import BEST
 from bert_jax.runs.run import run
 from bert_jax.search import manifest as manifests
 from bert_jax.search.documents import Columns, Source
@@ -67,9 +68,8 @@ from bert_jax.search.structure import (
     without_a_sentence,
 )
 from bert_jax.search.vectors import Vectors, fingerprint
-from bert_jax.terminal import part_of_run, say
 from bert_jax.text.readers import Source as TextSource
-from bert_jax.train.stop import Stop
+from bert_jax.training.stop import Stop
 
 FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",

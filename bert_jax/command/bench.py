@@ -177,7 +177,7 @@ def input_(args):
 def pretrain(args):
     from bert_jax.bench import pretrain, recipes
     from bert_jax.bench.recipe import Recipe
-    from bert_jax.errors import BertJaxError
+    from bert_jax.core.errors import BertJaxError
 
     if not (args.beside or args.labels):
         if args.minutes:
@@ -281,7 +281,7 @@ def train(args):
 def size(args):
     from bert_jax.bench.size import Rows, measure, profile_size
     from bert_jax.bench.turns import Limits
-    from bert_jax.errors import BertJaxError
+    from bert_jax.core.errors import BertJaxError
 
     rows = Rows(args.rows, args.batch, args.length)
     if not args.profile:

@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from bert_jax import hashes
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import counted
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.hub.weights import read_weight
 from bert_jax.search import manifest as manifests
 from bert_jax.search.index import Index
-from bert_jax.terminal import counted
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.train import manifest
-from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.config import CheckpointConfig
-from bert_jax.train.workdir import Workdir
+from bert_jax.training import manifest
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.config import CheckpointConfig
+from bert_jax.training.workdir import Workdir
 
 LISTED = 6  # file names that a line shows
 

@@ -4,12 +4,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bert_jax import tasks, terminal
-from bert_jax.config import checked, merged
-from bert_jax.config_files import read_file, recipes
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
-from bert_jax.keys import keys_of, shown, values_of
+from bert_jax import tasks
+from bert_jax.core import terminal
+from bert_jax.core.config import checked, merged
+from bert_jax.core.config_files import read_file, recipes
+from bert_jax.core.config_keys import keys_of, shown, values_of
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 
 NAME, VALUE = 18, 13  # widths of the columns of names and of values, in characters
 

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import jax
 from jax.sharding import Mesh
 
-from bert_jax import memory, tasks
-from bert_jax.config_files import read_file
+from bert_jax import tasks
+from bert_jax.core import memory
+from bert_jax.core.config_files import read_file
+from bert_jax.core.output import refuse_foreign
+from bert_jax.core.terminal import counted, in_width
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_of
-from bert_jax.output import refuse_foreign
 from bert_jax.report.page import FILES as REPORTED
 from bert_jax.runs import sweep
 from bert_jax.runs.choice import IN_WORDS, methods, needs_one_fold
@@ -26,15 +28,14 @@ from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.label_notices import label_notices
 from bert_jax.tasks.pretrain import Corpora
 from bert_jax.tasks.rerank_config import RerankConfig
-from bert_jax.terminal import counted, in_width
-from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.config import RunConfig
-from bert_jax.train.footprint import Footprint, footprint
-from bert_jax.train.log import read
-from bert_jax.train.sharding import check_batch, devices_of, make_mesh
-from bert_jax.train.state import State, abstract_state
-from bert_jax.train.task import Data, Task
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.config import RunConfig
+from bert_jax.training.footprint import Footprint, footprint
+from bert_jax.training.log import read
+from bert_jax.training.sharding import check_batch, devices_of, make_mesh
+from bert_jax.training.state import State, abstract_state
+from bert_jax.training.task import Data, Task
+from bert_jax.training.workdir import Workdir
 
 MOST_LABELS = 8  # labels shown with their counts
 INDENT = 12  # width of the column of names, in characters

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.output import refuse_input, replacing
+from bert_jax.core.terminal import counted
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.examples.rows import peeked
 from bert_jax.data.examples.unlabelled import columns_of, read_unlabelled
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.inference.embed import embedding, reading_of
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.streaming import windows
-from bert_jax.output import refuse_input, replacing
 from bert_jax.search import shards
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.search.vectors import fingerprint
-from bert_jax.terminal import counted
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending
 from bert_jax.text.truncation import Truncated, warn

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from bert_jax.errors import BertJaxError, check_name
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.search.engines import ENGINES
 from bert_jax.search.export import export
 from bert_jax.search.index import Index

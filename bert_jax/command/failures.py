@@ -3,7 +3,7 @@
 import os
 import sys
 
-from bert_jax.errors import BertJaxError, first_line, of_system
+from bert_jax.core.errors import BertJaxError, first_line, of_system
 
 LESS = "take a smaller batch, shorter texts or a smaller model, or a machine with more memory"
 

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from bert_jax.config import LARGEST, MOST, Range
-from bert_jax.errors import nearest, one_line
-from bert_jax.terminal import say
+from bert_jax.core.config import LARGEST, MOST, Range
+from bert_jax.core.errors import nearest, one_line
+from bert_jax.core.terminal import say
 
 Flag = Callable[[argparse._ActionsContainer], object]  # adds itself to a parser
 

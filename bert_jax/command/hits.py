@@ -6,12 +6,12 @@ from collections.abc import Iterator, Set
 from dataclasses import asdict
 from itertools import islice
 
+from bert_jax.core.errors import BertJaxError, one_line
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
 from bert_jax.data.examples.unlabelled import read_unlabelled
-from bert_jax.errors import BertJaxError, one_line
-from bert_jax.files import to_json
 from bert_jax.search.index import Hit, Index
 from bert_jax.search.keywords import query_words
-from bert_jax.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
 
 QUERIES = 64  # queries searched together
 EXCERPT = 240  # characters of a passage that are shown, about three lines of a terminal

@@ -1,7 +1,7 @@
 """Verbs of search: index documents, and find the passages that answer a query."""
 
 from bert_jax.command.flags import count, flag, verb, whole
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 
 @verb(

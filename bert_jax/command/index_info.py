@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from bert_jax.errors import one_line
-from bert_jax.files import to_json
+from bert_jax.core.errors import one_line
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import counted, in_width
 from bert_jax.search import manifest as manifests
 from bert_jax.search.index import Index
-from bert_jax.terminal import counted, in_width
 
 SHOWN = 5  # document ids in the output
 

@@ -6,8 +6,9 @@ import sys
 import warnings
 from dataclasses import asdict
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import in_width
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.oddities import check_tokenizer, lower_cases
@@ -17,7 +18,6 @@ from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
 from bert_jax.report import card
-from bert_jax.terminal import in_width
 from bert_jax.text.directory import open_tokenizer
 
 SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")

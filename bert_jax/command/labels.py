@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from bert_jax.command.flags import JSON, LONG, count, flag, number, one_of, verb
-from bert_jax.errors import BertJaxError
-from bert_jax.terminal import say
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import say
 
 PREDICTORS = "a classifier, a tagger, a question-answering model"
 TEXT = flag(

@@ -9,15 +9,15 @@ from glob import glob
 from importlib.util import find_spec
 
 from bert_jax import __version__
-from bert_jax.arguments import set_by_config
 from bert_jax.command import adapt, bench, corpora, index, labels, mine, models, rerank, runs
 from bert_jax.command.failures import explained
 from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
 from bert_jax.command.interrupts import interruptible
-from bert_jax.compiling import keep_programs
-from bert_jax.errors import BertJaxError, nearest, one_line
-from bert_jax.memory import share_gpu, use_large_pages
-from bert_jax.terminal import say
+from bert_jax.core.arguments import set_by_config
+from bert_jax.core.compilation_cache import keep_programs
+from bert_jax.core.errors import BertJaxError, nearest, one_line
+from bert_jax.core.memory import share_gpu, use_large_pages
+from bert_jax.core.terminal import say
 
 BENCHES = verbs_of(bench)
 VERBS = (

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from bert_jax.command.flags import count, flag, number, verb, whole
 from bert_jax.command.labels import SKIP_BAD
-from bert_jax.config import LARGEST
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
-from bert_jax.terminal import say
+from bert_jax.core.config import LARGEST
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import say
 
 any_number = number(-LARGEST)
 
@@ -42,8 +42,8 @@ any_number = number(-LARGEST)
     flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative (a cosine, or by --rescore)"),
 )  # fmt: skip
 def mine(args):
+    from bert_jax.core.output import refuse_input
     from bert_jax.data.examples.groups import GroupColumns, mapping, positive_column, read_groups, read_texts
-    from bert_jax.output import refuse_input
     from bert_jax.search.mining import Limits
     from bert_jax.search.scores import Scores
     from bert_jax.search.vectors import Vectors
@@ -73,7 +73,7 @@ def mine(args):
 
 def write(output: Path, groups, corpus, vectors, limits, scores=None, with_scores: bool = False):
     """Write the mined rows, and return counts of them."""
-    from bert_jax.output import streaming
+    from bert_jax.core.output import streaming
     from bert_jax.search.mining import Mined
     from bert_jax.search.mining import mine as mined
 

@@ -4,8 +4,8 @@ from itertools import tee
 from pathlib import Path
 
 from bert_jax.command.flags import JSON, LONG, count, flag, verb
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 
 
 @verb(

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.command.arrivals import arriving, live_input
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.output import refuse_input, streaming
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.rows import peeked
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.inference.model import Model, load
-from bert_jax.output import refuse_input, streaming
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.scope import Scope
 from bert_jax.predictions.unlabelled import Input
-from bert_jax.terminal import counted
 from bert_jax.text import tables
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.truncation import Truncated, warn

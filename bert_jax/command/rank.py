@@ -10,8 +10,8 @@ import numpy as np
 
 from bert_jax.command.arrivals import live_input
 from bert_jax.command.predict import Options, beside, empty, reader_of, tell_of_truncated, with_text
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.batching import tokens_in_batch
 from bert_jax.inference.in_scope import vectors_of
 from bert_jax.inference.model import Model

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from bert_jax.command.config import collect, differs
-from bert_jax.config_files import recipes
-from bert_jax.keys import Key, keys_of, shown
+from bert_jax.core.config_files import recipes
+from bert_jax.core.config_keys import Key, keys_of, shown
 from bert_jax.tasks import TASKS
 
 HEAD = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_jax.command.flags import count, flag, number, verb
 from bert_jax.command.labels import SKIP_BAD
-from bert_jax.files import to_json
+from bert_jax.core.files import to_json
 
 
 @verb(
@@ -28,10 +28,10 @@ from bert_jax.files import to_json
     SKIP_BAD,
 )  # fmt: skip
 def rerank(args):
+    from bert_jax.core.output import refuse_input, streaming
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.inference.model import load
     from bert_jax.inference.rank import check_cross_encoder
-    from bert_jax.output import refuse_input, streaming
     from bert_jax.text.truncation import Truncated, warn
 
     refuse_input(args.output, args.input)

@@ -71,7 +71,7 @@ def preflight(args):
     flag("--process", type=whole(0), help="index of this process, from 0"),
 )  # fmt: skip
 def train(args):
-    from bert_jax.train.processes import joined
+    from bert_jax.training.processes import joined
 
     if args.dry_run:
         from bert_jax.command.dry_run import show

@@ -3,15 +3,15 @@
 import shlex
 from collections.abc import Sequence
 
-from bert_jax import config as configs
 from bert_jax import tasks
-from bert_jax.errors import BertJaxError
+from bert_jax.core import config as configs
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.runs.run import run
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.train.checkpoint import Checkpoints
-from bert_jax.train.config import CheckpointConfig
-from bert_jax.train.workdir import Workdir, save_models
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.config import CheckpointConfig
+from bert_jax.training.workdir import Workdir, save_models
 
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bert_jax.output import replacing
+from bert_jax.core.output import replacing
 
 HEADER = 256  # bytes; the size does not depend on the number of rows, so the header can be written again at the end
 

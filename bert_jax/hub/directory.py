@@ -17,9 +17,10 @@ from flax.traverse_util import unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from bert_jax import hashes, memory
-from bert_jax.errors import BertJaxError, first_line, nearest, of_rust
-from bert_jax.files import read_json, write_atomically, write_json
+from bert_jax.core import hashes, memory
+from bert_jax.core.errors import BertJaxError, first_line, nearest, of_rust
+from bert_jax.core.files import read_json, write_atomically, write_json
+from bert_jax.core.output import building, replacing
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.families import family_of
 from bert_jax.hub.family import Family, size_of
@@ -29,7 +30,6 @@ from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
-from bert_jax.output import building, replacing
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 MOST_LABELS = 1 << 20

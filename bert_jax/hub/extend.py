@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.text.directory import open_tokenizer

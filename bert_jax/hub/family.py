@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bert_jax.config import MOST
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.config import MOST
+from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.typed_json import Mistyped, fit
 from bert_jax.hub.parts import Part, linear
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import COMPUTED, RATES, EncoderConfig, flattened
-from bert_jax.typed import Mistyped, fit
 
 ACTIVATIONS = {
     "gelu": "gelu",

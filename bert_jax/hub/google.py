@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.core.errors import BertJaxError, first_line
 
 # Variables that training saves beside the parameters.
 TRAINING = re.compile(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict
 
-from bert_jax.errors import BertJaxError, check_name
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
 from bert_jax.hub.parts import Part, linear

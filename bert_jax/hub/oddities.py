@@ -1,6 +1,6 @@
 """Find what is wrong or odd about the tokenizer of a model directory, before anything runs."""
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import share_with_capitals

@@ -1,6 +1,6 @@
 """Rotary position embeddings (RoPE) in published configs."""
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 
 def theta_of(table, default: float, where: str) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, write_json
-from bert_jax.hashes import is_within
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
+from bert_jax.core.hashes import is_within
 
 # Our name -> sentence-transformers' name in the new layout. The old layout has the key pooling_mode_{name}: true, with
 # the name in OLD_KEYS if there is one.

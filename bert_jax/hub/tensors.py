@@ -7,8 +7,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json
 from bert_jax.hub import google
 
 # In order of preference: safetensors can hold nothing but tensors.

@@ -21,7 +21,7 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from bert_jax.errors import BertJaxError, first_line, of_system
+from bert_jax.core.errors import BertJaxError, first_line, of_system
 
 # What the readers raise on unexpected bytes; zipfile raises NotImplementedError if the header asks for a later version
 # of the format.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError, NotFinite
+from bert_jax.core.errors import BertJaxError, NotFinite
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 

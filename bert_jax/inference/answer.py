@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import repeat, zip_longest
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import series
 from bert_jax.predictions.kinds.answers import LONGEST, Answer, Answers

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError, check_name
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner

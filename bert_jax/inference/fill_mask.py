@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
+from bert_jax.core.config import Range, check_number
 from bert_jax.inference.mask_predict import complete
 from bert_jax.inference.masks import find, in_windows, replaced, with_own_masks
 from bert_jax.inference.programs import mask_fillings

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference import programs
 from bert_jax.inference.runner import Runner
 

@@ -1,6 +1,6 @@
 """Find the masks of texts in windows, and replace them by words."""
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.words import most_central

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import jax
 
-from bert_jax.compiling import keep_programs
-from bert_jax.config import SEEDS, check_number
-from bert_jax.errors import BertJaxError, check_name, nearest
+from bert_jax.core.compilation_cache import keep_programs
+from bert_jax.core.config import SEEDS, check_number
+from bert_jax.core.errors import BertJaxError, check_name, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.inference import programs

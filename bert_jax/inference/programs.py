@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import PROJECTION, Projection
 from bert_jax.inference.parameters import unrolled
 from bert_jax.models.config import EncoderConfig

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import series
 from bert_jax.predictions.whole_texts import WholeTexts

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.hub.weights import is_finite

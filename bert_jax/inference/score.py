@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.masks import as_text, in_windows
 from bert_jax.inference.programs import log_likelihoods
 from bert_jax.inference.runner import Runner

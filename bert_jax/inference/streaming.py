@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import hides_bars
 from bert_jax.inference.batching import tokens_in_batch
-from bert_jax.terminal import hides_bars
 from bert_jax.text.series import as_list, plain
 
 CHARACTERS = 256  # of a window, per token of a batch: some 64 batches of English

@@ -1,6 +1,6 @@
 """Labelled spans in texts, such as names or parts of speech, and tags for lists of words."""
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import series
 from bert_jax.predictions.kinds.tags import Pieces, Span, Tags

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.terminal import hides_bars
 from bert_jax.inference import programs
 from bert_jax.inference.batching import padded_length, row_rungs, rungs_of_lengths, tokens_in_batch
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import known_kind
-from bert_jax.terminal import hides_bars
 from bert_jax.text.tokenizer import Encoding
 
 

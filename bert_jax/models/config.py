@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from bert_jax.config import NotNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.config import NotNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
+from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.registry import Registry
 from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
-from bert_jax.registry import Registry
 
 # Here rather than in the folder of the blocks: blocks import this file, and that folder may import any block.
 BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
@@ -142,7 +142,7 @@ class EncoderConfig:
 
     >>> EncoderConfig(hiden_size=512)
     Traceback (most recent call last):
-    bert_jax.errors.BertJaxError: EncoderConfig has no field "hiden_size"; did you mean "hidden_size"?
+    bert_jax.core.errors.BertJaxError: EncoderConfig has no field "hiden_size"; did you mean "hidden_size"?
     """
 
     vocab_size: Size = 30522  # number of tokens in the vocabulary

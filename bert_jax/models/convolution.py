@@ -6,10 +6,10 @@ import flax.linen as nn
 import flax.struct
 import jax.numpy as jnp
 
-from bert_jax.models.attention import segments_of
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
+from bert_jax.models.kernels.attention import segments_of
 from bert_jax.models.layers import ACTIVATIONS, Dense
 
 

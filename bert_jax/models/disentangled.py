@@ -7,10 +7,10 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.attention import attend
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import keep
+from bert_jax.models.kernels.attention import attend
 from bert_jax.models.layers import Dense, initial, norm, sow_attention
 from bert_jax.models.product import add_bias
 from bert_jax.models.relative import Relative, row_of_distances

@@ -8,11 +8,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models import attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import gelu, keep, normalize
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, weights_of
+from bert_jax.models.kernels import attention
 from bert_jax.models.product import add_bias, product
 from bert_jax.models.rotary import rotate
 

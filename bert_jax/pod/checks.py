@@ -8,12 +8,12 @@ import shutil
 import time
 from pathlib import Path
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.errors import BertJaxError
 from bert_jax.pod.topology import Slice
 from bert_jax.tasks.outline import Outline
-from bert_jax.train.config import CheckpointConfig, RunConfig
+from bert_jax.training.config import CheckpointConfig, RunConfig
 
 MEASURED = 3.0  # seconds for which reading is measured
 SPARE = 0.5  # a host should make batches by this share faster than its chips take them

@@ -9,7 +9,7 @@ much, for sparse matrices.
 
 from dataclasses import dataclass
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, nearest
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax import tasks
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.pod import checks, flops, program
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import Slice, slice_of
 from bert_jax.tasks.outline import Outline, Phase
-from bert_jax.train.config import RunConfig
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_batch, abstract_constants, abstract_state
-from bert_jax.train.step import make_step
+from bert_jax.training.config import RunConfig
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
+from bert_jax.training.step import make_step
 
 # The compiler's two messages: about all that the program holds, or about its temporaries alone.
 TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d.]+[KMGT] hbm|\) exceeds)")

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 
 from bert_jax import tasks
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.pod import checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
 from bert_jax.pod.topology import Slice, slice_of
-from bert_jax.train.config import RunConfig
+from bert_jax.training.config import RunConfig
 
 GiB, HOUR = 2**30, 3600
 # For a machine without a TPU: without these, libtpu looks for a TPU and for other hosts.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bert_jax import tasks
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.pod import preflight
 from bert_jax.pod.topology import Slice, slice_of
 

@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.pod.chips import Chip, tpu
 
 CHIPS_ON_A_HOST = 4  # in slices of several hosts
@@ -54,7 +54,7 @@ def slice_of(name: str) -> Slice:
     4
     >>> slice_of("v5p:64")
     Traceback (most recent call last):
-    bert_jax.errors.BertJaxError: --topology v5p:64: a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4
+    bert_jax.core.errors.BertJaxError: --topology v5p:64: a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4
     """
     kind, _, sides = name.partition(":")
     chip = tpu(kind.partition("-")[0])

@@ -13,10 +13,10 @@ from typing import Annotated
 
 import numpy as np
 
-from bert_jax import hashes
-from bert_jax.config import NotNegative, Range, Share, check_number, check_ranges
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, write_json
+from bert_jax.core import hashes
+from bert_jax.core.config import NotNegative, Range, Share, check_number, check_ranges
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
 from bert_jax.predictions.promise import Level, fewest_answers, highest_precision, lowest_threshold
 
 FILE = "calibration.json"

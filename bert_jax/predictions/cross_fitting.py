@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_of
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.promise import count_levels, design_effect

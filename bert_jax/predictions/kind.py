@@ -14,20 +14,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.registry import Registry
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
 from bert_jax.data.examples.texts import texts_in_rows
-from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
-from bert_jax.losses import Loss
-from bert_jax.metrics import Sums
+from bert_jax.losses.loss import Loss
+from bert_jax.metrics.sums import Sums
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.matching import match
 from bert_jax.predictions.probe import Link
 from bert_jax.predictions.view import Shown, View
-from bert_jax.registry import Registry
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Reading
 

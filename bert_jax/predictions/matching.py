@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.cells import split_label
 from bert_jax.data.examples.example import Example, label_names, labels_of
-from bert_jax.errors import BertJaxError
 
 
 def match(

@@ -7,9 +7,9 @@ again.
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bert_jax import hashes
+from bert_jax.core import hashes
+from bert_jax.core.files import read_json, write_json
 from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered
-from bert_jax.files import read_json, write_json
 
 FILE = "origin.json"
 

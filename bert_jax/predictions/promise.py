@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 from scipy.special import bdtr
 
-from bert_jax.config import NotNegative, Share, check_ranges
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import NotNegative, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
 
 LEVELS = 20  # shares of the most confident predictions for which precision is counted
 RISK = 0.05  # that a promised precision does not hold, whichever precision is requested

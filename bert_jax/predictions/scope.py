@@ -14,10 +14,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from bert_jax import hashes
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError, first_line, of_rust
+from bert_jax.core.output import replacing
 from bert_jax.data.randomness import sampled
-from bert_jax.errors import BertJaxError, first_line, of_rust
-from bert_jax.output import replacing
 
 FILE = "scope.safetensors"
 REMEDY = "delete it, or train again"

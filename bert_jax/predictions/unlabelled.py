@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ANSWERS, LABELS, TAGS, Columns, Located, Remembered, usual
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.rows import peeked, rows_begun
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
 from bert_jax.text.inputs import ending

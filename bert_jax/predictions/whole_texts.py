@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import CLASSES, LabelCells
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.texts import read_texts
-from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import PROBLEM, Layout
 from bert_jax.predictions.kind import Kind, Windows
 

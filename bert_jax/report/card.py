@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_jax import hashes
-from bert_jax.files import write_atomically
+from bert_jax.core import hashes
+from bert_jax.core.files import write_atomically
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.train.config import RunConfig
-from bert_jax.train.standing import of_kept_model
-from bert_jax.train.task import Card, Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.standing import of_kept_model
+from bert_jax.training.task import Card, Task
 
 FILE = "README.md"
 TAG = "bert_jax"  # on the card of every model that a run writes

@@ -4,9 +4,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.columns import EVIDENT, Columns
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.kind import Outcomes
@@ -14,7 +15,6 @@ from bert_jax.predictions.matching import shortened
 from bert_jax.predictions.view import Shown
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.report.page import cut
-from bert_jax.terminal import counted
 
 CHANGED = 10  # the number of examples shown of each sort
 

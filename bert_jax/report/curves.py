@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from bert_jax.output import replacing
-from bert_jax.train.log import read
+from bert_jax.core.output import replacing
+from bert_jax.training.log import read
 
 STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
 MANY = 60  # lines with this many points or more are drawn without markers

@@ -5,8 +5,8 @@ The model's head, and for a classifier its problem_type, decide which metrics ar
 
 from dataclasses import asdict, dataclass, field
 
+from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import EVIDENT, Columns
-from bert_jax.files import to_json
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.predictions.kind import Outcomes

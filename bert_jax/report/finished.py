@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import building
+from bert_jax.core.terminal import say
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.in_scope import vectors_of
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes
-from bert_jax.output import building
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import scope as scopes
 from bert_jax.predictions.calibration import Calibration
@@ -23,9 +24,8 @@ from bert_jax.report.foreign import compared
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.page import FILES, About, write
 from bert_jax.tasks.finetune_config import Method
-from bert_jax.terminal import say
-from bert_jax.train.task import Results
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.task import Results
+from bert_jax.training.workdir import Workdir
 
 FEWEST_TO_OFFER = 5  # examples of a class; class weights help little if it has fewer
 SHOWN = 5  # the number of classes that one line names

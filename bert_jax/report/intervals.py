@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.metrics import Sums
+from bert_jax.metrics.sums import Sums
 
 RESAMPLES = 2000
 CHUNK = 100  # resamples computed at once

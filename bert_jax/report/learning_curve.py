@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.metrics import Sums
+from bert_jax.metrics.sums import Sums
 from bert_jax.report.intervals import bootstrapped
 from bert_jax.report.pictures import ACCENT, INK, drawn
 

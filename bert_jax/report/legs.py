@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax import retrieval
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json, write_atomically
+from bert_jax.core.output import building
 from bert_jax.data.examples.judged import Judged, read_judged
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json, write_atomically
-from bert_jax.metrics import Sums
-from bert_jax.output import building
+from bert_jax.metrics import retrieval
+from bert_jax.metrics.retrieval import BEST, DEPTH
+from bert_jax.metrics.sums import Sums
 from bert_jax.report.embedders import pictures
 from bert_jax.report.embedders.measured import SHOWN, Examples, Picture
 from bert_jax.report.embedders.search import Search
 from bert_jax.report.intervals import RESAMPLES, Interval, differences, intervals
 from bert_jax.report.page import FILES, table
-from bert_jax.retrieval import BEST, DEPTH
 from bert_jax.search.index import FUSION, KEYWORDS, VECTORS, Hit, Index
 
 SHOWN_MEASURES = (BEST, "mrr@10", "recall@100")

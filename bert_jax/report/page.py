@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax import metrics
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_atomically
+from bert_jax.core.output import building
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_atomically
 from bert_jax.inference.model import Model, load
-from bert_jax.metrics import Sums
-from bert_jax.output import building
+from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.sums import Sums
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
 from bert_jax.predictions.label_errors import LabelError
@@ -28,7 +29,6 @@ from bert_jax.report.foreign import picture as draw_scope
 from bert_jax.report.intervals import RESAMPLES, intervals, wilson
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.learning_curve import picture as draw_learning_curve
-from bert_jax.terminal import counted
 
 WANTED = (0.8, 0.9, 0.95, 0.99)  # the precisions in the table of promises
 ERRORS = 12  # the number of errors shown of each sort

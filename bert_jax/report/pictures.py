@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.output import replacing
+from bert_jax.core.output import replacing
 from bert_jax.predictions.fitting import BINS
 from bert_jax.predictions.view import Curve, View
 from bert_jax.report.facts import Facts

@@ -19,7 +19,7 @@ from bert_jax.runs.folds import Folds
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.parts import FOLDS, say
-from bert_jax.train.standing import standing
+from bert_jax.training.standing import standing
 
 CONTRAST_BELOW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
 # Examples of each class: with 256 and 512 of ten emotions contrast was three points ahead of fine-tuning, with 1,200 of

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.terminal import say
 from bert_jax.inference.model import Model
 from bert_jax.runs.fit import Run, begin, call, check_arguments, merged
-from bert_jax.terminal import say
 from bert_jax.text.in_memory import PREFIX, tables_in_memory
 from bert_jax.text.series import as_list
 from bert_jax.text.tables import type_of

@@ -13,18 +13,18 @@ from typing import Any
 
 import jax
 
-from bert_jax import config as configs
-from bert_jax import hashes
-from bert_jax.arguments import called_from_python
-from bert_jax.compiling import keep_programs
-from bert_jax.errors import BertJaxError
+from bert_jax.core import config as configs
+from bert_jax.core import hashes
+from bert_jax.core.arguments import called_from_python
+from bert_jax.core.compilation_cache import keep_programs
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import beside, errors_of
+from bert_jax.core.terminal import say
 from bert_jax.inference.model import Model, load
-from bert_jax.output import beside, errors_of
 from bert_jax.runs.run import run
 from bert_jax.tasks import TASKS
-from bert_jax.terminal import say
-from bert_jax.train.log import read, shown
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.log import read, shown
+from bert_jax.training.workdir import Workdir
 
 ALIKE = 0.8  # lowest similarity of a misspelt argument and the right one
 

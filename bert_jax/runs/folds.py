@@ -17,12 +17,13 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bert_jax import tasks
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import replacing
+from bert_jax.core.terminal import part_of_run
 from bert_jax.data.examples.split import folds
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
-from bert_jax.output import replacing
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.probe import Link
 from bert_jax.predictions.scope import Scope, drawn
@@ -32,11 +33,10 @@ from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.finetune_data import pieces_of
 from bert_jax.tasks.probe import Features
-from bert_jax.terminal import part_of_run
 from bert_jax.text.truncation import Reading
-from bert_jax.train.stop import Stop
-from bert_jax.train.task import Data
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.stop import Stop
+from bert_jax.training.task import Data
+from bert_jax.training.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples for a learning curve: with fewer, a quarter of them teaches nothing

@@ -8,11 +8,12 @@ from typing import cast
 import jax
 
 from bert_jax import tasks
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import refuse_foreign
+from bert_jax.core.terminal import say
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import GroupColumns
-from bert_jax.errors import BertJaxError
-from bert_jax.metrics import nothing_learnt
-from bert_jax.output import refuse_foreign
+from bert_jax.metrics.sums import nothing_learnt
 from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
@@ -30,15 +31,14 @@ from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig, Method
 from bert_jax.tasks.label_notices import tell_of_labels
 from bert_jax.tasks.rerank_config import RerankConfig
-from bert_jax.terminal import say
-from bert_jax.train.config import RunConfig
-from bert_jax.train.log import heldout, read
-from bert_jax.train.loop import train
-from bert_jax.train.standing import of_kept_model
-from bert_jax.train.state import fresh_params
-from bert_jax.train.step import StepCache
-from bert_jax.train.task import Data, Task
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.config import RunConfig
+from bert_jax.training.log import heldout, read
+from bert_jax.training.loop import train
+from bert_jax.training.standing import of_kept_model
+from bert_jax.training.state import fresh_params
+from bert_jax.training.step import StepCache
+from bert_jax.training.task import Data, Task
+from bert_jax.training.workdir import Workdir
 
 Opened = tuple[Task, Data, RunConfig]
 

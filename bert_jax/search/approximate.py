@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError, first_line
-from bert_jax.output import replacing
+from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.output import replacing
 
 ENDING = ".faiss"
 LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # HNSW's M, efConstruction and minimum efSearch

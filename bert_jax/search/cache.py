@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.errors import BertJaxError, of_system
-from bert_jax.hashes import digest
+from bert_jax.core.errors import BertJaxError, of_system
+from bert_jax.core.hashes import digest
+from bert_jax.core.output import errors_of, replacing
 from bert_jax.inference.batching import tokens_in_batch
-from bert_jax.output import errors_of, replacing
 from bert_jax.search.keys import KEY, Places, keys_of
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bert_jax.core.errors import BertJaxError, one_line
+from bert_jax.core.hashes import digest
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.cells import name_in
 from bert_jax.data.examples.judged import CORPUS, is_judged
-from bert_jax.errors import BertJaxError, one_line
-from bert_jax.hashes import digest
-from bert_jax.terminal import counted
 from bert_jax.text import formats, tables
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader, NotText, begins_with

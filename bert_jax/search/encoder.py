@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.embed import DOCUMENTS, QUERIES, embedding, prompt_text, reading_of, usual_prompt
 from bert_jax.inference.model import load

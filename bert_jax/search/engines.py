@@ -9,8 +9,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 
 # Bytes per request: the smallest AWS instances accept 10 MiB, Qdrant 32 MiB and the others 100 MB.
 BATCH = 8 << 20

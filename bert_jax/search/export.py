@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.errors import BertJaxError, check_name
-from bert_jax.output import building
+from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.output import building
 from bert_jax.search.engines import ENGINES, Passage
 from bert_jax.search.index import Index
 from bert_jax.search.segment import Segment

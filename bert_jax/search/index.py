@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError
-from bert_jax.hashes import differing, misfit
-from bert_jax.retrieval import DEPTH, highest
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.hashes import differing, misfit
+from bert_jax.metrics.retrieval import DEPTH, highest
 from bert_jax.search import manifest as manifests
 from bert_jax.search.fusion import fused
 from bert_jax.search.keywords import Keywords, WeighedQuery

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import nearest as nearest_name
+from bert_jax.core.hashes import facts_of
+from bert_jax.core.output import holding, refuse_unlisted, remove
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError
-from bert_jax.errors import nearest as nearest_name
-from bert_jax.hashes import facts_of
-from bert_jax.output import holding, refuse_unlisted, remove
 from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search import manifest as manifests
 from bert_jax.search.cache import Cache

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_jax.hashes import digest
+from bert_jax.core.hashes import digest
 
 KEY = np.dtype("S16")
 

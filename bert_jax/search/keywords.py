@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bert_jax.core.output import replacing
 from bert_jax.data.arrays import growing_array
-from bert_jax.output import replacing
 from bert_jax.search.strings import Strings, growing_strings
 
 K1, B = 1.5, 0.75

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, write_json
-from bert_jax.hashes import SELF, FileFacts, is_sealed, sealed
-from bert_jax.typed import fit
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
+from bert_jax.core.hashes import SELF, FileFacts, is_sealed, sealed
+from bert_jax.core.typed_json import fit
 
 FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
 VERSION = 1

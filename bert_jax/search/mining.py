@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.embed import DOCUMENTS, QUERIES
-from bert_jax.retrieval import nearest
+from bert_jax.metrics.retrieval import nearest
 
 BLOCK = 4096  # anchors whose candidates are held and scored at once
 NOISE = 1e-5  # how much the scores of texts that look identical to a model may differ

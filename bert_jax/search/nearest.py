@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.chunks import cores
-from bert_jax.retrieval import highest
+from bert_jax.metrics.retrieval import highest
 from bert_jax.search import approximate
 from bert_jax.search.quantization import STEPS, ranges_of, to_bits, to_bytes
 

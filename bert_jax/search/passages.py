@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sentencex import segment
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import Document
 from bert_jax.text.tokenizer import Tokenizer
 

@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 TYPES = {None: "float32", "int8": "int8", "binary": "uint8"}  # dtypes of the stored numbers
 STEPS = 255  # between the minimum and the maximum of a range

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError
 from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search.keys import KEY, keys_of
 from bert_jax.search.keywords import Postings

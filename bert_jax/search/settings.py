@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.search import manifest as manifests
 from bert_jax.search.approximate import library

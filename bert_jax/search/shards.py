@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError, of_system
+from bert_jax.core.files import read_json, write_json
+from bert_jax.core.hashes import digest
+from bert_jax.core.output import holding, refuse_unlisted
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError, of_system
-from bert_jax.files import read_json, write_json
-from bert_jax.hashes import digest
-from bert_jax.output import holding, refuse_unlisted
 from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
 from bert_jax.text.truncation import Truncated
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_jax.hashes import digest, facts_of, files_in
+from bert_jax.core.hashes import digest, facts_of, files_in
 from bert_jax.hub import directory as hub
 from bert_jax.inference.embed import embedding, prompt_text, reading_of, usual_prompt
 from bert_jax.inference.model import load

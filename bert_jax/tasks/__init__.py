@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from bert_jax import config as configs
-from bert_jax.errors import BertJaxError
+from bert_jax.core import config as configs
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
-from bert_jax.registry import Registry
 from bert_jax.tasks.outline import Outline
-from bert_jax.train.config import RunConfig
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.task import Task
 
 # Values of the config key `task`: a file in this folder, a registered name, or a module's path such as mypackage.spot.
 TASKS = Registry(

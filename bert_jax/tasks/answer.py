@@ -7,7 +7,7 @@ answer, the target is [CLS], as in BERT's SQuAD runs.
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from bert_jax.config import NotNegative, Range
+from bert_jax.core.config import NotNegative, Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.answers import OVERLAP, Answers

@@ -6,7 +6,7 @@ from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.ranking import Ranking
 from bert_jax.tasks.rerank_config import RerankConfig
 from bert_jax.text.truncation import Truncated
-from bert_jax.train.task import Card
+from bert_jax.training.task import Card
 
 LIBRARY = "sentence-transformers"
 

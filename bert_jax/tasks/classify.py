@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from bert_jax.config import Range, Registered
+from bert_jax.core.config import Range, Registered
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import KINDS, Kind
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig

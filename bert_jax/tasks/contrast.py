@@ -4,11 +4,11 @@ different classes apart; then the head is fitted as a probe. A few texts make ma
 from typing import ClassVar, cast
 
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.losses import Loss, pair_error
+from bert_jax.losses.loss import Loss, pair_error
 from bert_jax.models.heads import HEADS, states_read
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.probe import with_probe
-from bert_jax.train.task import Data
+from bert_jax.training.task import Data
 
 VECTORS = "vectors"
 

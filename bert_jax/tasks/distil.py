@@ -13,23 +13,23 @@ import jax
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from bert_jax.config import NotNegative, Positive, Range, check_ranges
+from bert_jax.core.config import NotNegative, Positive, Range, check_ranges
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.distillation_losses import (
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import OF_HEAD, Layout
+from bert_jax.losses.distillation import (
     cosine_distance,
     mean_squares,
     relation_divergence,
     soft_cross_entropy,
 )
-from bert_jax.errors import BertJaxError
-from bert_jax.hub import directory as hub
-from bert_jax.hub.layout import OF_HEAD, Layout
-from bert_jax.losses import Loss
-from bert_jax.models.attention import allowed
+from bert_jax.losses.loss import Loss
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import layer_flops
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.intermediates import QKV, SCORES, STATES
+from bert_jax.models.kernels.attention import allowed
 from bert_jax.models.product import product
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.epochs_config import ModelConfig
@@ -37,7 +37,7 @@ from bert_jax.tasks.outline import Outline
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, Pretraining
 from bert_jax.tasks.student import with_layers
 from bert_jax.tasks.warm_start import check_sizes, check_tokenizer
-from bert_jax.train.task import Data, Task
+from bert_jax.training.task import Data, Task
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
 Weight = Annotated[float, Range(0, 1e6)]

@@ -10,17 +10,17 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from bert_jax.config import NotNegative, Range, Share
+from bert_jax.core.config import NotNegative, Range, Share
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece, Target
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, Label
 from bert_jax.data.examples.texts import read_texts
-from bert_jax.distillation_losses import soft_binary_cross_entropy, soft_cross_entropy
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import Model, load
-from bert_jax.losses import Loss, squared_error, weigh
+from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
+from bert_jax.losses.loss import Loss, squared_error, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind
@@ -33,7 +33,7 @@ from bert_jax.tasks.inspect import show
 from bert_jax.tasks.outline import Outline, outlined
 from bert_jax.tasks.parts import say
 from bert_jax.tasks.student import with_layers
-from bert_jax.train.task import Data
+from bert_jax.training.task import Data
 
 TAUGHT = "taught"  # target: the teacher's logits
 LABELLED = "labelled"  # target: whether the label comes from the data, not from the teacher

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.config import Range, check_ranges
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, check_ranges
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import Loss, binary_cross_entropy, weigh
+from bert_jax.losses.loss import Loss, binary_cross_entropy, weigh
 from bert_jax.models.config import COMPUTED, RATES, EncoderConfig
 from bert_jax.models.cost import layer_flops, pre_training_flops
 from bert_jax.models.dropout import draw_by_row
@@ -28,7 +28,7 @@ from bert_jax.tasks import pretrain
 from bert_jax.tasks.outline import Outline
 from bert_jax.tasks.pretrain import Corpora, MaskedWords, family_of, fitting
 from bert_jax.tasks.warm_start import as_in, check_sizes
-from bert_jax.train.rules import EMBEDDINGS, Parameter
+from bert_jax.training.rules import EMBEDDINGS, Parameter
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator
 HEADS = ("replaced", "replaced_in_context")  # a family has at most one of them

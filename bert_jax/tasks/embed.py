@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import CYAN, GREEN, PLAIN, RED, counted, is_coloured
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group, check_shapes, mapping, read_groups
 from bert_jax.data.examples.split import document_of, split
-from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
 from bert_jax.inference.embed import DOCUMENTS, QUERIES, as_read, prompt_text, usual_prompt
 from bert_jax.inference.model import load
+from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings
 from bert_jax.models.pooling import WEIGHTS
 from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.cards import embedder_card
@@ -24,7 +25,6 @@ from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge, h
 from bert_jax.tasks.inspect import check_step
 from bert_jax.tasks.outline import Outline, Phase, outlined
 from bert_jax.tasks.parts import say
-from bert_jax.terminal import CYAN, GREEN, PLAIN, RED, counted, is_coloured
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Truncated

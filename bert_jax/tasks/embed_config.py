@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from bert_jax.config import NotNegative, OneOf, Range, Share, check_ranges
+from bert_jax.core.config import NotNegative, OneOf, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.groups import GroupColumns
-from bert_jax.embedding_losses import LOSSES
-from bert_jax.errors import BertJaxError, check_name
+from bert_jax.losses.embedding import LOSSES
 from bert_jax.tasks.epochs_config import EpochsConfig, ModelConfig
 
 

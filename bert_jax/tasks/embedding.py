@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import metrics, retrieval
 from bert_jax.data.examples.arrange import PLACE, Target
 from bert_jax.data.examples.groups import Group
-from bert_jax.embedding_losses import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
 from bert_jax.hub.sentence_transformers import PROJECTION, Embedder
-from bert_jax.losses import Loss, weigh
+from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
+from bert_jax.losses.loss import Loss, weigh
+from bert_jax.metrics import retrieval, sums
 from bert_jax.models.pooling import pool_texts, project, unit
 from bert_jax.tasks.pieces import by_example
-from bert_jax.train.rules import Parameter, Rules
-from bert_jax.train.task import Features, Task
+from bert_jax.training.rules import Parameter, Rules
+from bert_jax.training.task import Features, Task
 
 VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
 HIGHEST_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
@@ -138,7 +138,7 @@ class Judge:
         stacked, groups = np.stack([v for v, _ in known]), [group for _, group in known]
         if self.of_pairs:
             cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
-            scores = metrics.numbers(cosines, [group.scores[0] for group in groups]).scores
+            scores = sums.numbers(cosines, [group.scores[0] for group in groups]).scores
             return {name: scores[name] for name in ("pearson", "spearman")}
         return retrieved(stacked, groups).scores
 
@@ -148,7 +148,7 @@ def has_other_positive(group: Group) -> bool:
     return group.texts[1] != group.texts[0]
 
 
-def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> metrics.Sums:
+def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> sums.Sums:
     """Score how well anchors retrieve their positives from the positives and negatives of all groups.
 
     An anchor that is its own positive is not used as a query.

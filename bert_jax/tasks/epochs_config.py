@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
-from bert_jax.config import NotNegative, Positive, Range, Share, check_ranges
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import NotNegative, Positive, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
 from bert_jax.models.config import Attention, EncoderConfig
-from bert_jax.train.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
+from bert_jax.training.config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
 
 MOST_MEASURED = 20  # validations in a run: with few examples an epoch is over in a step or two
 # steps, if nothing is validated: writing a checkpoint takes as long as several steps

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.losses import Loss
+from bert_jax.losses.loss import Loss
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind, Windows
 from bert_jax.predictions.probe import MOST, Link
 from bert_jax.tasks.probe import with_probe
-from bert_jax.train.task import Data, Task
+from bert_jax.training.task import Data, Task
 
 MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
 

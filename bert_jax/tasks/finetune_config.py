@@ -5,10 +5,10 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
 
-from bert_jax.config import NotNegative, Range, Share, check_ranges
+from bert_jax.core.config import NotNegative, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.columns import Columns
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.epochs_config import HIGHEST_RATE, Dropout, EpochsConfig, ModelConfig
 

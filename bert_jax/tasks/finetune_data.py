@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.columns import known_labels
 from bert_jax.data.examples.epochs import Epochs
@@ -19,11 +20,10 @@ from bert_jax.tasks.contrast import Contrasting
 from bert_jax.tasks.finetune import Finetuning, Judge
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.tasks.parts import Parts, Reader, say, split_parts
-from bert_jax.terminal import counted
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Reading, Truncated
-from bert_jax.train.task import Results
+from bert_jax.training.task import Results
 
 C = TypeVar("C", bound=FinetuneConfig)
 

@@ -1,10 +1,10 @@
 """`bert-jax inspect` for fine-tuning: show the examples of a step as text, with their labels."""
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import PLAIN, YELLOW, counted, is_coloured
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.errors import BertJaxError
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.terminal import PLAIN, YELLOW, counted, is_coloured
 from bert_jax.text.tokenizer import Tokenizer
 
 

@@ -7,8 +7,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.finetune_config import FinetuneConfig
 from bert_jax.tasks.parts import say
-from bert_jax.train.config import RunConfig
-from bert_jax.train.task import Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.task import Task
 
 SHOWN = 5  # at most this many labels, or groups of labels, are named in a notice
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.tasks.epochs_config import EpochsConfig
-from bert_jax.train.config import RunConfig
-from bert_jax.train.task import Data, Features, Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.task import Data, Features, Task
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 import jax
 
-from bert_jax import terminal
+from bert_jax.core import terminal
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, Parts
 from bert_jax.data.examples.split import document_of, folds, split
-from bert_jax.errors import BertJaxError
 from bert_jax.predictions.kind import Kind
 from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
 

@@ -10,23 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.config import Registered
+from bert_jax.core.config import Registered
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.cooccurrences import read_off
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import Loss, cross_entropy, weigh
+from bert_jax.losses.loss import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.tasks.outline import Outline, Phase
 from bert_jax.tasks.parts import say
 from bert_jax.tasks.warm_start import as_in, check_sizes
-from bert_jax.train.config import RunConfig
-from bert_jax.train.task import Data, Features, Task
+from bert_jax.training.config import RunConfig
+from bert_jax.training.task import Data, Features, Task
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Stream

@@ -6,9 +6,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from bert_jax.data.examples.arrange import PLACE, Target
-from bert_jax.losses import Loss
+from bert_jax.losses.loss import Loss
+from bert_jax.losses.ranking import LOSSES, RankingLoss, Settings
 from bert_jax.predictions.kinds.relevance import Relevance
-from bert_jax.ranking_losses import LOSSES, RankingLoss, Settings
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.pieces import by_example
 

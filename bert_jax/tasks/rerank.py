@@ -3,17 +3,17 @@
 import dataclasses
 from collections.abc import Sequence
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.candidates import Candidates, read_candidates, with_others
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.groups import mapping
 from bert_jax.data.examples.split import split
-from bert_jax.errors import BertJaxError
 from bert_jax.hub import directory as hub
+from bert_jax.losses.ranking import LOSSES, Settings
 from bert_jax.predictions.kind import Windows
 from bert_jax.predictions.kinds.relevance import Relevance
-from bert_jax.ranking_losses import LOSSES, Settings
 from bert_jax.tasks.batches import batch_config
 from bert_jax.tasks.cards import cross_encoder_card
 from bert_jax.tasks.finetune import Judge
@@ -25,7 +25,7 @@ from bert_jax.tasks.rerank_config import RerankConfig as Config
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Truncated
-from bert_jax.train.task import Results
+from bert_jax.training.task import Results
 
 OTHERS = 4  # documents of other queries that each query gets, if all documents are relevant
 Lists = list[Candidates]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from bert_jax.config import Range
+from bert_jax.core.config import Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.tags import Tags

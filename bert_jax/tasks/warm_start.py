@@ -5,13 +5,13 @@ from pathlib import Path
 
 import jax
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.train.task import Task
+from bert_jax.training.task import Task
 
 
 def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer, longest_first
 
 

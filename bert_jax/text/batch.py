@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.config import Range, check_number
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.series import as_list, plain
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Truncated

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from bert_jax.errors import BertJaxError, of_rust
-from bert_jax.files import read_json
+from bert_jax.core.errors import BertJaxError, of_rust
+from bert_jax.core.files import read_json
 from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, processor
 from bert_jax.text.settings import Settings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as Rust
 from tokenizers import models
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.bytepair import BytePair
 from bert_jax.text.sentencepiece import MODEL_FILES, SentencePiece
 from bert_jax.text.settings import Settings

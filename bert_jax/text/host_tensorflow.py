@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.core.errors import BertJaxError, first_line
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import os
 import re
 from urllib.parse import unquote
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.core.errors import BertJaxError, first_line
 
 PREFIX = "hf://"
 NAME = re.compile(r"hf://datasets/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 PREFIX = "memory:"
 # Name -> (place, row) of each row; places are written as in Python, so the first is texts[0].

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
 
-from bert_jax.errors import BertJaxError, first_line
+from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.text.inputs import decompressed
 
 LONGEST_LINE = 256 << 20  # bytes; a line takes several times its length in memory

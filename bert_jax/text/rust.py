@@ -12,8 +12,8 @@ import numpy as np
 import tokenizers
 from tokenizers import models, processors
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_atomically
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_atomically
 from bert_jax.text.settings import Settings
 from bert_jax.text.subwords import Pieces, Subwords, Template, clean
 from bert_jax.text.tokenizer import Special

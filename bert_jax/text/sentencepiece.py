@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.rust import BERT_FORM, BERT_NAMES, ROBERTA_FORM, ROBERTA_NAMES, RustTokenizer, processor
 from bert_jax.text.settings import Settings
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 
 METHODS = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
 

@@ -6,8 +6,8 @@ from typing import Any, Required, TypedDict
 
 from tokenizers import AddedToken, Tokenizer
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import read_json, write_json
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypedDict
 
-from bert_jax.errors import BertJaxError, first_line, nearest
+from bert_jax.core.errors import BertJaxError, first_line, nearest
+from bert_jax.core.typed_json import Mistyped, fit, type_of
 from bert_jax.text import in_memory
 from bert_jax.text.inputs import ending, expand
 from bert_jax.text.lines import LineReader
 from bert_jax.text.surrogates import SURROGATE, without_surrogates
-from bert_jax.typed import Mistyped, fit, type_of
 
 Row = dict[str, object]
 

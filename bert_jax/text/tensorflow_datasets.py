@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.errors import BertJaxError, first_line, nearest
+from bert_jax.core.errors import BertJaxError, first_line, nearest
 
 
 def texts(name: str, column: str) -> Iterator[str]:

@@ -5,8 +5,8 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bert_jax.errors import BertJaxError, nearest
-from bert_jax.terminal import counted
+from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.terminal import counted
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, trainers
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_json
-from bert_jax.output import building
-from bert_jax.terminal import counted
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_json
+from bert_jax.core.output import building
+from bert_jax.core.terminal import counted
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.rust import BERT_NAMES

@@ -6,7 +6,7 @@ from html import unescape
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text import wikitext
 from bert_jax.text.article import Article
 

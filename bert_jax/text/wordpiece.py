@@ -6,8 +6,8 @@ from typing import Self
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_atomically
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_atomically
 from bert_jax.text.rust import (
     BERT_NAMES,
     ROBERTA_NAMES,

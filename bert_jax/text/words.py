@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 
 Place = TypeVar("Place", int, tuple[int, int])

@@ -35,8 +35,8 @@ from bert_jax.predictions import calibration, origin, scope
 from bert_jax.text import tables
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
-from bert_jax.train import manifest
-from bert_jax.train.workdir import Workdir
+from bert_jax.training import manifest
+from bert_jax.training.workdir import Workdir
 
 LABELS = ("no", "yes")
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
@@ -190,7 +190,7 @@ def mutated_plan(folder: Path) -> bool:
 
 
 def checkpoint_of(folder: Path) -> dict:
-    from bert_jax.errors import BertJaxError
+    from bert_jax.core.errors import BertJaxError
 
     if wrong := manifest.damage(folder):
         raise BertJaxError(wrong)

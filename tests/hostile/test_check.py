@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_jax import hashes
 from bert_jax.command import info
 from bert_jax.command.main import main
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.errors import BertJaxError
 from bert_jax.inference.model import load
-from bert_jax.train import manifest
-from bert_jax.train.workdir import Workdir
+from bert_jax.training import manifest
+from bert_jax.training.workdir import Workdir
 from hostile import subjects
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from hostile import subjects
 from hostile.mutations import mutated
 from hostile.outcomes import LINE, LONGEST, RIGHT, SECONDS, table

@@ -9,8 +9,8 @@ import pytest
 import corpora
 import runs
 from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.tags import read_tags
-from bert_jax.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentences import check_language
 

@@ -9,19 +9,19 @@ from dataclasses import replace
 import jax
 import pytest
 
-from bert_jax import memory
 from bert_jax.command import failures
-from bert_jax.errors import BertJaxError
-from bert_jax.files import cache_home
+from bert_jax.core import memory
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import cache_home
 from bert_jax.inference.model import load
 from bert_jax.tasks.pretrain import Pretraining
 from bert_jax.text.lines import read_lines
-from bert_jax.train.footprint import CERTAIN, SPARE, Footprint, footprint
-from bert_jax.train.loop import Run, train
-from bert_jax.train.sharding import make_mesh
-from bert_jax.train.state import abstract_state, constants_of
-from bert_jax.train.step import make_step
-from bert_jax.train.workdir import Workdir
+from bert_jax.training.footprint import CERTAIN, SPARE, Footprint, footprint
+from bert_jax.training.loop import Run, train
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_state, constants_of
+from bert_jax.training.step import make_step
+from bert_jax.training.workdir import Workdir
 from hostile.outcomes import LINE, RIGHT, outcome
 from shown import shown
 from tiny_training import Batches, tiny

@@ -17,11 +17,11 @@ import pytest
 import bert_jax
 from bert_jax.command.interrupts import interruptible
 from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_atomically
+from bert_jax.core.output import PARTIAL, beside, building, holding, replacing, streaming
 from bert_jax.data.arrays import growing_array
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_atomically
 from bert_jax.hub import directory as hub
-from bert_jax.output import PARTIAL, beside, building, holding, replacing, streaming
 from hostile.outcomes import LINE, LONGEST, outcome
 
 
@@ -348,7 +348,7 @@ def test_an_interrupt_waits_until_a_process_was_told_what_to_do():
 
 
 def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_path, monkeypatch):
-    from bert_jax.train.workdir import Workdir
+    from bert_jax.training.workdir import Workdir
 
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")

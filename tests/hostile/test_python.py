@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from hostile import material
 from hostile.outcomes import LONGEST
 

@@ -9,14 +9,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import bert_jax
-from bert_jax import config as configs
 from bert_jax.command.main import main
-from bert_jax.errors import BertJaxError, NotFinite, nearest
-from bert_jax.files import to_json
+from bert_jax.core import config as configs
+from bert_jax.core.errors import BertJaxError, NotFinite, nearest
+from bert_jax.core.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.tasks import TASKS
-from bert_jax.train.log import Log, read
-from bert_jax.train.loop import train
+from bert_jax.training.log import Log, read
+from bert_jax.training.loop import train
 from hostile.commands import NO_NUMBERS, keys_of
 from hostile.outcomes import LONGEST
 from tiny_training import Batches, tiny

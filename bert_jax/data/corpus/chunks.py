@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import sync
 from bert_jax.data.corpus.directory import VERSION
-from bert_jax.errors import BertJaxError
-from bert_jax.output import sync
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Layout, Source
 from bert_jax.text.sentences import sentences

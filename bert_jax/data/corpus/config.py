@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from bert_jax.config import Range, Share, check_ranges
-from bert_jax.errors import BertJaxError
+from bert_jax.core.config import Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
 
 LONGEST = 1 << 16  # tokens of a row
 Above = Range(0, 1e9, above=True)

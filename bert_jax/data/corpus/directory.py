@@ -21,10 +21,10 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from bert_jax import hashes
-from bert_jax.errors import BertJaxError, first_line
-from bert_jax.files import cache_home, parse_json, write_atomically
-from bert_jax.output import beside, errors_of, keep_mode, sync
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.files import cache_home, parse_json, write_atomically
+from bert_jax.core.output import beside, errors_of, keep_mode, sync
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 2

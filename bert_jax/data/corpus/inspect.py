@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_jax.terminal import GREEN, PLAIN, RED, YELLOW, is_coloured
+from bert_jax.core.terminal import GREEN, PLAIN, RED, YELLOW, is_coloured
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Batch, Stream

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import counted
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.directory import ARRAYS, PARTS
 from bert_jax.data.corpus.duplicates import count_repeated, first_seen, lowest
-from bert_jax.errors import BertJaxError
-from bert_jax.terminal import counted
 
 
 def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:

@@ -17,10 +17,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.directory import Part
 from bert_jax.data.corpus.plan import row_type
 from bert_jax.data.randomness import below, bits, heads, unit
-from bert_jax.errors import BertJaxError
 
 BLOCK = 1 << 16  # documents processed in parallel; bounds the memory
 HALF = 0.5  # share of the pairs that are random or swapped

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax import hashes
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import file_hash, read_json, write_atomically
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.directory import Part
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError
-from bert_jax.files import file_hash, read_json, write_atomically
 
 VERSION = 1  # increase it if the same arguments would give other rows
 

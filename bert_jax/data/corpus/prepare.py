@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bert_jax import hashes
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_atomically
+from bert_jax.core.output import holding
 from bert_jax.data.corpus.chunks import Recipe, cores, make_chunks
 from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION
 from bert_jax.data.corpus.join import join
-from bert_jax.errors import BertJaxError
-from bert_jax.files import write_atomically
-from bert_jax.output import holding
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.text.sentences import check_language

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.assemble import assemble
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
@@ -26,7 +27,6 @@ from bert_jax.data.corpus.pairs import Pairs
 from bert_jax.data.corpus.plan import Plan, load_or_build
 from bert_jax.data.corpus.rows import Rows
 from bert_jax.data.randomness import bits, key_of, permuted
-from bert_jax.errors import BertJaxError
 from bert_jax.text.host_tensorflow import tf
 
 Batch = dict[str, np.ndarray]

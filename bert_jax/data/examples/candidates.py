@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.groups import Group, GroupColumns, groups_in_rows
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.tables import BadRow
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from bert_jax.arguments import setting
+from bert_jax.core.arguments import setting
+from bert_jax.core.errors import BertJaxError, nearest
 from bert_jax.data.examples import glue
-from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text import tables
 from bert_jax.text.tables import columns_like, no_columns, plain, table_of
 from bert_jax.text.truncation import warn

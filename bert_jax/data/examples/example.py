@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
+from bert_jax.core.errors import BertJaxError, nearest
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text.tokenizer import Text
 
 Answer = tuple[int, str]  # (index of its first character in the passage, its text)

@@ -7,7 +7,7 @@ SST-2/dev.tsv.
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, nearest
 
 
 @dataclass(frozen=True)

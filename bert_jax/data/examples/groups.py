@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import ClassVar
 
-from bert_jax.arguments import setting
+from bert_jax.core.arguments import setting
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.cells import blank, label_in, listed, name_in, number_in
 from bert_jax.data.examples.columns import Columns, Located, check_columns, usual
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.rows import examples_in_rows, rows_begun
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError
-from bert_jax.terminal import counted
 from bert_jax.text import tables
 from bert_jax.text.tables import BadRow, Row, columns_like, plain, table_of, type_of
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bert_jax.core.errors import BertJaxError, nearest
 from bert_jax.data.examples.cells import name_in, number_in
-from bert_jax.errors import BertJaxError, nearest
 from bert_jax.text import tables
 from bert_jax.text.tables import text_in
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TypeVar
 
-from bert_jax.arguments import setting
+from bert_jax.core.arguments import setting
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns, Located
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.text.tables import BadRow, Broken, Row
 from bert_jax.text.truncation import warn
 

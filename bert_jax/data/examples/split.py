@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import counted
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.data.randomness import key_of
-from bert_jax.errors import BertJaxError
-from bert_jax.terminal import counted
 
 E = TypeVar("E", bound=Example)
 

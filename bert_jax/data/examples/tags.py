@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.cells import Classes, label_in, listed, name_in, words_in
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located, words_and_tags
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.rows import examples_in_rows, rows_begun
-from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.inputs import NOT_FILES, ending, expand
 from bert_jax.text.lines import LineReader

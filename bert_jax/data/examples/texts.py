@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples import glue
 from bert_jax.data.examples.cells import CLASSES, LabelCells, blank, label_in, name_in
 from bert_jax.data.examples.columns import EVIDENT, SEPARATOR, Columns, Located, text_and_label
 from bert_jax.data.examples.example import Example, collect
 from bert_jax.data.examples.rows import examples_in_rows, rows_begun
-from bert_jax.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.tables import Row, text_in
 

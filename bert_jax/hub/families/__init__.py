@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bert_jax.config import MOST
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.config import MOST
+from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.registry import Registry
 from bert_jax.hub.family import Family
 from bert_jax.models.config import SIZES, EncoderConfig
-from bert_jax.registry import Registry
 
 FAMILIES = Registry("bert_jax.hub.families", "family", "FAMILY")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, nearest
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
 from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear

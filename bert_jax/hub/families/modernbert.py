@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
 from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear, masked_lm
 from bert_jax.hub.rope import table_of, theta_of

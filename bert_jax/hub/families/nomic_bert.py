@@ -7,7 +7,7 @@ those of transformers.
 import re
 from typing import Any
 
-from bert_jax.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear, masked_lm

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Self
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import metrics
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, Columns, Located
 from bert_jax.data.examples.example import Example, answers_of
 from bert_jax.data.examples.questions import is_nested, questions_in, questions_in_rows, read_questions
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
-from bert_jax.losses import Loss, span_cross_entropy, weigh
+from bert_jax.losses.loss import Loss, span_cross_entropy, weigh
+from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import logistic

@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import metrics
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import Loss, cross_entropy, weigh
+from bert_jax.losses.loss import Loss, cross_entropy, weigh
+from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import expected_right, temperature

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import metrics
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import Classes, LabelCells, several_in, split_label
 from bert_jax.data.examples.columns import SEPARATOR, Columns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import Loss, binary_cross_entropy
+from bert_jax.losses.loss import Loss, binary_cross_entropy
+from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import binary_temperature, label_threshold

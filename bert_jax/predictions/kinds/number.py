@@ -6,13 +6,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_jax import metrics
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import LabelCells, number_in
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import Loss, squared_error
+from bert_jax.losses.loss import Loss, squared_error
+from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from bert_jax import metrics, retrieval
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.candidates import RELEVANT, CandidateColumns, read_candidates
 from bert_jax.data.examples.columns import EVIDENT, Columns
 from bert_jax.data.examples.example import Example
-from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
-from bert_jax.losses import Loss, binary_cross_entropy
+from bert_jax.losses.loss import Loss, binary_cross_entropy
+from bert_jax.metrics import retrieval
+from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import NONE, Calibration, sigmoid
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import logistic

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import metrics
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import EVIDENT, WORDS, Columns, Located, usual
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.data.examples.tags import read_tags, tags_in, tags_in_rows
 from bert_jax.data.examples.texts import texts_in_rows
-from bert_jax.errors import BertJaxError
 from bert_jax.hub.layout import Layout
-from bert_jax.losses import Loss, cross_entropy, weigh
-from bert_jax.metrics import OUTSIDE, continues, mark_and_kind
+from bert_jax.losses.loss import Loss, cross_entropy, weigh
+from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.sums import OUTSIDE, continues, mark_and_kind
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
 from bert_jax.predictions.fitting import temperature

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.errors import BertJaxError
-from bert_jax.metrics import Sums
+from bert_jax.metrics.retrieval import DEPTH, nearest
+from bert_jax.metrics.sums import Sums
 from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.embedders.measured import duplicates
 from bert_jax.report.embedders.retrieved import Retrieved
 from bert_jax.report.embedders.search import Search
 from bert_jax.report.embedders.trial import Trial
-from bert_jax.retrieval import DEPTH, nearest
 
 FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back
 PARTNER = "partner"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.retrieval import highest, order_of_equals
+from bert_jax.metrics.retrieval import highest, order_of_equals
 
 
 class BM25:

@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.cluster.vq import kmeans, vq
 
-from bert_jax import metrics
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.errors import BertJaxError
+from bert_jax.metrics import sums as metrics
 from bert_jax.report.confusions import Confusions
 from bert_jax.report.embedders.measured import SHOWN, Examples, Measured, Picture, duplicates, lettered
 from bert_jax.report.embedders.trial import Trial

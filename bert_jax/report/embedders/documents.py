@@ -1,8 +1,8 @@
 """Evaluate on queries and documents: a folder in BEIR's layout."""
 
-from bert_jax import retrieval
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.inference.embed import DOCUMENTS, QUERIES
+from bert_jax.metrics import retrieval
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.embedders.embedder import Embedder

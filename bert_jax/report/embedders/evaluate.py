@@ -6,12 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.output import building
 from bert_jax.data.examples.groups import read_unpaired, remembered
 from bert_jax.data.examples.judged import is_judged
-from bert_jax.errors import BertJaxError
-from bert_jax.files import to_json
 from bert_jax.hub import directory as hub
-from bert_jax.output import building
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.kind import known_kind
 from bert_jax.report.compare import score_lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from bert_jax.metrics import Sums
+from bert_jax.metrics.sums import Sums
 from bert_jax.report.page import ERRORS, cut, picture, table
 
 SHOWN = ERRORS  # at most this many rows in a table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from bert_jax.files import write_atomically
+from bert_jax.core.files import write_atomically
 from bert_jax.report.embedders.measured import Data, Measured
 from bert_jax.report.intervals import RESAMPLES, differences
 from bert_jax.report.page import interval_lines, table

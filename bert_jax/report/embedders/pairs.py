@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_jax import metrics
 from bert_jax.data.examples.groups import Group
-from bert_jax.metrics import Sums, ranks
+from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.sums import Sums, ranks
 from bert_jax.report.embedders import pictures
 from bert_jax.report.embedders.measured import SHOWN, Examples, Measured, Picture, duplicates, lettered
 from bert_jax.report.embedders.trial import Trial

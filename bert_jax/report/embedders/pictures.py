@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.metrics import Sums
+from bert_jax.metrics.sums import Sums
 from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.intervals import intervals
 from bert_jax.report.pictures import ACCENT, INK, PALE, STROKES, above, drawn

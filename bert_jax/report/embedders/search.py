@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bert_jax.metrics import Sums
-from bert_jax.retrieval import DEPTH
+from bert_jax.metrics.retrieval import DEPTH
+from bert_jax.metrics.sums import Sums
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import LabelCells, number_in
 from bert_jax.data.examples.example import Example
-from bert_jax.losses import squared_error
-from bert_jax.metrics import Sums, counts
+from bert_jax.losses.loss import squared_error
+from bert_jax.metrics.sums import Sums, counts
 from bert_jax.predictions.calibration import NONE, Calibration
 from bert_jax.predictions.cross_fitting import Judged, cross_fitted, documents_of
 from bert_jax.predictions.fitting import logistic

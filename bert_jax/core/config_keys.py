@@ -1,0 +1,149 @@
+"""The keys of a config with their meanings, defaults and allowed values, read from the dataclasses.
+
+The meaning of a key is the comment after its field, or else the comment lines above it. A subclass that repeats a field
+without a comment inherits the meaning.
+"""
+
+import ast
+import dataclasses
+import inspect
+import io
+import json
+import textwrap
+import tokenize
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from bert_jax.core.config import OneOf, Registered, kinds_of
+
+
+@dataclass(frozen=True)
+class Key:
+    name: str  # with its sections: "optimizer.rate"
+    default: Any
+    meaning: str  # "" if the field has no comment
+    allowed: str  # the allowed values, in words
+    has_choices: bool  # whether `allowed` lists the choices
+
+    @property
+    def section(self) -> str:
+        return self.name.rpartition(".")[0]
+
+
+def keys_of(reader: type) -> list[Key]:
+    """Return the keys of a config dataclass, nested sections included."""
+    return [
+        Key(name, default_of(field), meanings(kind).get(field.name, ""), allowed(hint), has_choices(hint))
+        for name, (kind, field) in kinds_of(reader).items()
+        for hint in [hints_of(kind)[field.name]]
+    ]
+
+
+def values_of(keys: list[Key], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {key: value} for every key, from the nested dicts `given` or else the default."""
+    flat: dict[str, Any] = {}
+
+    def add(values: Mapping[str, Any], where: str) -> None:
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                add(value, f"{where}{name}.")
+            else:
+                flat[where + name] = value
+
+    add(given, "")
+    return {key.name: flat.get(key.name, key.default) for key in keys}
+
+
+def default_of(field: dataclasses.Field) -> Any:
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def shown(value: Any) -> str:
+    """Spell a value as it is written after `--config.KEY=`. An empty string is shown as "".
+
+    >>> shown((128, 512)), shown(False), shown(""), shown(2e-05)
+    ('128,512', 'false', '""', '2e-05')
+    """
+    if isinstance(value, tuple | list):
+        return ",".join(map(shown, value)) if value else "()"
+    if isinstance(value, bool) or value == "":
+        return json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def allowed(hint: Any) -> str:
+    """Describe the allowed values of a field with this type hint.
+
+    >>> from typing import Annotated
+    >>> from bert_jax.core.config import Range
+    >>> allowed(Annotated[int, Range(1)]), allowed(tuple[str, ...]), allowed(Literal["cut", "windows"])
+    ('whole number, 1 or more', 'texts', 'cut, windows')
+    """
+    limits = getattr(hint, "__metadata__", ())
+    plain = typing.get_args(hint)[0] if limits else hint
+    is_list = typing.get_origin(plain) is tuple
+    kind = typing.get_args(plain)[0] if is_list else plain
+    for limit in limits:
+        if isinstance(limit, OneOf):
+            return ", ".join(map(shown, limit.choices))
+        if isinstance(limit, Registered):
+            return f"{', '.join(limit.names())}, or one of your own"
+    if typing.get_origin(kind) is Literal:
+        return ", ".join(shown(choice) for choice in typing.get_args(kind))
+    noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[kind] + "s" * is_list
+    return ", ".join([noun, *(limit.wanted for limit in limits)])
+
+
+def has_choices(hint: Any) -> bool:
+    """
+    >>> has_choices(Literal["cut", "windows"]), has_choices(bool)
+    (True, False)
+    """
+    limits = getattr(hint, "__metadata__", ())
+    plain = typing.get_args(hint)[0] if limits else hint
+    of_texts = any(isinstance(limit, OneOf | Registered) for limit in limits)
+    return of_texts or typing.get_origin(plain) is Literal
+
+
+@cache
+def hints_of(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+@cache
+def meanings(kind: type) -> dict[str, str]:
+    """Return the meanings of a dataclass's fields, inherited ones included; fields without a comment are left out."""
+    inherited = [
+        base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base) and isinstance(base, type)
+    ]
+    return {name: meaning for base in inherited for name, meaning in comments_of(base).items()}
+
+
+def comments_of(kind: type) -> dict[str, str]:
+    """Read the comments on a class's own fields from its source; {} if the source is not available."""
+    try:
+        source = textwrap.dedent(inspect.getsource(kind))
+    except (OSError, TypeError):
+        return {}
+    comments, alone = {}, set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line, column = token.start
+            comments[line] = token.string.removeprefix("#").strip()
+            if not token.line[:column].strip():
+                alone.add(line)
+    body = typing.cast(ast.ClassDef, ast.parse(source).body[0]).body
+    meanings = {}
+    for node in body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            behind = [n for n in range(node.lineno, (node.end_lineno or node.lineno) + 1) if n in comments]
+            first = node.lineno
+            while first - 1 in alone:
+                first -= 1
+            lines = behind or range(first, node.lineno)
+            if meaning := " ".join(comments[line] for line in lines):
+                meanings[node.target.id] = meaning
+    return meanings

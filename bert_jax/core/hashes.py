@@ -1,0 +1,108 @@
+"""Hashes of a directory's files, and of the list of them, so that a change of either is detected."""
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from typing import Any, TypedDict
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import hash_files, read_json, write_json
+
+FILE = "hashes.json"  # in a saved model's directory; other programs ignore it
+SELF = "self"  # the key of the list's own hash
+
+
+class FileFacts(TypedDict):
+    bytes: int
+    blake2b: str
+
+
+class Hashes(TypedDict):
+    files: dict[str, FileFacts]
+
+
+def digest(value) -> str:
+    return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content with its own hash added under the key SELF."""
+    return {**content, SELF: digest(content)}
+
+
+def is_sealed(content: Mapping[str, Any]) -> bool:
+    """Whether the content still has the hash that `sealed` added."""
+    return content.get(SELF) == digest({name: value for name, value in content.items() if name != SELF})
+
+
+def facts(size=-1, blake2b="", *_) -> FileFacts:
+    return {"bytes": size, "blake2b": blake2b}
+
+
+def facts_of(directory: Path, names: list[str]) -> dict[str, FileFacts]:
+    return {name: facts(*hashed) for name, hashed in hash_files(directory, names).items()}
+
+
+def is_within(name: str) -> bool:
+    """Whether a file name from an untrusted list stays inside its directory."""
+    path = PurePosixPath(name)
+    return bool(name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+
+
+def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
+    """Yield what is wrong with each file that changed. Names and sizes are checked first: hashing may take long."""
+    wrong = {
+        name: wrong for name, facts in files.items() if (wrong := misfit(directory, name, facts["bytes"]))
+    }
+    yield from wrong.values()
+    whole = [name for name in files if name not in wrong]
+    for name, (_, actual) in hash_files(directory, whole).items():
+        if actual != files[name]["blake2b"]:
+            yield f"{name} is damaged: its hash differs"
+
+
+def misfit(directory: Path, name: str, size: int) -> str | None:
+    """Say what is wrong with the name, presence or size of a listed file; None if nothing is."""
+    if not is_within(name):
+        return f"it lists {name[:100]!r}, which is not a file in it"
+    if not (directory / name).is_file():
+        return f"it lacks its file {name}"
+    actual = (directory / name).stat().st_size
+    return f"{name} has {actual:,} bytes instead of {size:,}" if actual != size else None
+
+
+def write(directory: Path) -> None:
+    """Write the list of the files of a model directory, without those of nested models, which have their own lists."""
+    write_list(directory, facts_of(directory, sorted(files_in(directory))))
+
+
+def update(directory: Path, name: str) -> None:
+    """Update the entry of a file that was written or removed since, if the directory has a list."""
+    files = read(directory)
+    if files is not None:
+        here = [name] * (directory / name).is_file()
+        write_list(directory, {key: files[key] for key in files if key != name} | facts_of(directory, here))
+
+
+def write_list(directory: Path, files: dict[str, FileFacts]) -> None:
+    write_json(directory / FILE, sealed({"files": files}))
+
+
+def files_in(directory: Path) -> Iterator[str]:
+    for path in directory.iterdir():
+        if path.is_dir() and not (path / FILE).is_file():
+            yield from (f"{path.name}/{name}" for name in files_in(path))
+        elif path.is_file() and path.name != FILE:
+            yield path.name
+
+
+def read(directory: Path) -> dict[str, FileFacts] | None:
+    """Read the list of a directory's files; None if it has none."""
+    path, remedy = directory / FILE, "copy the directory again, or delete this file to skip the check"
+    if not path.is_file():
+        return None
+    content = read_json(path, Hashes, remedy)
+    if not is_sealed(content):
+        raise BertJaxError(f"{path} is damaged: its hash differs; {remedy}")
+    return content["files"]

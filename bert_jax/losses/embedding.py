@@ -1,0 +1,255 @@
+"""Losses of embeddings: from the vectors of groups of texts to one number for the whole batch.
+
+A group [T, D] is an anchor, a positive and perhaps negatives, or two texts with a score. Besides the vectors [N, T, D],
+a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`;
+`teacher [N, K, E]`, the vectors of the first K texts by another embedder; and `scale [N]` if the scale is learnt.
+
+Each loss equals the one of the same name in sentence-transformers, except that a text equal to the anchor or to its
+positive, or the positive of an equal anchor, is never used as a negative.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.losses.loss import Loss, weigh
+from bert_jax.models.pooling import unit
+
+BLOCK = 1024  # anchors whose scores are in memory at once, if it divides their number
+NEVER = -1e30  # the score of a text that is not a candidate
+
+
+@dataclass(frozen=True)
+class Settings:
+    scale: float  # of cosines
+    margin: float
+    symmetric: bool
+
+
+def multiple_negatives(vectors, batch: dict, s: Settings) -> Loss:
+    """Cross-entropy of finding each anchor's positive among the positives and negatives of all groups.
+
+    If `symmetric`, average it with the loss of finding each positive's anchor among all anchors."""
+    scale = scales(batch, s)
+    there = in_batch_loss(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
+    if not s.symmetric:
+        return there
+    back = in_batch_loss(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
+    return Loss((there.total + back.total) / 2, there.weight)
+
+
+def scales(batch: dict, s: Settings):
+    """The factor [N] by which the cosines of each anchor are multiplied."""
+    return jnp.broadcast_to(batch.get("scale", s.scale), batch["weight"].shape)
+
+
+def in_batch_loss(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
+    """Cross-entropy of finding each anchor's right candidate among the candidates of all groups.
+
+    The anchors are [N, D], the candidates [N, C, D]; the first candidate of a group is the right one. `columns` are the
+    columns of `ids` that belong to the anchors and to the right candidates."""
+    count, width = len(anchors), candidates.shape[-1]
+    known, ids = batch["weight"] > 0, batch["ids"]
+    of_anchor, of_right = ids[:, columns[0]], ids[:, columns[1]]
+    others = unit(jnp.moveaxis(candidates, 1, 0).reshape(-1, width))
+    first = columns[1]
+    of_other = jnp.moveaxis(ids[:, first : first + candidates.shape[1]], 1, 0).reshape(-1)
+    group = jnp.tile(jnp.arange(count), candidates.shape[1])
+    is_right = jnp.arange(len(group)) < count
+
+    def of_block(rows):
+        scores = scale[rows][:, None] * (unit(anchors[rows]) @ others.T)
+        # Not a negative: a text equal to the anchor or to its right candidate, and the right candidate of an equal
+        # anchor.
+        alike = (of_other == of_right[rows][:, None]) | (of_other == of_anchor[rows][:, None])
+        alike |= is_right & (of_anchor[group] == of_anchor[rows][:, None])
+        paired = (group == rows[:, None]) & is_right
+        scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
+        return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
+
+    return weigh(in_blocks(of_block, jnp.arange(count)), known)
+
+
+def guided(vectors, batch: dict, s: Settings) -> Loss:
+    """Like `multiple_negatives` with more negatives: other anchors, and for each positive the other positives (GIST).
+
+    A text is not used as a negative if the teacher's cosine for it is above that of the positive minus the margin."""
+    known, ids = batch["weight"] > 0, batch["ids"]
+    count, texts = ids.shape
+    ours, theirs, scale = unit(vectors), unit(batch["teacher"]), scales(batch, s)
+    group = jnp.tile(jnp.arange(count), texts + 1)
+    of_other = jnp.append(ids.T.reshape(-1), ids[:, 1])
+    is_right = (jnp.arange(len(group)) // count) == 1
+
+    def cosines_of(v, rows):
+        """Cosines of anchors with all texts, and of positives with all positives: [R, (T + 1) N]."""
+        all_texts = jnp.moveaxis(v, 1, 0).reshape(count * texts, -1)
+        return jnp.concatenate([v[rows, 0] @ all_texts.T, v[rows, 1] @ v[:, 1].T], 1)
+
+    def of_block(rows):
+        wanted = (theirs[rows, 0] * theirs[rows, 1]).sum(-1) - s.margin
+        alike = (of_other == ids[rows, 0][:, None]) | (of_other == ids[rows, 1][:, None])
+        alike |= is_right & (ids[group, 0] == ids[rows, 0][:, None])
+        alike |= cosines_of(theirs, rows) > wanted[:, None]
+        paired = (group == rows[:, None]) & is_right
+        scores = scale[rows][:, None] * cosines_of(ours, rows)
+        scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
+        return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
+
+    return weigh(in_blocks(of_block, jnp.arange(count)), known)
+
+
+def false_negatives(batch: dict) -> Loss:
+    """The mean number, per anchor, of other groups with an equal anchor or positive, whose positives are not used as
+    negatives."""
+    known, ids = batch["weight"] > 0, batch["ids"]
+
+    def of_block(rows):
+        alike = (ids[:, 1] == ids[rows, 1][:, None]) | (ids[:, 0] == ids[rows, 0][:, None])
+        return (alike & known & (jnp.arange(len(ids)) != rows[:, None])).sum(-1).astype(jnp.float32)
+
+    return weigh(in_blocks(of_block, jnp.arange(len(ids))), known)
+
+
+def in_blocks(function: Callable, rows):
+    """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again.
+
+    Rows whose number is not a multiple of BLOCK are not divided."""
+    if len(rows) <= BLOCK or len(rows) % BLOCK:
+        return function(rows)
+    return jax.lax.map(jax.checkpoint(function), rows.reshape(-1, BLOCK)).reshape(-1)
+
+
+def cosent(vectors, batch: dict, s: Settings) -> Loss:
+    """Of any two pairs, the one with the higher score should have the higher cosine."""
+    return order_loss(cosines(vectors), batch, s.scale)
+
+
+def angle(vectors, batch: dict, s: Settings) -> Loss:
+    """Like `cosent`, with the angle between the two vectors taken as complex numbers, which does not saturate."""
+    (a, b), (c, d) = (jnp.split(vectors[:, n], 2, axis=-1) for n in range(2))
+    size = (c**2 + d**2).sum(-1, keepdims=True)
+    real, imaginary = (a * c + b * d) / size, (b * c - a * d) / size
+    ratio = jnp.sqrt((a**2 + b**2).sum(-1, keepdims=True) / size)
+    return order_loss(jnp.abs(((real + imaginary) / ratio).sum(-1)), batch, s.scale)
+
+
+def order_loss(values, batch: dict, scale: float) -> Loss:
+    """Penalize every two pairs whose `values` are not in the order of their scores."""
+    known, scores = batch["weight"] > 0, batch["scores"][:, 0]
+    wrong = scale * (values[:, None] - values)  # [lower, higher]
+    ordered = (scores[:, None] < scores) & known[:, None] & known
+    wrong = jnp.where(ordered, wrong, NEVER).reshape(-1)
+    return Loss(jax.nn.logsumexp(jnp.append(wrong, 0.0)), jnp.float32(1))
+
+
+def cosine(vectors, batch: dict, s: Settings) -> Loss:
+    """The squared error between cosine and score."""
+    return weigh((cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["weight"])
+
+
+def contrastive(vectors, batch: dict, s: Settings) -> Loss:
+    """Pull pairs with a score of 1 together, and push pairs with a score of 0 apart, up to a distance of the margin."""
+    apart, same = 1 - cosines(vectors), batch["scores"][:, 0]
+    errors = same * apart**2 + (1 - same) * jax.nn.relu(s.margin - apart) ** 2
+    return weigh(errors / 2, batch["weight"])
+
+
+def triplet(vectors, batch: dict, s: Settings) -> Loss:
+    """The anchor should be nearer to its positive than to each negative, by at least the margin."""
+    near, far = distances(vectors[:, 0], vectors[:, 1]), distances(vectors[:, :1], vectors[:, 2:])
+    return weigh(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["weight"])
+
+
+def margin_mse(vectors, batch: dict, s: Settings) -> Loss:
+    """The squared error of (inner product with the positive - with each negative) against the teacher's difference."""
+    products = inner(vectors)
+    wanted = batch["scores"]
+    if wanted.shape[1] == products.shape[1]:  # the scores themselves, not yet their differences
+        wanted = wanted[:, :1] - wanted[:, 1:]
+    return weigh(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["weight"])
+
+
+def teacher_ranking(vectors, batch: dict, s: Settings) -> Loss:
+    """The KL divergence of the softmax over a group's inner products from the softmax over a teacher's scores."""
+    ours, theirs = jax.nn.log_softmax(inner(vectors)), jax.nn.log_softmax(batch["scores"])
+    return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["weight"])
+
+
+def teacher_vectors(vectors, batch: dict, s: Settings) -> Loss:
+    """The squared error of the vectors of both texts against the teacher's vector of the first text."""
+    return weigh(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["weight"])
+
+
+def cosines(vectors):
+    return (unit(vectors[:, 0]) * unit(vectors[:, 1])).sum(-1)
+
+
+def inner(vectors):
+    """The inner products [N, T - 1] of each anchor with the other texts of its group."""
+    return jnp.einsum("nd,ntd->nt", vectors[:, 0], vectors[:, 1:])
+
+
+def distances(a, b):
+    return jnp.sqrt(((a - b + 1e-6) ** 2).sum(-1))
+
+
+def any_scores(texts: int, scores: int) -> bool:
+    return texts >= 2
+
+
+def pair_scores(texts: int, scores: int) -> bool:
+    return texts == 2 and scores == 1
+
+
+def text_scores(texts: int, scores: int) -> bool:
+    return texts >= 3 and scores == texts - 1
+
+
+@dataclass(frozen=True)
+class EmbeddingLoss:
+    compute: Callable[..., Loss]
+    fits: Callable[[int, int], bool] = any_scores  # numbers of texts and scores -> whether it can use them
+    reads: tuple[str, ...] = ()  # the settings that it uses
+    in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
+    scored: bool = False  # uses scores
+    taught: int = 0  # uses a teacher's vectors of this many leading texts; -1: of all texts
+    whole: bool = False  # compares whole vectors with the teacher's
+    even: bool = False  # needs an even number of dimensions
+    scale: float = 1.0  # the default
+    margin: float = 0.0  # the default
+
+    @property
+    def name(self) -> str:
+        return self.compute.__name__
+
+
+LOSSES = {
+    "multiple_negatives": EmbeddingLoss(
+        multiple_negatives, reads=("scale", "symmetric"), in_batch=True, scale=20.0
+    ),
+    "guided": EmbeddingLoss(guided, reads=("scale", "margin"), in_batch=True, taught=-1, scale=100.0),
+    "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, reads=("margin",), margin=5.0),
+    "cosent": EmbeddingLoss(cosent, pair_scores, reads=("scale",), scored=True, scale=20.0),
+    "angle": EmbeddingLoss(angle, pair_scores, reads=("scale",), scored=True, even=True, scale=20.0),
+    "cosine": EmbeddingLoss(cosine, pair_scores, scored=True),
+    "contrastive": EmbeddingLoss(contrastive, pair_scores, reads=("margin",), scored=True, margin=0.5),
+    # Scores of every text after the anchor, or the differences between the positive and each negative.
+    "margin_mse": EmbeddingLoss(
+        margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
+    ),
+    "teacher_ranking": EmbeddingLoss(teacher_ranking, text_scores, scored=True),
+    "teacher_vectors": EmbeddingLoss(teacher_vectors, lambda texts, scores: texts == 2, taught=1, whole=True),
+}
+
+
+def at_each_size(compute: Callable[..., Loss], sizes: tuple[int, ...]) -> Callable[..., Loss]:
+    """Sum the loss over the sizes, with vectors truncated to each size and scaled to length 1 (Matryoshka)."""
+
+    def summed(vectors, batch: dict, settings: Settings) -> Loss:
+        losses = [compute(unit(vectors[..., :size]), batch, settings) for size in sizes]
+        return Loss(jnp.stack([loss.total for loss in losses]).sum(), losses[0].weight)
+
+    return summed if sizes else compute

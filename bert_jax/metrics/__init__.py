@@ -1,0 +1,1 @@
+"""Metrics: sums over examples, and the scores that follow from them."""

@@ -1,0 +1,1 @@
+"""Attention: one entry point, one file for each kernel."""

@@ -1,0 +1,331 @@
+"""Attention: one entry point, several kernels, and a table of what each kernel can do.
+
+Shapes: B rows, L tokens, H heads, K numbers per head. Queries, keys and values are one array `qkv [B, L, 3, H x K]`, as
+one product computes them. A query attends to the real tokens of its own pack (context.mask, context.packs) and, with a
+`window`, only to tokens at most that many positions away. A query that may attend to nothing gets exact zeros. Kernels
+agree where the mask is 1; on padding they may differ.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.models import relative
+from bert_jax.models.context import Context
+from bert_jax.models.dropout import draw_by_row, drop
+from bert_jax.models.elementwise import KEPT, softmax
+from bert_jax.models.kernels import banded_attention, relative_attention, short_attention
+from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
+from bert_jax.models.product import product
+
+LANES = 128  # lanes of a TPU's vector registers; splash's blocks are multiples of it
+FUSED = 2048  # the longest row, without a window, for which splash's backward pass is one kernel
+
+
+@dataclass(frozen=True)
+class Request:
+    """The requirements of a call to attention, known at trace time."""
+
+    platform: str
+    length: int
+    heads: int  # per device
+    head_size: int
+    dtype: str
+    window: Any  # None: all tokens; a traced number if one program serves layers with and without a window
+    dropout: float
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`run(qkv, context, request, draw)` -> [B, L, H x K].
+
+    If the compiler can split the kernel over a mesh (`splits`), `draw` is the key of dropout. Otherwise each device
+    runs the kernel on its own rows and heads, and `draw` is their seeds [B, H].
+    """
+
+    run: Callable
+    refusal: Callable[[Request], str | None]  # why it cannot serve a request; None if it can
+    splits: bool = True
+
+
+def attend(
+    qkv, context: Context, *, heads: int, window: Any = None, dropout: float = 0.0, dropout_key=None,
+    kernel: str = "auto",
+):  # fmt: skip
+    """Compute attention: qkv [B, L, 3, H x K] -> [B, L, H x K].
+
+    `kernel` is the name of a kernel, or "auto" for the first one that can serve the call on the mesh in context or on
+    this process's devices.
+    """
+    request = request_of(qkv, context, heads, window, dropout)
+    chosen = KERNELS[choose(kernel, request)]
+    if chosen.splits:
+        return chosen.run(qkv, context, request, dropout_key)
+    seeds = row_seeds(dropout_key if dropout else None, len(qkv), heads, context.rows)
+    context, mesh = context.for_kernel, jax.sharding.get_abstract_mesh()
+
+    def run(qkv, context, seeds):
+        return chosen.run(qkv, context, request, seeds)
+
+    if not mesh.empty:
+        # check_vma=False: Pallas kernels do not say over which axes their outputs vary.
+        of_terms = None if context.relative is None else relative.SPECS
+        in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, of_terms), SEEDS)
+        run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
+    return run(qkv, context, seeds)
+
+
+def attend_near_or_far(
+    qkv, context: Context, near, window: int, *, heads: int, kernel: str = "auto", **dropout
+):
+    """Compute attention in a layer that sees all tokens or, if it is `near`, the tokens in the window.
+
+    `near` is a bool, or a traced boolean if one program serves all layers.
+    """
+    if isinstance(near, bool):
+        return attend(qkv, context, heads=heads, window=window if near else None, kernel=kernel, **dropout)
+    rate = dropout.get("dropout", 0.0)
+    far_kernel, near_kernel = (
+        choose(kernel, request_of(qkv, context, heads, reach, rate)) for reach in (None, window)
+    )
+    if far_kernel == near_kernel == "xla":  # they differ only in a mask
+        reach = jnp.where(near, window, qkv.shape[1])
+        return attend(qkv, context, heads=heads, window=reach, kernel="xla", **dropout)
+
+    def branch(kernel: str, reach: int | None):
+        run = partial(attend, heads=heads, window=reach, kernel=kernel, **dropout)
+        # Recompute scores, which are large: what one branch keeps for the backward pass takes memory in the other, too.
+        return jax.checkpoint(run) if KERNELS[kernel].splits else run
+
+    return jax.lax.cond(near, branch(near_kernel, window), branch(far_kernel, None), qkv, context)
+
+
+def request_of(qkv, context: Context, heads: int, window: int | None, dropout: float) -> Request:
+    mesh = jax.sharding.get_abstract_mesh()
+    return Request(
+        platform=platform(),
+        length=qkv.shape[1],
+        heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
+        head_size=qkv.shape[3] // heads,
+        dtype=str(qkv.dtype),
+        window=window,
+        dropout=dropout,
+        relative=context.relative is not None,
+    )
+
+
+def row_seeds(key, count: int, heads: int, rows):
+    """Return a seed for each row and head [B, H], which depends on `rows` if given; zeros without a key."""
+    if key is None:
+        return jnp.zeros((count, heads), jnp.uint32)
+    if rows is None:
+        return jax.random.bits(key, (count, heads), jnp.uint32)
+    return draw_by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
+
+
+def split_parts(qkv, head_size: int):
+    """Split qkv [B, L, 3, H x K] into queries, keys and values [B, L, H, K]."""
+    B, L, _, width = qkv.shape
+    return (part.reshape(B, L, width // head_size, head_size) for part in unstack(qkv))
+
+
+@jax.custom_vjp
+def unstack(qkv):
+    """Split the third axis. JAX's own backward rule would add up as many arrays of the full size as there are parts."""
+    return tuple(qkv[:, :, part] for part in range(qkv.shape[2]))
+
+
+unstack.defvjp(lambda qkv: (unstack(qkv), None), lambda _, parts: (jnp.stack(parts, axis=2),))
+
+
+def segments_of(context: Context):
+    """Return padding and packs as one array of segments: tokens attend within their own segment; 0 is padding."""
+    mask, packs = context.mask, context.packs
+    return (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
+
+
+def choose(kernel: str, request: Request) -> str:
+    """Return the name of the kernel for a request: `kernel` itself or, for "auto", the first that can serve it."""
+    if kernel == "auto":
+        return next(name for name, candidate in KERNELS.items() if candidate.refusal(request) is None)
+    if kernel not in KERNELS:
+        raise BertJaxError(f'no attention kernel "{kernel}"; {nearest(kernel, [*KERNELS, "auto"])}')
+    if reason := KERNELS[kernel].refusal(request):
+        raise BertJaxError(f'attention "{kernel}" {reason}; use attention="auto" or "xla"')
+    return kernel
+
+
+def allowed(mask, packs, window):
+    """Return which query may see which key, [B, 1, L or 1, L] of bool.
+
+    >>> allowed(jnp.ones((1, 4)), jnp.array([[1, 1, 2, 0]]), None)[0, 0].astype(int).tolist()
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    """
+    allow = mask[:, None, None, :] > 0
+    if packs is not None:
+        allow = allow & (packs[:, None, :, None] == packs[:, None, None, :]) & (packs[:, None, :, None] > 0)
+    if window is not None:
+        position = jnp.arange(mask.shape[1])
+        allow = allow & (jnp.abs(position[:, None] - position[None, :]) <= window)
+    return allow
+
+
+def xla(qkv, context: Context, request: Request, key):
+    q, k, v = split_parts(qkv, request.head_size)
+    allow = allowed(context.mask, context.packs, request.window)
+    scores = scores_of(q, k, context, request.dtype)
+    weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
+    if request.dropout:
+        weights = drop(weights, request.dropout, key, context.rows)
+    out = product("bhlm,bmhk->blhk", weights, v, request.dtype, request.dtype)
+    return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
+
+
+def scores_of(q, k, context: Context, dtype: str):
+    """Return the float32 scores [B, H, L, L] of queries and keys [B, L, H, K]."""
+    scale = scale_of(q.shape[-1], context.relative)
+    scores = product("blhk,bmhk->bhlm", q * scale, k, dtype, "float32")
+    if context.relative is None:
+        return scores
+    return scores + relative.scores(context.relative, q * scale, k, scale, dtype)
+
+
+def scale_of(head_size: int, terms: relative.Relative | None) -> float:
+    return ((terms.products if terms else 1) * head_size) ** -0.5
+
+
+def banded(qkv, context: Context, request: Request, key):
+    q, k, v = split_parts(qkv, request.head_size)
+    dropped = request.dropout, key, context.rows
+    out = banded_attention.attention(q, k, v, segments_of(context), request.window, dropped)
+    return out.reshape(*qkv.shape[:2], -1)
+
+
+def banded_refusal(request: Request) -> str | None:
+    if request.window is None:
+        return "needs a window, and this layer sees all tokens"
+    if request.relative:
+        return "has no relative terms"
+    if not banded_attention.is_worthwhile(request.length, request.window):
+        return f"needs rows many times as long as the window of {request.window}, not {request.length} tokens"
+    return None
+
+
+def zero_dead(out, allow):
+    """Set the output of queries that see no key to zero: the softmax over no keys gives noise."""
+    alive = allow.any(-1)[:, 0, :, None, None]  # [B, L or 1, 1, 1]
+    return jnp.where(alive, out, 0)
+
+
+def cudnn(qkv, context: Context, request: Request, seeds):
+    q, k, v = split_parts(qkv, request.head_size)
+    allow = allowed(context.mask, context.packs, None)
+    allow_all = jnp.broadcast_to(allow, (*allow.shape[:2], q.shape[1], q.shape[1]))
+    out = jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn")
+    return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
+
+
+def cudnn_refusal(request: Request) -> str | None:
+    if request.platform not in ("gpu", "cuda"):
+        return f"needs an NVIDIA GPU, and this program is for {request.platform}"
+    if request.dtype not in ("bfloat16", "float16"):
+        return f'computes in bfloat16, not {request.dtype}: set dtype="bfloat16"'
+    if request.dropout:
+        return "has no dropout inside: set attention_dropout=0"
+    if request.window is not None:
+        return "has no two-sided window"
+    if request.head_size % 8 or request.head_size > 128:
+        return f"needs a head size that is a multiple of 8 up to 128, not {request.head_size}"
+    if request.relative:
+        return "has no relative terms"
+    return None
+
+
+def splash(qkv, context: Context, request: Request, seeds, interpret: bool = False):
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        splash_attention_kernel,
+        splash_attention_mask,
+    )
+
+    q, k, v = split_parts(qkv, request.head_size)
+    window = request.window
+    _, L, H, K = q.shape
+    one_head = (
+        splash_attention_mask.FullMask((L, L))
+        if window is None
+        else splash_attention_mask.LocalMask((L, L), (window, window), 0)
+    )
+    block = next(size for size in (512, 384, 256, LANES) if L % size == 0)
+    # The fused backward kernel stores a gradient of all queries for each block of keys.
+    fused = window is None and L <= FUSED
+    kernel = splash_attention_kernel.make_splash_mha(
+        splash_attention_mask.MultiHeadMask([one_head] * H),
+        block_sizes=splash_attention_kernel.BlockSizes(
+            block_q=block,
+            block_kv=block,
+            block_kv_compute=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            block_kv_dkv_compute=block,
+            block_q_dq=None if fused else block,
+            block_kv_dq=None if fused else block,
+            use_fused_bwd_kernel=fused,
+        ),  # fmt: skip
+        head_shards=1,
+        q_seq_shards=1,
+        residual_checkpoint_name=KEPT,
+        interpret=interpret,
+    )
+    segments = segments_of(context)
+    heads_first = [x.transpose(0, 2, 1, 3) for x in (q * K**-0.5, k, v)]
+    ids = splash_attention_kernel.SegmentIds(q=segments, kv=segments)
+    out = jax.vmap(kernel)(*heads_first, segment_ids=ids).transpose(0, 2, 1, 3)
+    return jnp.where((segments > 0)[:, :, None, None], out, 0).reshape(*qkv.shape[:2], -1)
+
+
+def splash_refusal(request: Request) -> str | None:
+    if request.platform != "tpu":
+        return f"needs a TPU, and this program is for {request.platform}"
+    if request.length % LANES:
+        return f"needs a length that is a multiple of {LANES}, not {request.length}"
+    if request.dropout:
+        return "has no dropout inside: set attention_dropout=0"
+    if request.relative:
+        return "has no relative terms"
+    return None
+
+
+def short(qkv, context: Context, request: Request, seeds, interpret: bool = False):
+    options = short_attention.Options(request.head_size, request.window, request.dropout, interpret)
+    parts_first, segments = qkv.transpose(0, 2, 1, 3), segments_of(context)
+    if context.relative is None:
+        return short_attention.attention(parts_first, segments, seeds, options)
+    scale = scale_of(request.head_size, context.relative)
+    tables = relative.tables(context.relative, scale, request.dtype)
+    return relative_attention.attention(parts_first, segments, seeds, tables, options)
+
+
+def short_refusal(request: Request) -> str | None:
+    if request.platform != "tpu":
+        return f"needs a TPU, and this program is for {request.platform}"
+    if request.length % LANES or request.length > short_attention.LONGEST:
+        return f"needs a length that is a multiple of {LANES} up to {short_attention.LONGEST}, not {request.length}"
+    if not short_attention.heads_per_program(request.heads, request.head_size):
+        return f"needs heads that fill {LANES} lanes together, not {request.heads} heads of {request.head_size} a chip"
+    return None
+
+
+# "auto" takes the first kernel that can serve a request; XLA can serve every request.
+KERNELS = {
+    "short": Kernel(short, short_refusal, splits=False),
+    "splash": Kernel(splash, splash_refusal, splits=False),
+    "cudnn": Kernel(cudnn, cudnn_refusal, splits=False),
+    "banded": Kernel(banded, banded_refusal),
+    "xla": Kernel(xla, lambda request: None),
+}

@@ -1,0 +1,197 @@
+"""Checkpoints: orbax writes them in the background; only those with a manifest of hashes count.
+
+DIR/1000/            what orbax wrote after step 1000
+DIR/1000/manifest.json
+DIR/2000.damaged     a damaged checkpoint, set aside
+"""
+
+import copy
+import functools
+import logging
+import math
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from bert_jax.core.errors import BertJaxError, first_line, nearest
+from bert_jax.training import manifest
+from bert_jax.training.config import CheckpointConfig
+from bert_jax.training.standing import best_step, standing
+from bert_jax.training.state import State
+
+ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
+
+
+class Checkpoints:
+    def __init__(self, directory: Path, config: CheckpointConfig, say: Callable[[str], None] = print):
+        self.directory, self.config, self.say = Path(directory).absolute(), config, say
+        hush()
+        self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
+        self._committing: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def steps(self) -> list[int]:
+        """Steps whose checkpoints were committed, oldest first; their files are not checked."""
+        return [step for step in self._directories() if (self._path(step) / manifest.NAME).is_file()]
+
+    def save(self, step: int, state: State, position: dict) -> None:
+        """Copy the state and return; writing goes on in the background. `position` must be JSON."""
+        self.wait()
+        try:
+            self._writer.save(self._path(step), args=ocp.args.StandardSave(state), force=True)
+        except Exception as error:  # a full or lost disk raises many types, from several libraries
+            self._failed(step, error)
+            return
+        # A copy: the run goes on while the manifest is written.
+        arguments = step, copy.deepcopy(position)
+        self._committing = threading.Thread(target=self._commit, args=arguments, name=f"commit {step}")
+        self._committing.start()
+
+    def wait(self) -> None:
+        """Wait until nothing is being written in the background."""
+        if self._committing is not None:
+            self._committing.join()
+            self._committing = None
+
+    def finish(self) -> None:
+        """Wait for the last checkpoint; raise if it could not be written."""
+        self.wait()
+        self._writer.close()
+        if self._failure is not None:
+            raise BertJaxError(
+                f"the last checkpoint could not be written to {self.directory} ({reason(self._failure)}); "
+                "make room there and start the run again: it goes on from the one before"
+            ) from self._failure
+
+    def newest(self) -> int | None:
+        """Return the step of the newest good checkpoint; report newer, damaged ones and set them aside."""
+        newest = self._newest_good() if jax.process_index() == 0 else None
+        if jax.process_count() > 1:
+            agreed = int(multihost_utils.broadcast_one_to_all(-1 if newest is None else newest))
+            newest = None if agreed < 0 else agreed
+        return newest
+
+    def check(self, step: int) -> None:
+        """Refuse a step that has no good checkpoint."""
+        if step not in self._directories():
+            raise BertJaxError(
+                f"{self.directory} has no checkpoint of step {step}; {self._others(step, str(step))}"
+            )
+        if wrong := manifest.damage(self._path(step)):
+            raise BertJaxError(f"the checkpoint of step {step} cannot be used: {wrong}; {self._others(step)}")
+
+    def _others(self, step: int, misspelt: str = "") -> str:
+        """A hint that names other checkpoints, for an error about the checkpoint of `step`."""
+        others = [other for other in self.steps() if other != step]
+        return nearest(misspelt, others) if others else "there is no other checkpoint"
+
+    def restore(self, step: int, abstract: State) -> tuple[State, dict]:
+        """Return the state and the position; the state gets the shardings of `abstract`, not those it was saved in."""
+        state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
+        return state, self.position(step)
+
+    def params(self, step: int) -> dict:
+        """Read the parameters alone, as NumPy arrays."""
+        handler = ocp.PyTreeCheckpointHandler()
+        saved = {"params": handler.metadata(self._path(step)).tree["params"]}
+        kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), saved)
+        asked = ocp.args.PyTreeRestore(item=saved, restore_args=kinds, partial_restore=True)
+        return handler.restore(self._path(step), args=asked)["params"]
+
+    def position(self, step: int) -> dict:
+        content = manifest.read(self._path(step))
+        if content is None:
+            raise BertJaxError(
+                f"the checkpoint of step {step} cannot be used: its {manifest.NAME} is damaged"
+            )
+        return content["position"]
+
+    def _newest_good(self) -> int | None:
+        if self.directory.is_dir():
+            for partial in self.directory.glob(f"*{ORBAX_PARTIAL}*"):
+                shutil.rmtree(partial)
+        for step in reversed(self._directories()):
+            wrong = manifest.damage(self._path(step))
+            if wrong is None:
+                return step
+            aside = self._path(step).with_name(f"{step}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            self._path(step).rename(aside)
+            self.say(
+                f"the checkpoint of step {step} cannot be used: {wrong}; it is set aside as {aside.name}"
+            )
+        return None
+
+    def _commit(self, step: int, position: dict) -> None:
+        try:
+            self._writer.wait_until_finished()
+            if jax.process_index() == 0:
+                manifest.write(self._path(step), position)
+                self._tidy()
+            self._failure = None
+        except Exception as error:  # as in save
+            self._failed(step, error)
+
+    def _failed(self, step: int, error: Exception) -> None:
+        self._failure = error
+        if jax.process_index() == 0:  # the partial checkpoint takes the room of the next one
+            for partial in (self._path(step), *self.directory.glob(f"{step}{ORBAX_PARTIAL}*")):
+                shutil.rmtree(partial, ignore_errors=True)
+        self.say(
+            f"the checkpoint of step {step} could not be written ({reason(error)}); the run goes on and tries "
+            f"again in {self.config.every} steps, older checkpoints stay"
+        )
+
+    def _tidy(self) -> None:
+        """Delete the checkpoints that no setting keeps."""
+        steps = self.steps()
+        kept: set[int | None] = set(steps[-self.config.keep :])
+        if self.config.keep_every:
+            kept |= {step for step in steps if step % self.config.keep_every == 0}
+        if self.config.best:
+            kept |= {self.best()}
+        for step in set(steps) - kept:
+            # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
+            (self._path(step) / manifest.NAME).unlink()
+            shutil.rmtree(self._path(step))
+
+    def best(self) -> int | None:
+        """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
+        values = {}
+        for step in self.steps():
+            measured = (manifest.read(self._path(step)) or {"position": {}})["position"].get("heldout", {})
+            # Runs of earlier versions may have stored values that are not finite.
+            if math.isfinite(measured.get(self.config.best, math.nan)):
+                values[step] = standing(self.config.best, measured)
+        return best_step(values.items())
+
+    def _directories(self) -> list[int]:
+        if not self.directory.is_dir():
+            return []
+        return sorted(
+            int(path.name) for path in self.directory.iterdir() if path.name.isdecimal() and path.is_dir()
+        )
+
+    def _path(self, step: int) -> Path:
+        return self.directory / str(step)
+
+
+def reason(error: Exception) -> str:
+    return "No space left on device" if "RESOURCE_EXHAUSTED" in str(error) else first_line(error)
+
+
+@functools.cache
+def hush() -> None:
+    """Silence the pages that orbax and its event loops log about a failed save; we report it in one line."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "orbax" not in record.pathname and "never retrieved" not in record.getMessage()
+
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(keep)

@@ -1,0 +1,157 @@
+"""The gradient of a batch's loss, on any mesh and in any number of microbatches.
+
+The compiler splits the work over the mesh. Left to itself it would reduce the gradients of every microbatch over all
+devices, so each shard of the `data` axis gets its own gradients (a leading axis, split over `data`), which are summed
+over the microbatches where they are, and reduced once a step.
+
+A loss of the whole batch needs the outputs of all rows before the gradient of any row. So the outputs of all rows are
+computed first, without gradients. Then the loss gives its gradient with respect to each output. Then every microbatch
+is run again: its loss is the inner product of its outputs with these gradients, so the parameters get the same
+gradient. Dropout draws the same numbers both times.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.losses.loss import Loss
+from bert_jax.models.mesh import DATA, FSDP, ROWS
+from bert_jax.training.config import RunConfig
+from bert_jax.training.parts import make_gradient_in_parts
+from bert_jax.training.state import whole_params
+from bert_jax.training.task import Task
+
+
+def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
+    """Return a function (params, batch, key, constants) -> (gradients of the batch's loss, its metrics).
+
+    Gradients are sharded like the parameters, by `shardings`.
+    """
+    count = config.mesh.accumulate
+    in_parts = None
+    if config.mesh.shard_optimizer or config.mesh.reduce != "float32":
+        in_parts = make_gradient_in_parts(task, config, mesh, shardings)
+
+    def accumulated(objective: Callable, params, rows):
+        """Sum the gradients and metrics of `objective(params, some of the rows)` over all rows."""
+        parts = microbatches(rows, count, mesh)
+        if in_parts:
+            return in_parts(objective, params, parts)
+        per_shard = jax.tree.map(lambda sharding: NamedSharding(mesh, P(DATA, *sharding.spec)), shardings)
+
+        def of(part):
+            (_, measured), gradients = by_shard(jax.value_and_grad(objective, has_aux=True), mesh)(
+                params, part
+            )
+            return jax.lax.with_sharding_constraint(gradients, per_shard), measured
+
+        first = jax.tree.map(lambda x: x[0], parts)
+        if count == 1:
+            sums = of(first)
+        else:
+            zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, first))
+            sums, _ = jax.lax.scan(
+                lambda sums, part: (jax.tree.map(jnp.add, sums, of(part)), None), zeros, parts
+            )
+        return jax.tree.map(lambda x: x.sum(0), sums)
+
+    def gradient(params, batch, key, constants):
+        batch, params = with_rows(batch), whole_params(task, params, shardings, mesh)
+        if task.whole_batch:
+            params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
+            return of_whole_batch(params, batch, key, constants)
+        weights = loss_weights(task, params, batch, constants, mesh)
+
+        def objective(params, rows):
+            outputs = task.outputs(params, rows, constants, key)
+            losses = task.losses(outputs, rows)
+            total = sum(Loss(loss.total, weights[name]).mean for name, loss in losses.items())
+            return total, measure(task, losses, outputs, rows)
+
+        return accumulated(objective, params, batch)
+
+    def of_whole_batch(params, batch, key, constants):
+        def outputs(params, rows):
+            return task.outputs(params, rows, constants, key)
+
+        def loss(all_outputs):
+            losses = task.losses(all_outputs, batch)
+            return sum(loss.mean for loss in losses.values()), measure(task, losses, all_outputs, batch)
+
+        def direct(params):
+            return loss(on_all_rows(outputs, params, batch, 1, mesh))
+
+        def objective(params, part):
+            rows, slopes = part
+            return inner_product(outputs(params, rows), slopes), {}
+
+        if count == 1:  # nothing needs to be computed twice
+            (_, measured), gradients = jax.value_and_grad(direct, has_aux=True)(params)
+            return jax.lax.with_sharding_constraint(gradients, shardings), measured
+        all_outputs = on_all_rows(outputs, params, batch, count, mesh)
+        (_, measured), slopes = jax.value_and_grad(loss, has_aux=True)(all_outputs)
+        return accumulated(objective, params, (batch, slopes))[0], measured
+
+    return gradient
+
+
+def on_all_rows(function: Callable, params, batch: dict, count: int, mesh: Mesh):
+    """Compute `function(params, rows)` for all rows of the batch, [B, ...], in `count` microbatches."""
+    parts = microbatches(batch, count, mesh)
+    results = jax.lax.map(lambda part: by_shard(function, mesh)(params, part), parts)
+
+    def join(x):
+        x = jnp.moveaxis(x, 0, 2)
+        return jax.lax.with_sharding_constraint(x.reshape(-1, *x.shape[3:]), NamedSharding(mesh, ROWS))
+
+    return jax.tree.map(join, results)
+
+
+def by_shard(function: Callable, mesh: Mesh) -> Callable:
+    """Make `function(params, rows)` take rows [shards, B / shards, ...]; its results get a leading axis of shards."""
+
+    def on_shards(params, rows):
+        # The model finds the mesh that it runs on in the context.
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            if mesh.shape[DATA] == 1:
+                results = function(params, jax.tree.map(lambda x: x[0], rows))
+                return jax.tree.map(lambda x: x[None], results)
+            return jax.vmap(function, (None, 0), spmd_axis_name=DATA)(params, rows)
+
+    return on_shards
+
+
+def with_rows(batch: dict) -> dict:
+    """Add each row's index in the batch, so that dropout is the same wherever the row is computed."""
+    return batch | {"rows": jnp.arange(jax.tree.leaves(batch)[0].shape[0])}
+
+
+def microbatches(batch, count: int, mesh: Mesh):
+    """[B, ...] -> [count, shards, B / shards / count, ...]; rows are dealt out in turn, so none changes its shard."""
+    shards = mesh.shape[DATA]
+
+    def split(x):
+        x = jnp.moveaxis(x.reshape(shards, x.shape[0] // shards // count, count, *x.shape[1:]), 2, 0)
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(None, DATA, FSDP)))
+
+    return jax.tree.map(split, batch)
+
+
+def loss_weights(task: Task, params, batch: dict, constants, mesh: Mesh) -> dict:
+    """The weights of the losses over the whole batch; they depend on the batch alone, so no output is computed."""
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        shapes = jax.eval_shape(lambda params: task.outputs(params, batch, constants), params)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return {name: loss.weight for name, loss in task.losses(zeros, batch).items()}
+
+
+def measure(task: Task, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
+    return {"losses": losses, "scores": task.scores(outputs, batch), "tokens": batch["mask"].sum()}
+
+
+def inner_product(a, b):
+    products = jax.tree.map(lambda x, y: jnp.vdot(x.astype(jnp.float32), y.astype(jnp.float32)), a, b)
+    return sum(jax.tree.leaves(products))

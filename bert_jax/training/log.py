@@ -1,0 +1,229 @@
+"""The progress reports of a run: metrics.jsonl, TensorBoard events, printed lines or a progress bar."""
+
+import errno
+import json
+import math
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from bert_jax.core.files import write_atomically
+from bert_jax.core.output import errors_of
+from bert_jax.core.terminal import PART, in_width, log_file, of_run
+
+SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
+NARROWEST = 10  # least columns of the bar itself, beside its counts and metrics
+
+
+class Window:
+    """Sums over the steps since the last line. Checkpoints store them, so a resumed run loses no part of a line."""
+
+    def __init__(self, sums: dict | None = None):
+        self.sums = sums or {"steps": 0, "tokens": 0, "pairs": {}}
+
+    def add(self, measured: dict) -> None:
+        self.sums["steps"] += 1
+        self.sums["tokens"] += int(measured["tokens"])
+        for name, (total, weight) in {**measured["losses"], **measured["scores"]}.items():
+            before = self.sums["pairs"].get(name, (0.0, 0.0))
+            self.sums["pairs"][name] = (before[0] + float(total), before[1] + float(weight))
+
+    def means(self) -> dict[str, float]:
+        return {
+            name: total / weight if weight else 0.0 for name, (total, weight) in self.sums["pairs"].items()
+        }
+
+
+class Log:
+    """Write lines of metrics. `step` counts finished steps: the line of step N describes the state after N steps."""
+
+    def __init__(self, directory: Path, path: Path, step: int, steps: int, quiet: bool):
+        self.quiet = quiet
+        if quiet:
+            return
+        forget(path, step)
+        self._path = path
+        with errors_of(directory):
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+            self._events = Events(directory, purge_step=step + 1)
+        done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
+        part = PART.get().removesuffix(": ") or None
+        self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
+
+    def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
+        if self.quiet:
+            return
+        # JSON cannot hold numbers that are not finite, such as some gradient norms.
+        values = {
+            name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()
+        }
+        line = {"step": step, "kind": kind, **values} | ({"time": timings} if timings else {})
+        values = {**values, **(timings or {})}
+        with errors_of(self._path):
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
+        self.say(f"step {step:,} {kind}: {shown(values)}", only_without_bar=kind == "train")
+        if kind == "train" and not self._bar.disable:
+            self._bar.set_postfix_str(fitting(shown(values, BAR), room_beside(self._bar)))
+
+    def advance(self) -> None:
+        if not self.quiet:
+            self._bar.update()
+
+    def say(self, text: str, only_without_bar: bool = False) -> None:
+        if self.quiet or (only_without_bar and not self._bar.disable):
+            return
+        try:
+            file = log_file()
+            tqdm.write(in_width(of_run(text), file), file=file)
+        except OSError as error:
+            if error.errno != errno.EIO:  # EIO: the terminal is gone; the signal for that follows
+                raise
+
+    def sync(self) -> None:
+        """Flush all lines to disk, before a checkpoint records that they were written."""
+        if not self.quiet:
+            with errors_of(self._path):
+                os.fsync(self._file.fileno())
+                self._events.flush()
+
+    def close(self) -> None:
+        if not self.quiet:
+            self._bar.close()
+            for file in (self._file, self._events):
+                with suppress(OSError):  # a full disk was already reported when the write failed
+                    file.close()
+
+
+class Events:
+    """A file of TensorBoard events; the viewer drops what an earlier run wrote from `purge_step` on.
+
+    Events are written directly: the thread of tensorboardX's SummaryWriter dies if the disk is full, and then whoever
+    gives it events waits for ever.
+    """
+
+    def __init__(self, directory: Path, purge_step: int):
+        # tensorboardX imports torch where it is installed: seconds and hundreds of megabytes that no event needs.
+        modules: dict[str, Any] = sys.modules  # None keeps a module from being imported
+        hidden = "torch" not in modules
+        if hidden:
+            modules["torch"] = None
+        try:
+            from tensorboardX.event_file_writer import EventsWriter
+            from tensorboardX.proto.event_pb2 import Event, SessionLog
+            from tensorboardX.summary import scalar
+        finally:
+            if hidden:
+                del modules["torch"]
+        self._event, self._scalar = Event, scalar
+        self._writer = EventsWriter(str(directory / "events"))
+        self._writer.write_event(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+        self._flushed = 0.0
+
+    def add(self, values: dict, step: int) -> None:
+        now = time.time()
+        for name, value in values.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                event = self._event(step=step, wall_time=now, summary=self._scalar(name, value))
+                self._writer.write_event(event)
+        if now - self._flushed > SECONDS:
+            self.flush()
+            self._flushed = now
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait")
+FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
+
+
+def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
+    """Format the values (or only those with these names) for people.
+
+    >>> shown({"loss": 2.34567, "tokens": 1234, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4})
+    'loss 2.346, 17,432 tokens/s, 3% waiting for input, 24 min left'
+    """
+    parts = (
+        in_words(name, value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and name not in FILE_ONLY and (names is None or name in names)
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def room_beside(bar: tqdm) -> int:
+    """The number of terminal columns that the progress bar, its counts and its times leave free."""
+    facts = bar.format_dict | {"postfix": None}
+    counts = len(tqdm.format_meter(**facts | {"ncols": 0})) + len("||") + len(", ")
+    return (facts["ncols"] or 80) - counts - NARROWEST
+
+
+def fitting(text: str, room: int) -> str:
+    """Drop comma-separated parts from the end until the text fits into `room` columns.
+
+    >>> fitting("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25)
+    'loss 2.346, accuracy 0.5'
+    """
+    while len(text) > room:
+        text = text.rpartition(", ")[0]
+    return text
+
+
+def in_words(name: str, value: float) -> str:
+    match name:
+        case "tokens_per_second":
+            return f"{value:,.0f} tokens/s"
+        case "input_wait":
+            return f"{value:.0%} waiting for input"
+        case "mfu":
+            return f"{value:.1%} MFU"
+        case "hours_left":
+            return f"{span(3600 * value)} left"
+        case "discarded":
+            return f"{value:,} discarded" if value else ""
+    return f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
+
+
+def span(seconds: float) -> str:
+    """Format a duration.
+
+    >>> [span(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
+    ['7 s', '119 s', '2 min', '120 min', '2.0 h', '2.3 days']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def heldout(path: Path) -> list[dict]:
+    return [line for line in read(path) if line["kind"] == "heldout"]
+
+
+def read(path: Path) -> list[dict]:
+    """Read the lines of a metrics.jsonl, up to the first that was cut short when a run was killed."""
+    lines = []
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break
+    return lines
+
+
+def forget(path: Path, step: int) -> None:
+    """Drop the lines after `step`, because the run repeats those steps."""
+    kept = [line for line in read(path) if line["step"] <= step]
+    write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))

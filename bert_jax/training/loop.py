@@ -1,0 +1,346 @@
+"""The training loop: evaluate, save, take the next batch, run the step.
+
+A run resumes from the newest good checkpoint in its directory. If there is none, it starts from the model directory
+`config.init`, or from random initial values if `init` is not set.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import jax
+
+from bert_jax.core.errors import BertJaxError, NotFinite, nearest
+from bert_jax.core.terminal import PART, counted, say
+from bert_jax.hub import directory as hub
+from bert_jax.models.mesh import DATA, FSDP
+from bert_jax.training import footprint
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.config import RunConfig
+from bert_jax.training.feed import own_rows, placed
+from bert_jax.training.log import Log, Window
+from bert_jax.training.pace import Pace
+from bert_jax.training.sharding import check_batch, devices_of, make_mesh
+from bert_jax.training.standing import KEPT, best_step, standing
+from bert_jax.training.state import Constants, State, abstract_state, constants_of, gathered, initial_state
+from bert_jax.training.step import StepCache
+from bert_jax.training.stop import Stop
+from bert_jax.training.task import Data, Task
+from bert_jax.training.workdir import Workdir, save_models
+
+PROFILED = 5  # steps in a trace
+
+
+def train(
+    task: Task,
+    data: Data,
+    config: RunConfig,
+    path,
+    params: Callable[[], dict] | None = None,
+    peak: float | None = None,
+    cache: StepCache | None = None,
+) -> bool:
+    """Train in the run directory `path`; return True if the run finished, False if it was told to stop early.
+
+    `params` returns the parameters to start from; None: random ones. `peak` is the peak speed of a device in FLOP/s.
+    `cache` holds compiled steps, which the run may share with other runs.
+    """
+    # The directory is closed last, so that no other run starts to write while this one is still writing.
+    workdir = Workdir(path)
+    with closing(workdir), Stop() as stop, closing(Run(task, data, config, workdir, peak, cache)) as run:
+        if jax.process_index() == 0:
+            workdir.claim()
+            workdir.begin(config, data, task)
+        run.resume(params)
+        finished = run.go(stop)
+        run.finish(finished)
+    return finished
+
+
+class Run:
+    def __init__(
+        self, task: Task, data: Data, config: RunConfig, workdir: Workdir, peak: float | None, cache: StepCache | None
+    ):  # fmt: skip
+        self.task, self.data, self.config, self.workdir, self.peak = task, data, config, workdir, peak
+        self.mesh = make_mesh(config.mesh)
+        check_batch(data.batch, self.mesh, config.mesh.accumulate)
+        self.abstract = abstract_state(task, config, self.mesh)
+        self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
+        self.log: Log  # set by resume(), like the state and the constants
+        self.state: State
+        self.constants: Constants
+        self.resumed = False
+        self.step = self.begun_at = 0
+        self.window = Window()
+        self.heldout: dict = {}
+        self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best is set
+        self.pending: dict | None = None  # the metrics of the last step, still on the devices
+        self.tracing = False
+        self.pace = Pace()
+        self.shared = cache is not None
+        self.take_step, self.evaluation = (cache or StepCache()).of(task, config, self.mesh)
+
+    def say(self, text: str) -> None:
+        if self.resumed:
+            self.log.say(text)
+        elif jax.process_index() == 0:
+            say(text)
+
+    def resume(self, params: Callable[[], dict] | None) -> None:
+        self.say(self.description())
+        self.check_memory()
+        newest = self.checkpoints.newest()
+        if newest is None:
+            self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
+            self.step = max(self.config.first_step, 0)
+        else:
+            self.state, position = self.checkpoints.restore(newest, self.abstract)
+            self.step, self.window = newest, Window(position["window"])
+            self.history = [(step, tuple(value)) for step, value in position.get("standings", [])]
+            if (old := position.get("history")) and (best := self.config.checkpoints.best):
+                # Runs of earlier versions stored only the metric, which may not be finite.
+                self.history = [
+                    (n, standing(best, {best: value})) for n, value in old if math.isfinite(value)
+                ]
+            if self.step == self.config.steps or self.gave_up():
+                # A part of a larger run has no --workdir of its own.
+                advice = "" if PART.get() else "; name another --workdir for a new one"
+                self.say(f"this run has already finished, at step {newest:,}{advice}")
+            else:
+                self.say(f"resuming at step {newest:,}")
+        self.constants = constants_of(self.task, self.config, self.mesh)
+        # A run of 0 steps evaluates and saves the parameters that it starts from.
+        self.begun_at = self.step if newest is not None or self.config.steps else -1
+        quiet = jax.process_index() > 0
+        self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
+        self.resumed = True
+        if newest is None and self.config.checkpoints.best:
+            self.check_best(self.measure(few=True))
+
+    def description(self) -> str:
+        """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
+        run directory."""
+        params, rows = self.abstract.params, counted(self.data.batch, "row")
+        axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
+        shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
+        if shards * microbatches > 1:
+            part = counted(self.data.batch // shards // microbatches, "row")
+            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {part}"
+        with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
+            dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
+        return (
+            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {devices_of(self.mesh)}"
+            f"{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes {rows} in "
+            f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
+        )
+
+    def check_memory(self) -> None:
+        """Refuse a run whose step needs more memory than is free, before anything is compiled."""
+        footprint.require(self.task, self.data, self.config, self.mesh, self.abstract)
+
+    def go(self, stop: Stop) -> bool:
+        config, rows = self.config, self.data.batch
+        batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
+        if self.step < config.steps and not self.shared:
+            often = f"every {config.steps_in_line:,} steps" if config.steps_in_line > 1 else "after each step"
+            self.say(f"compiling the step; then metrics {often}")
+        with closing(placed(batches, self.mesh, rows)) as feed:
+            while True:
+                new = self.step > self.begun_at
+                due = self.step == config.steps or self.gave_up()
+                if new and (due or self.step % config.log.evaluate_every == 0):
+                    self.evaluate()
+                    due = due or self.gave_up()
+                asked = not due and stop.asked(self.step)
+                best = self.step == self.best_step()
+                if new and (due or asked or best or self.step % config.checkpoints.every == 0):
+                    self.save()
+                self.heldout = {}  # valid for this step only
+                if due or asked:
+                    self.trace(ends=True)
+                    return due
+                self.trace()
+                batch = self.next(feed)
+                # No implicit transfers to or from the devices: each would wait for the step.
+                with jax.transfer_guard("disallow"):
+                    self.state, measured = self.take_step(self.state, batch, self.constants)
+                self.step += 1
+                # Fetch the metrics of the previous step only now, while this step runs.
+                before, self.pending = self.pending, measured
+                if before is not None:
+                    self.record(before, self.step - 1)
+
+    def next(self, feed: Iterator[dict]) -> dict:
+        begun = time.perf_counter()
+        batch = next(feed)
+        self.pace.wait(time.perf_counter() - begun)
+        return batch
+
+    def record(self, measured: dict, step: int) -> None:
+        """Record the metrics of the update that took the run to `step`."""
+        measured = jax.device_get(measured)
+        self.pace.add(int(measured["tokens"]))
+        self.log.advance()
+        if measured["bad"]:
+            self.log.line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
+            shown = f"`bert-jax inspect --step {step - 1}` shows its batch"
+            self.say(f"the update of step {step - 1} is not finite and was discarded; {shown}")
+            if measured["bad"] >= self.config.bad_steps:
+                self.pending = None
+                self.save()
+                self.checkpoints.finish()
+                raise NotFinite(
+                    f"{measured['bad']} updates in a row are not finite, the last at step {step - 1}; the parameters "
+                    f"before them are kept in checkpoint {self.step}; {shown}; "
+                    "if the batch is good, start again with a lower --config.optimizer.rate"
+                )
+        else:
+            self.window.add(measured)
+        if step % self.config.steps_in_line == 0 or step == self.config.steps:
+            self.write_line(measured, step)
+
+    def write_line(self, measured: dict, step: int) -> None:
+        means = self.window.means()
+        losses = [means[name] for name in measured["losses"] if name in means]
+        # If every update since the last line was discarded, there are no means: the keys get null.
+        unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
+        values = {"loss": sum(losses) if losses else None, **unmeasured, **means}
+        values |= {"rate": float(measured["rate"]), "gradient_norm": float(measured["gradient_norm"])}
+        values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
+        self.log.line("train", step, values, self.timings(step))
+        self.window = Window()
+
+    def timings(self, step: int) -> dict:
+        timings = self.pace.line(self.config.steps - step)
+        if self.peak and "tokens_per_second" in timings:
+            length = self.data.length(step - 1)
+            # FLOPs per token by the published formula; the tokens per second do not count padding.
+            flops = self.task.flops(self.data.batch, length) / (self.data.batch * length)
+            timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak * self.mesh.size)
+        return timings
+
+    def flush(self) -> None:
+        """Record the last step now, without waiting for the next one."""
+        if self.pending is not None:
+            before, self.pending = self.pending, None
+            self.record(before, self.step)
+
+    def evaluate(self) -> None:
+        self.flush()
+        begun = time.perf_counter()
+        self.heldout = self.measure()
+        if not self.heldout:
+            return
+        self.check_finite(self.heldout, "validation set")
+        self.remember()
+        self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
+        self.pace.pause(time.perf_counter() - begun)
+
+    def measure(self, few: bool = False) -> dict[str, float]:
+        """Return the validation metrics; if `few`, only of the first batches, enough to see which metrics exist."""
+        index, count = own_rows(self.mesh, self.data.batch)
+        total = Window()
+        batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
+        predicted = []
+        for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
+            if n == self.config.log.evaluate_batches > 0:
+                break
+            measured, rows = jax.device_get(self.evaluation(self.state.params, batch, self.constants))
+            pairs = {**measured["losses"], **measured["scores"]}
+            sums = {name: float(sum(pair)) for name, pair in pairs.items()}
+            self.check_finite(sums, f"validation batch {n} (counted from 0)")
+            total.add(measured)
+            predicted.append(rows)
+            # An example may span several batches; it is measured once all of it has been read.
+            if few and (self.config.checkpoints.best in total.means() or self.data.metrics(predicted)):
+                break
+        return self.task.summary(total.means()) | self.data.metrics(predicted)
+
+    def check_finite(self, measures: dict[str, float], what: str) -> None:
+        for name, value in measures.items():
+            if not math.isfinite(value):
+                raise NotFinite(
+                    f"{what}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
+                    "again with a lower --config.optimizer.rate"
+                )
+
+    def remember(self) -> None:
+        """Add the standing of this evaluation by the metric `checkpoints.best` to the history."""
+        if best := self.config.checkpoints.best:
+            self.check_best(self.heldout)
+            self.history.append((self.step, standing(best, self.heldout)))
+
+    def check_best(self, metrics: dict[str, float]) -> None:
+        if (best := self.config.checkpoints.best) not in metrics:
+            raise BertJaxError(
+                f'config key checkpoints.best: no validation metric "{best}"; {nearest(best, metrics)}'
+            )
+
+    def best_step(self) -> int | None:
+        return best_step(self.history)
+
+    def gave_up(self) -> bool:
+        """Whether the metric has not improved for `patience` evaluations."""
+        patience = self.config.patience
+        first = max(self.history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
+        return 0 < patience <= sum(step > first for step, _ in self.history)
+
+    def save(self) -> None:
+        self.flush()
+        self.log.sync()
+        position = {"window": self.window.sums, "heldout": self.heldout, "standings": self.history}
+        self.checkpoints.save(self.step, self.state, position)
+
+    def trace(self, ends: bool = False) -> None:
+        """Start the profile at the configured step; stop it PROFILED steps later, or when the run ends (`ends`)."""
+        first = self.config.log.profile
+        if not self.tracing and self.step == first:
+            jax.profiler.start_trace(str(self.workdir.profile))
+            self.tracing = True
+        elif self.tracing and (ends or self.step >= first + PROFILED):
+            jax.block_until_ready(self.state)
+            jax.profiler.stop_trace()
+            self.tracing = False
+
+    def finish(self, finished: bool) -> None:
+        self.checkpoints.finish()
+        if not finished:
+            self.say(f"stopped at step {self.step:,}; run the same command to resume")
+            return
+        self.take_best()
+        params = gathered(self.state.params, self.mesh)
+        if jax.process_index() > 0:
+            return
+        params = self.task.ended(params, self.data)
+        with hub.saving(self.workdir.model) as new:
+            save_models(new, self.task, params, self.data.tokenizer)
+        if not PART.get():  # the larger run reports which models it keeps
+            self.say(f"the model is in {self.workdir.model}")
+
+    def take_best(self) -> None:
+        """Restore the best step whose checkpoint can be read."""
+        metric, lost = self.config.checkpoints.best, 0
+        while (best := self.best_step()) not in (None, self.step):
+            try:
+                self.checkpoints.check(best)
+            except BertJaxError as error:
+                self.say(f"step {best:,} is the best by {metric}, but {error}")
+                self.history = [(step, value) for step, value in self.history if step != best]
+                lost += 1
+            else:
+                self.state, _ = self.checkpoints.restore(best, self.abstract)
+                self.say(f"step {best:,} is the best by {metric}")
+                break
+        if lost:
+            self.log.line(KEPT, best or self.step, {"lost_checkpoints": lost})
+
+    def close(self) -> None:
+        """Wait for background writes (with one process) and close the log, however the run ended."""
+        try:
+            if jax.process_count() == 1:  # with several processes, this would wait for a lost one
+                with suppress(KeyboardInterrupt):  # ends the wait only, not the error that ended the run
+                    self.checkpoints.wait()
+        finally:
+            if self.resumed:
+                self.log.close()

@@ -1,0 +1,75 @@
+"""Training with several processes, found in the environment of Slurm or GKE or given by flags."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from bert_jax.core.errors import LOST_ANOTHER, BertJaxError, first_line
+from bert_jax.core.files import programs_home
+
+# Environment variable -> whether its value says that there are several processes.
+SIGNS = {
+    "JAX_COORDINATOR_ADDRESS": bool,
+    "SLURM_NTASKS": lambda value: value.isdecimal() and int(value) > 1,
+    "TPU_WORKER_HOSTNAMES": lambda value: "," in value,
+    "MEGASCALE_COORDINATOR_ADDRESS": bool,
+}
+# Words in an error that show that another process was lost.
+LOST = (
+    "Connection",
+    "connection",
+    "Gloo",
+    "heartbeat",
+    "peer",
+    "UNAVAILABLE",
+    "DEADLINE_EXCEEDED",
+    "ABORTED",
+)
+
+
+@contextmanager
+def joined(
+    coordinator: str | None = None, count: int | None = None, index: int | None = None
+) -> Iterator[None]:
+    """Join the processes that train together; if another one is lost, report it and exit."""
+    several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
+    if index is not None and count is not None and index >= count:
+        raise BertJaxError(
+            f"--process={index} is too large: --processes={count} are numbered from 0 to {count - 1}"
+        )
+    if not (coordinator or several):
+        if count or index is not None:
+            raise BertJaxError(
+                "--processes and --process need --coordinator=HOST:PORT, the address of process 0"
+            )
+        yield
+        return
+    if coordinator and (count is None or index is None):
+        raise BertJaxError("--coordinator needs --processes=N and --process=I, with I from 0 to N - 1")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # affects CPUs only
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(programs_home()):
+        # Each machine has its own cache, but processes must either all compile a program or none.
+        jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        jax.distributed.initialize(coordinator, count, index)
+    except (RuntimeError, ValueError) as error:
+        raise BertJaxError(
+            f"the processes did not find each other ({first_line(error)}); look at the messages of the others"
+        ) from error
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
+        if not any(sign in str(error) for sign in LOST):
+            raise
+        print(
+            f"bert-jax: process {jax.process_index()} lost another of the {jax.process_count()} processes "
+            f"({first_line(error)}); start all of them again: they go on from the newest checkpoint",
+            file=sys.stderr,
+            flush=True,
+        )
+        # A normal exit would wait for the lost process.
+        os._exit(LOST_ANOTHER)
+    jax.distributed.shutdown()

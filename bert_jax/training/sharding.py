@@ -1,0 +1,125 @@
+"""The mesh of devices, and how parameters and the optimizer's moments are split over its axes."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import counted
+from bert_jax.models.mesh import AXES, DATA, FSDP, TENSOR
+from bert_jax.training.config import MeshConfig
+from bert_jax.training.rules import PARAMETERS, Parameter, Rules, by_rule, named
+
+
+def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = {axis: getattr(config, axis) for axis in AXES}
+    free = [axis for axis, size in sizes.items() if size == -1]
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    text = ", ".join(f"mesh.{axis}={size}" for axis, size in sizes.items())
+    if len(free) > 1 or fixed < 1 or len(devices) % fixed:
+        raise BertJaxError(f"{text} does not divide {len(devices)} devices; at most one axis may be -1")
+    if free:
+        sizes[free[0]] = len(devices) // fixed
+    if math.prod(sizes.values()) != len(devices):
+        raise BertJaxError(
+            f"{text} takes {math.prod(sizes.values())} devices, but there are {len(devices)}; set one to -1"
+        )
+    return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+
+
+def devices_of(mesh: Mesh) -> str:
+    """Describe the devices: "the CPU" if that is the only one, otherwise their number and kind."""
+    kind = mesh.devices.flat[0].device_kind
+    return "the CPU" if mesh.size == 1 and kind == "cpu" else f"{mesh.size} {kind}"
+
+
+def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
+    """Refuse a batch whose rows cannot be divided evenly."""
+    shards = mesh.shape[DATA] * mesh.shape[FSDP]
+    parts = shards * accumulate
+    if batch % parts:
+        below, above = batch // parts * parts, -(-batch // parts) * parts
+        sizes = " or ".join(str(size) for size in (below, above) if size)
+        raise BertJaxError(
+            f"a step of {batch} rows does not divide over {counted(shards, 'data shard')} in "
+            f"{counted(accumulate, 'microbatch')}; set --config.data.batch={sizes}"
+        )
+
+
+def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
+    """Return the sharding of each parameter (array or shape); refuse an axis that does not divide evenly."""
+
+    def sharding(rule: Parameter, name: str, leaf) -> NamedSharding:
+        for number, (size, axis) in enumerate(zip(leaf.shape, rule.spec, strict=False)):
+            if axis and size % mesh.shape[axis]:
+                hint = f"set --config.mesh.{axis} to a divisor of {size}"
+                # The vocabulary is the only first axis that is split over tensor.
+                if axis == TENSOR and number == 0:
+                    hint += f", or --config.model.vocab_multiple={math.lcm(128, mesh.shape[axis])}"
+                raise BertJaxError(
+                    f"{name} {list(leaf.shape)}: {size} does not divide over mesh.{axis}={mesh.shape[axis]}; {hint}"
+                )
+        return NamedSharding(mesh, rule.spec)
+
+    return by_rule(params, rules, sharding)
+
+
+def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh):
+    """Return shardings of the optimizer's state: moments like their parameters, counters on every device."""
+    return optax.tree_utils.tree_map_params(
+        optimizer,
+        lambda _, sharding: sharding,
+        jax.eval_shape(optimizer.init, params),
+        shardings,
+        transform_non_params=lambda _: NamedSharding(mesh, P()),
+    )
+
+
+def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
+    """Return shardings in which parameters with weight decay are split over the data axis, too.
+
+    The other parameters are small, and would be many small arrays to gather.
+    """
+    flat = named(shardings)
+    return by_rule(
+        params,
+        rules,
+        lambda rule, name, leaf: split_once_more(leaf, flat[name], mesh, rule) if rule.decays else flat[name],
+    )
+
+
+def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh, rule: Parameter) -> NamedSharding:
+    """Split over data the first unsplit axis that divides evenly, but not the layers' axis: layers are read singly."""
+    axes = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
+    for i in range(int(rule.depth == "layers"), leaf.ndim):
+        if (axes[i] is None or mesh.shape[axes[i]] == 1) and leaf.shape[i] % mesh.shape[DATA] == 0:
+            axes[i] = DATA
+            break
+    return NamedSharding(mesh, P(*axes))
+
+
+def data_axis(sharding: NamedSharding, ndim: int) -> int:
+    """The axis that is split over data, counted from the last; 0 if none is."""
+    return sharding.spec.index(DATA) - ndim if DATA in sharding.spec else 0
+
+
+def gather_over_data(params: dict, parts: dict, whole: dict, dtypes: dict) -> dict:
+    """Gather whole parameters from their parts, sent in `dtypes`; parameters that are not split stay as they are."""
+
+    def gather(param, part: NamedSharding, whole: NamedSharding, dtype):
+        axis = data_axis(part, param.ndim)
+        if not axis:
+            return param
+        together = partial(jax.lax.all_gather, axis_name=DATA, axis=param.ndim + axis, tiled=True)
+        run = jax.shard_map(
+            together, mesh=whole.mesh, in_specs=part.spec, out_specs=whole.spec, check_vma=False
+        )
+        return run(param.astype(dtype))
+
+    return jax.tree.map(gather, params, parts, whole, dtypes)

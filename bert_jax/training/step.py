@@ -1,0 +1,104 @@
+"""The training step of every run, on any mesh, and the evaluation."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.models.mesh import ROWS
+from bert_jax.training.config import RunConfig
+from bert_jax.training.gradient import by_shard, make_gradient, measure, microbatches, on_all_rows, with_rows
+from bert_jax.training.schedule import share_at
+from bert_jax.training.state import (
+    Constants,
+    State,
+    abstract_constants,
+    abstract_state,
+    optimizer_of,
+    shardings_of,
+    whole_params,
+)
+from bert_jax.training.task import Task
+
+
+def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
+    """Return the function (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its state."""
+    shardings = shardings_of(abstract_state(task, config, mesh))
+    constants_shardings = shardings_of(abstract_constants(task, mesh))
+    gradient = make_gradient(task, config, mesh, shardings.params)
+    optimizer = optimizer_of(task, config)
+
+    def step(state: State, batch: dict, constants: Constants) -> tuple[State, dict]:
+        # Gradients.
+        key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.random), state.step)
+        gradients, measured = gradient(state.params, batch, key, constants.task)
+        # Guard: a number that is not finite anywhere in the gradients makes their norm not finite.
+        norm = optax.tree.norm(gradients)
+        good = jnp.isfinite(norm) & jnp.isfinite(sum(loss.total for loss in measured["losses"].values()))
+        # Update.
+        updates, moments = optimizer.update(gradients, state.optimizer, state.params, good=good)
+        rate = constants.rate * share_at(config.optimizer, config.steps, state.step)
+        params = jax.tree.map(
+            lambda param, update: jnp.where(good, param - rate * update, param), state.params, updates
+        )
+        bad = jnp.where(good, 0, state.bad + 1)
+        new = State(state.step + 1, params, moments, state.discarded + ~good, bad)
+        # Metrics.
+        return new, measured | {"rate": rate, "gradient_norm": norm, "discarded": new.discarded, "bad": bad}
+
+    return jax.jit(
+        step,
+        in_shardings=(shardings, NamedSharding(mesh, ROWS), constants_shardings),
+        out_shardings=(shardings, NamedSharding(mesh, P())),
+        donate_argnums=0,
+    )
+
+
+def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
+    """Return the function (params, batch, constants) -> (metrics, predictions for the rows), without dropout."""
+
+    shardings = shardings_of(abstract_state(task, config, mesh)).params
+
+    def judge(outputs, rows):
+        return measure(task, task.losses(outputs, rows), outputs, rows), task.predictions(outputs, rows)
+
+    def evaluate(params, batch: dict, constants: Constants):
+        batch, params = with_rows(batch), whole_params(task, params, shardings, mesh)
+
+        def outputs(params, rows):
+            return task.outputs(params, rows, constants.task)
+
+        if task.whole_batch:
+            return judge(on_all_rows(outputs, params, batch, 1, mesh), batch)
+        shards = jax.tree.map(lambda x: x[0], microbatches(batch, 1, mesh))
+        on_shards = by_shard(lambda params, rows: judge(outputs(params, rows), rows), mesh)
+        measured, predictions = on_shards(params, shards)
+        in_rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), predictions)
+        return jax.tree.map(lambda x: x.sum(0), measured), in_rows
+
+    return jax.jit(
+        evaluate,
+        in_shardings=(shardings, NamedSharding(mesh, ROWS), shardings_of(abstract_constants(task, mesh))),
+        out_shardings=NamedSharding(mesh, P()),
+    )
+
+
+class StepCache:
+    """Steps and evaluations, shared by runs that differ only in constants: seed, rate, the task's own."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple] = []
+
+    def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
+        """Return the step and the evaluation of a run, made only once for runs that can share them."""
+        optimizer = dataclasses.replace(config.optimizer, rate=0.0)
+        key = (task, optimizer, config.steps, config.random, config.mesh, mesh)
+        for other, step, evaluation in self.kept:
+            if other == key:
+                return step, evaluation
+        self.kept.append((key, make_step(task, config, mesh), make_evaluation(task, config, mesh)))
+        return self.kept[-1][1:]

@@ -1,0 +1,165 @@
+"""The interface between a task and the training step and loop.
+
+A task is a model with a purpose. Its features are the arrays of a batch, its losses are what the step minimises, and
+its scores are for people. Losses and scores are (sum, weight) pairs: they are added up over microbatches, devices or
+validation batches, and divided once, at the end.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.example import Example
+from bert_jax.hub.layout import Layout
+from bert_jax.losses.loss import Loss
+from bert_jax.models.cost import layer_flops
+from bert_jax.predictions.calibration import Calibration
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.rules import Rules
+
+Features = dict[str, tuple[tuple[int, ...], np.dtype]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The examples that a finished model is calibrated on and that its report is made from."""
+
+    train: Sequence[Example]
+    heldout: Sequence[Example]
+    calibration: Sequence[Example]  # () if none were set aside
+    long: Literal["cut", "windows"] = "cut"  # how to read texts that are longer than the model allows
+    report: bool = True  # whether to write a report
+    foreign: Sequence[Example] = ()  # examples without labels, which the model should refuse
+    max_length: int = 0  # the most tokens of a text, or of each of its windows, in training
+
+
+@dataclass(frozen=True)
+class Card:
+    """The task's part of a finished model's README.md, in Markdown; facts known of any run are added to it."""
+
+    library: str  # another library that opens the directory
+    pipeline: str  # Hugging Face's name for its use
+    tags: Sequence[str]
+    about: Sequence[str]  # what it does, how much it reads
+    usage: str  # in Python; DIR is its directory
+    data: Sequence[str]  # what it was trained on
+    recipe: Mapping[str, str]  # settings that only this task has: name -> value, "" if there is none
+    calibrated: Callable[[Calibration], str] | None = None  # describes its calibrated scores
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model and how to train it. Equal tasks share a compiled step; fields that do not change it are not compared."""
+
+    layout: Layout  # the layout of the main model that a finished run produces
+    results: Results | None = field(default=None, kw_only=True, compare=False)
+    card: Card | None = field(default=None, kw_only=True, compare=False)
+
+    rules: ClassVar[Rules] = ()  # (pattern, Parameter(...)) of parameters that rules.py does not know
+    frozen: ClassVar[Rules] = ()  # (pattern, whether it is frozen) for every parameter; (): none is
+    # Whether the losses need the whole batch, as with negatives from other rows, rather than being sums over its rows.
+    # `losses` and `scores` then see all rows at once, and every output is an array of floats [B, ...].
+    whole_batch: ClassVar[bool] = False
+
+    @property
+    def best(self) -> str:
+        """The validation metric by which runs of the task are compared."""
+        raise self.lacking("best")
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layouts of the run's models, by their directories within `model/`; "" is the main model."""
+        return {"": self.layout}
+
+    def init(self, key) -> dict:
+        """Return initial values of everything that is trained."""
+        return self.layout.init(key)
+
+    @property
+    def begins_with_data(self) -> bool:
+        """Whether `begun` also changes random initial values, not only the parameters of a model directory."""
+        return False
+
+    def begun(self, params: dict, data: "Data", steps: int) -> dict:
+        """Return the parameters for the first step, given those of a model directory, with initial values for what
+        it lacks."""
+        return params
+
+    def ended(self, params: dict, data: "Data") -> dict:
+        """Return the parameters that a finished run keeps, given those after its last step."""
+        return params
+
+    def models(self, params: dict) -> dict[str, dict]:
+        """Return the parameters of each model in `layouts`."""
+        return {"": {name: params[name] for name in self.layout.module_names}}
+
+    def of_models(self, models: dict[str, dict]) -> dict:
+        """The inverse of `models`."""
+        return models[""]
+
+    def constants(self) -> dict:
+        """NumPy arrays that the outputs need and training never changes, such as a teacher's parameters."""
+        return {}
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """Compute what losses, scores and predictions are computed from; with a key, dropout is on."""
+        rngs = None if key is None else {"dropout": key}
+        # Any: flax returns a pair only if it is asked for changed variables, too.
+        outputs: Any = self.layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
+        return outputs
+
+    def features(self, rows: int, length: int) -> Features:
+        """The shape and dtype of each array of a batch, to compile without data."""
+        raise self.lacking("features")
+
+    def flops(self, rows: int, length: int) -> float:
+        """The FLOPs of a step, forward and backward; of the layers only, because a head costs little."""
+        return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs."""
+        raise self.lacking("losses")
+
+    def lacking(self, name: str) -> BertJaxError:
+        """The error for a member that the task does not define. Saving its models needs none of these members."""
+        return BertJaxError(f"the task {type(self).__name__} does not define `{name}`; see training/task.py")
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        """What else to measure, in training and on the validation set."""
+        return {}
+
+    def predictions(self, outputs: dict, batch: dict):
+        """Return an array [B, ...] to keep for the whole validation set; `Data.metrics` reads it."""
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        """Turn the mean losses and scores of the validation set into the metrics that people read."""
+        return means
+
+
+class Data(Protocol):
+    """The source of a run's batches; batch N is a function of N."""
+
+    tokenizer: Tokenizer
+    batch: int  # rows per step, over all hosts
+
+    def identity(self) -> dict[str, str]:
+        """Return what the batches depend on beside the config: name for people -> value."""
+
+    def length(self, step: int) -> int: ...
+
+    def features(self, step: int) -> Features:
+        """The features of the step's whole batch; no files are written for this."""
+        ...
+
+    def batches(
+        self, start: int, stop: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]: ...
+
+    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]: ...
+
+    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
+        """Compute metrics from the task's predictions on the batches of `heldout`, with the rows of all hosts."""
+        ...

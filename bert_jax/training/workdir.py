@@ -1,0 +1,180 @@
+"""The directory of a run.
+
+run.json        the config it started with, the identity of its data, the layouts of its models, its own hash
+tokenizer/      the tokenizer of its data
+checkpoints/    the state of the run, see checkpoint.py
+metrics.jsonl   the metrics; events.* holds the same for TensorBoard; curves.png is a plot of them
+model/          the result, a Hugging Face directory; further models of the task are in model/NAME/
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from bert_jax.core.config import build
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_atomically
+from bert_jax.core.hashes import SELF, is_sealed, is_within, sealed
+from bert_jax.core.output import lock, refuse_foreign
+from bert_jax.hub import directory as hub
+from bert_jax.hub.families import FAMILIES
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.models.config import EncoderConfig
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.config import RunConfig
+from bert_jax.training.task import Data, Task
+
+# Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.
+# The paths of the corpora may change; their content must be the same and is checked.
+FREE = re.compile(
+    r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
+)
+BACK = "put it back from a copy"
+
+
+class ModelFacts(TypedDict):
+    """A layout as JSON, see `describe`."""
+
+    heads: list[str]
+    labels: list[str]
+    pooler: bool
+    published: dict[str, Any]
+    family: str
+    config: dict[str, Any]
+    embedder: NotRequired[dict[str, Any]]
+
+
+class RunFacts(TypedDict):
+    """The content of run.json."""
+
+    config: dict[str, Any]
+    data: dict[str, Any]
+    layout: ModelFacts
+    layouts: NotRequired[dict[str, ModelFacts]]
+    self: NotRequired[str]
+
+
+class Workdir:
+    def __init__(self, path):
+        self.path = Path(path)
+        self.run, self.tokenizer = self.path / "run.json", self.path / "tokenizer"
+        self.checkpoints, self.metrics = self.path / "checkpoints", self.path / "metrics.jsonl"
+        self.curves, self.model, self.profile, self.report = (
+            self.path / name for name in ("curves.png", "model", "profile", "report")
+        )
+        self._lock = None
+
+    def claim(self) -> None:
+        """Create the directory, and lock it against a second run on this machine."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 - held until close()
+        except OSError as error:
+            raise BertJaxError(
+                f"--workdir {self.path} cannot be written to ({error.strerror}); name one that can"
+            ) from error
+        if not lock(self._lock.fileno()):
+            raise BertJaxError(f"another run is writing to {self.path}; stop it or name another --workdir")
+        refuse_foreign(self.model, hub.FILES)  # now, not after days
+
+    def close(self) -> None:
+        if self._lock:
+            self._lock.close()
+
+    def begin(self, config: RunConfig, data: Data, task: Task) -> None:
+        """Write run.json and the tokenizer; refuse a directory that belongs to a different run."""
+        keys = list(flat(config))
+        settings, identity = {name: value for name, value, _ in keys}, data.identity()
+        if not self.run.exists():
+            layouts = {name: describe(layout) for name, layout in task.layouts.items()}
+            content = {"config": settings, "data": identity, "layout": layouts.pop("")}
+            data.tokenizer.save(self.tokenizer)
+            content |= {"layouts": layouts} if layouts else {}
+            write_atomically(self.run, json.dumps(sealed(as_read(content)), indent=1) + "\n")
+            return
+        before = self.read()
+        # A key that did not exist yet when the run began had, in effect, its default.
+        defaults = {name: default for name, _, default in keys if default is not dataclasses.MISSING}
+        self.refuse(different(as_read(defaults) | before["config"], as_read(settings)), "settings")
+        self.refuse(different(before["data"], identity), "data")
+
+    def refuse(self, differing: list[str], kind: str) -> None:
+        if differing:
+            more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
+            raise BertJaxError(
+                f"{self.path} was started with other {kind}: {'; '.join(differing[:6])}{more}; "
+                "put them back, or name another --workdir"
+            )
+
+    def layouts(self) -> dict[str, Layout]:
+        """The layouts of the models that the run produces, keyed as in `Task.layouts`."""
+        content = self.read()
+        described = {"": content["layout"], **content.get("layouts", {})}
+        if outside := [name for name in described if name and not is_within(name)]:
+            raise BertJaxError(f"{self.run} names a model {outside[0]!r:.60}, which is not a folder; {BACK}")
+        try:
+            return {name: layout_of(values) for name, values in described.items()}
+        except BertJaxError as error:
+            raise BertJaxError(f"{self.run}: {error}; {BACK}") from None
+
+    def read(self) -> dict:
+        try:
+            content = read_json(self.run, RunFacts, remedy=BACK)
+        except FileNotFoundError as error:
+            raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
+        if SELF in content and not is_sealed(content):  # runs of earlier versions have no hash
+            raise BertJaxError(f"{self.run} is damaged: its hash differs; {BACK}")
+        return content
+
+
+def describe(layout: Layout) -> dict:
+    values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "published")}
+    values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
+    return values | ({"embedder": dataclasses.asdict(layout.embedder)} if layout.embedder else {})
+
+
+def layout_of(values: dict) -> Layout:
+    """The inverse of `describe`."""
+    config, family = build(EncoderConfig, values["config"]), FAMILIES.named_in_file(values["family"])
+    heads, labels = tuple(values["heads"]), tuple(values["labels"])
+    embedder = Embedder.of(values["embedder"]) if "embedder" in values else None
+    return Layout(config, family, heads, labels, values["pooler"], values["published"], embedder)
+
+
+def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:
+    """Save the main model in the directory, and the other models in its subdirectories."""
+    for name, model in task.models(params).items():
+        hub.save(directory / name, task.layouts[name], model, tokenizer)
+
+
+def flat(config, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield (dotted key, value, default) for every key of nested dataclasses."""
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), prefix + field.name
+        if dataclasses.is_dataclass(value):
+            yield from flat(value, name + ".")
+        else:
+            yield name, value, field.default
+
+
+def as_read(values: dict) -> dict:
+    """Return the values as JSON gives them back: tuples become lists."""
+    return json.loads(json.dumps(values))
+
+
+def different(then: dict, now: dict) -> list[str]:
+    """List the changed values, except of keys that may change.
+
+    >>> different({"seed": 1, "log.every": 5}, {"seed": 2, "log.every": 9})
+    ['seed was 1 and is 2']
+    """
+    keys = [key for key in {**then, **now} if not FREE.search(key)]
+    return [
+        f"{key} was {then.get(key, 'absent')} and is {now.get(key, 'absent')}"
+        for key in keys
+        if then.get(key) != now.get(key)
+    ]
