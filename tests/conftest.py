@@ -62,3 +62,51 @@ def rows_are_packed():
     from bert_jax.data.examples.arrange import COSTS
 
     COSTS["cpu"] = dataclasses.replace(COSTS["cpu"], attention=1.0)
+
+
+# What several files share. Models are made once in a process: tests only read them.
+
+
+@pytest.fixture(scope="session")
+def encoder_path(tmp_path_factory):
+    """A model directory of one layer with initial values."""
+    from tests.support.tiny_encoder import save_encoder
+
+    return save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="session")
+def teacher_path(tmp_path_factory):
+    """The model directory of a trained classifier of two layers."""
+    from tests.support.distillation_runs import train_teacher
+
+    return train_teacher(tmp_path_factory.mktemp("teacher"))
+
+
+@pytest.fixture(scope="session")
+def headed_model(tmp_path_factory):
+    """(head, labels, changes of config.json) -> a model directory with that head."""
+    from tests.support.small_models import edit_config, write_model
+
+    def save(head, labels=(), **config):
+        path = tmp_path_factory.mktemp("model")
+        write_model(path, heads=(head,), labels=labels)
+        edit_config(path, **config)
+        return path
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def small_classifier(headed_model):
+    import bert_jax
+
+    return bert_jax.load(headed_model("classify", ("no", "yes", "maybe")))
+
+
+@pytest.fixture
+def stdin_pipe(monkeypatch):
+    from tests.support.standard_input import piped_stdin
+
+    with piped_stdin(monkeypatch) as lines:
+        yield lines

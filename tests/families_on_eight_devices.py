@@ -10,9 +10,9 @@ from bert_jax.training.feed import placed
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
-from released import layout_of
-from test_family_runs import SIZES
-from tiny_training import Batches, tiny
+from tests.support.family_sizes import FAMILY_SIZES
+from tests.support.released_models import family_layout
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 STEPS = 12
 MESHES = {
@@ -24,9 +24,9 @@ MESHES = {
 
 
 def losses_of(name: str, devices: int, changes: dict) -> list[float]:
-    task, config = tiny(STEPS, **changes)
+    task, config = tiny_pretraining(STEPS, **changes)
     vocabulary = {"vocab_size": config.model.vocab_size}
-    task = Pretraining(layout_of(name, SIZES[name] | vocabulary, ("mlm",)), task.data)
+    task = Pretraining(family_layout(name, FAMILY_SIZES[name] | vocabulary, ("mlm",)), task.data)
     assert task.layout.config.dropout > 0 or name in ("albert", "modernbert", "nomic_bert")
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
     state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
@@ -38,7 +38,7 @@ def losses_of(name: str, devices: int, changes: dict) -> list[float]:
 
 
 def main() -> None:
-    found = {name: {mesh: losses_of(name, *how) for mesh, how in MESHES.items()} for name in SIZES}
+    found = {name: {mesh: losses_of(name, *how) for mesh, how in MESHES.items()} for name in FAMILY_SIZES}
     json.dump(found, sys.stdout)
 
 

@@ -15,7 +15,7 @@ from bert_jax.training.parts import ABORTING
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, constants_of, initial_state
 from bert_jax.training.step import make_evaluation, make_step
-from tiny_training import Batches, tiny
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 STEPS = 50
 MESHES = {
@@ -64,13 +64,13 @@ def begun(task, config, mesh):
 
 @functools.cache
 def params_of_one():
-    task, config = tiny(STEPS, layers=2)
+    task, config = tiny_pretraining(STEPS, layers=2)
     return jax.device_get(initial_state(task, config, make_mesh(config.mesh, jax.devices()[:1])).params)
 
 
 @functools.cache
 def compiled(devices, changes):
-    task, config = tiny(STEPS, layers=2, **dict(changes))
+    task, config = tiny_pretraining(STEPS, layers=2, **dict(changes))
     task = Telling(**vars(task))
     mesh = make_mesh(config.mesh, jax.devices()[:devices])
     return task, config, mesh, make_step(task, config, mesh), make_evaluation(task, config, mesh)
@@ -111,7 +111,7 @@ def across_counts():
         ):
             some, state = steps_on(devices, changes, restore, first, stop)
             losses += some
-            _, config = tiny()
+            _, config = tiny_pretraining()
             checkpoints = Checkpoints(directory, config.checkpoints)
             checkpoints.save(stop, state, {"step": stop})
             checkpoints.wait()

@@ -11,9 +11,9 @@ from bert_jax.training.feed import placed
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_evaluation, make_step
-from released import layout_of
-from test_family_runs import SIZES
-from tiny_training import Batches, tiny
+from tests.support.family_sizes import FAMILY_SIZES
+from tests.support.released_models import family_layout
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 STEPS = 30
 MESHES = {
@@ -31,9 +31,9 @@ FAMILIES = {
 
 
 def measured_on(name: str, devices: int, changes: dict) -> dict:
-    pretraining, config = tiny(STEPS, **changes)
+    pretraining, config = tiny_pretraining(STEPS, **changes)
     head, sizes = FAMILIES[name]
-    layout = layout_of(name, SIZES[name] | {"vocab_size": config.model.vocab_size}, (head,))
+    layout = family_layout(name, FAMILY_SIZES[name] | {"vocab_size": config.model.vocab_size}, (head,))
     assert layout.config.dropout > 0
     generator = Layout(sizes.of(layout.config), layout.family, ("mlm",), pooler=False)
     task = ReplacedTokens(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")

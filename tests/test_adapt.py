@@ -8,16 +8,15 @@ import random
 
 import pytest
 
-import corpora
 from bert_jax.command.adaptation import verdict
 from bert_jax.command.main import main
 from bert_jax.core.output import remove
 from bert_jax.inference.model import load
 from bert_jax.report.intervals import Interval
 from bert_jax.search.structure import Pair, Passage, in_equal_shares, pairs_of, queries_of
-from hostile.outcomes import kill_when, started
-from test_embed_task import table
-from test_finetune import model  # noqa: F401
+from tests.hostile.outcomes import kill_when, started
+from tests.support.made_up_language import WORDS
+from tests.support.tables import write_jsonl
 
 A, B = "Cats land on their feet. Few know why that is so.", "Dogs fall on their backs."
 
@@ -40,7 +39,7 @@ def test_pairs_of_titles_neighbours_and_sentences():
 
 def test_made_up_queries_are_words_of_one_sentence_that_few_passages_have():
     sentences = [
-        f"The {word} of a{n} likes b{n} and c{n}, d{n} or e{n}." for n, word in enumerate(corpora.WORDS[:40])
+        f"The {word} of a{n} likes b{n} and c{n}, d{n} or e{n}." for n, word in enumerate(WORDS[:40])
     ]
     passages = [
         Passage(str(n), str(n), "", f"{first} {second}")
@@ -106,10 +105,10 @@ def documents(path, count: int) -> str:
     """Each of words of its own, some of which are its title."""
     rng, rows = random.Random(1), []
     for n in range(count):
-        own = rng.sample(corpora.WORDS[20:], 12)
+        own = rng.sample(WORDS[20:], 12)
         sentences = [" ".join(rng.choices(own, k=7)).capitalize() + "." for _ in range(8)]
         rows.append({"id": f"d{n}", "title": f"{own[0]} {own[1]} {n}", "text": " ".join(sentences)})
-    return table(path, rows)
+    return write_jsonl(path, rows)
 
 
 def results(out) -> dict[str, bytes]:
@@ -124,10 +123,10 @@ def results(out) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "more", [[], pytest.param(["--masked-lm", "4", "--distil"], marks=pytest.mark.long)], ids=["usual", "all"]
 )
-def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_path, capsys):  # noqa: F811
+def test_every_stage_is_kept_and_the_command_says_what_helped(more, encoder_path, tmp_path, capsys):
     given = [
-        "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(model), "--output", str(tmp_path / "out"),
-        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "1", *more,
+        "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(encoder_path), "--output",
+        str(tmp_path / "out"), "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "1", *more,
     ]  # fmt: skip
     assert main([*given, "--data", str(tmp_path / "none")]) == 1
     out = tmp_path / "out"
@@ -151,7 +150,7 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, model, tmp_p
     assert load(stages["reranker"]).kind.name == "relevance"
     assert load(stages["embedder"]).embed("w20 w21").shape == (32,)
     result = json.loads((out / "result.json").read_text())
-    assert result["embedder"] in (str(model), str(stages["distilled" if more else "embedder"]))
+    assert result["embedder"] in (str(encoder_path), str(stages["distilled" if more else "embedder"]))
     held = {json.loads(line)["_id"] for line in (out / "heldout/queries.jsonl").read_text().splitlines()}
     assert held and (out / "report/report.md").is_file()
 

@@ -7,8 +7,8 @@ import bert_jax
 from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
-from packing import assert_packed_equals_separate
-from released import add_tensors, layout_of, released
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.released_models import add_tensors, family_layout, write_released
 
 FIELDS = {
     "embedding_size": 8, "hidden_size": 24, "num_hidden_layers": 4, "num_hidden_groups": 2, "num_attention_heads": 3,
@@ -26,7 +26,7 @@ KEYS = {
 @pytest.mark.slow
 def test_a_released_directory_opens(tmp_path):
     config = KEYS | FIELDS | {"architectures": ["AlbertForMaskedLM"]}
-    params = released(tmp_path, "albert", config, ("mlm",), pooler=True)
+    params = write_released(tmp_path, "albert", config, ("mlm",), pooler=True)
     copies = {
         "predictions.decoder.weight": params["encoder"]["embeddings"]["words"],
         "predictions.decoder.bias": params["mlm"]["bias"],
@@ -40,7 +40,7 @@ def test_a_released_directory_opens(tmp_path):
 
 @pytest.mark.slow
 def test_a_directory_of_pre_training_has_both_heads(tmp_path):
-    released(tmp_path, "albert", FIELDS | {"architectures": ["AlbertForPreTraining"]}, ("mlm", "sop"))
+    write_released(tmp_path, "albert", FIELDS | {"architectures": ["AlbertForPreTraining"]}, ("mlm", "sop"))
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("mlm", "sop") and model.layout.architecture == "ForPreTraining"
 
@@ -66,7 +66,7 @@ def test_absent_keys_mean_albert_xxlarge():
     ],
 )  # fmt: skip
 def test_absurd_configs(tmp_path, changes, message):
-    released(tmp_path, "albert", FIELDS | changes, ("mlm",), FIELDS)
+    write_released(tmp_path, "albert", FIELDS | changes, ("mlm",), FIELDS)
     with pytest.raises(BertJaxError) as error:
         bert_jax.load(tmp_path, tokenizer=False)
     assert message in str(error.value) and "\n" not in str(error.value)
@@ -74,5 +74,5 @@ def test_absurd_configs(tmp_path, changes, message):
 
 @pytest.mark.slow
 def test_packed_rows_equal_separate_ones():
-    layout = layout_of("albert", FIELDS, ("mlm", "sop", "classify"), ("a", "b", "c"))
+    layout = family_layout("albert", FIELDS, ("mlm", "sop", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)

@@ -11,7 +11,7 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from test_hub import CONFIG, WORDS, write
+from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
 
 TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 
@@ -24,7 +24,7 @@ def model(tmp_path_factory):
     def open_with(head, labels=()):
         if head not in opened:
             path = tmp_path_factory.mktemp("model")
-            write(path, heads=(head,) if head else (), labels=labels)
+            write_model(path, heads=(head,) if head else (), labels=labels)
             opened[head] = bert_jax.load(path)
         return opened[head]
 
@@ -38,7 +38,9 @@ def compiled(module):
 
 def bare(model, encoding, output):
     """The output of the module for one row, as long as the model so that it compiles once."""
-    batch = {name: np.zeros((1, CONFIG.max_positions), np.int32) for name in ("tokens", "segments", "mask")}
+    batch = {
+        name: np.zeros((1, SMALL_CONFIG.max_positions), np.int32) for name in ("tokens", "segments", "mask")
+    }
     length = len(encoding.ids)
     for name, row in (("tokens", encoding.ids), ("segments", encoding.segments), ("mask", [1] * length)):
         batch[name][0, :length] = row
@@ -106,9 +108,9 @@ def test_fill_mask(model):
     text = "the [MASK] sat"
     likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode([text])[0], "mlm")[2]))
     filled = model.fill_mask(text, top=3)
-    assert [f.token for f in filled] == [WORDS[i] for i in np.argsort(-likely)[:3]]
+    assert [f.token for f in filled] == [SMALL_VOCABULARY[i] for i in np.argsort(-likely)[:3]]
     np.testing.assert_allclose([f.score for f in filled], np.sort(likely)[::-1][:3], atol=1e-6)
-    for f in model.fill_mask(text, top=len(WORDS)):
+    for f in model.fill_mask(text, top=len(SMALL_VOCABULARY)):
         assert f.text == ("thes sat" if f.token == "##s" else f"the {f.token} sat")
     two, one = model.fill_mask(["[MASK] cat [MASK]", text], top=2)
     assert [len(fillings) for fillings in two] == [2, 2]
@@ -199,7 +201,9 @@ def test_tag_words_gives_each_word_the_label_of_its_first_token(model):
     for words, tags in zip(lists, found, strict=True):
         (encoding,) = model.tokenizer.encode([" ".join(words)])
         best = bare(model, encoding, "tag").argmax(-1)
-        first = [i for i, token in enumerate(encoding.ids) if token not in (2, 3, WORDS.index("##s"))]
+        first = [
+            i for i, token in enumerate(encoding.ids) if token not in (2, 3, SMALL_VOCABULARY.index("##s"))
+        ]
         seen = iter(TAGS[best[i]] for i in first)
         assert tags == ["O" if word == "\x00" else next(seen) for word in words]
     assert model.tag_words(lists[0]) == model.tag_words(tuple(lists[0])) == found[0]
@@ -222,7 +226,7 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
     words = np.random.RandomState(0).choice(["the", "cats", "sat", "mat", "catss", "."], 5000).tolist()
     (encoding,) = model.tokenizer.encode([" ".join(words)])
     (logits,) = local([encoding], None)
-    first = [i for i, token in enumerate(encoding.ids) if token not in (2, 3, WORDS.index("##s"))]
+    first = [i for i, token in enumerate(encoding.ids) if token not in (2, 3, SMALL_VOCABULARY.index("##s"))]
     assert len(first) == 5000
     assert model.tag_words(words) == [TAGS[logits[i].argmax()] for i in first]
 
@@ -301,7 +305,7 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
     """The other windows say that the answer is not in them; that must not outweigh the one that has it."""
     model = model("answer")
     text = " ".join(["the cat sat on the mat ."] * 200 + ["cats"] + ["the cat sat on the mat ."] * 200)
-    cats = WORDS.index("##s")
+    cats = SMALL_VOCABULARY.index("##s")
 
     def rigged(encodings, program):
         for encoding in encodings:
@@ -348,4 +352,4 @@ def test_tag_refuses_what_is_not_a_text(model, texts, message):
 
 
 def test_config_positions_bound_the_windows():
-    assert CONFIG.max_positions == 16  # the lengths above are written for it
+    assert SMALL_CONFIG.max_positions == 16  # the lengths above are written for it

@@ -12,13 +12,13 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.batching import batches, padded_length, row_rungs, tokens_in_batch
 from bert_jax.text.tokenizer import Encoding
-from test_hub import CONFIG, WORDS, write
+from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    write(path)
+    write_model(path)
     return bert_jax.load(path)
 
 
@@ -58,8 +58,8 @@ def test_a_text_that_is_too_long_is_cut_and_said(model):
 @pytest.mark.slow
 def test_every_method_gives_one_result_a_list_or_an_iterator(tmp_path):
     """As its input is one text, a list, an array, a column of a data frame, or a generator, which is read lazily."""
-    write(tmp_path / "every", heads=("mlm", "classify", "answer"), labels=("good", "bad"))
-    write(tmp_path / "tagger", heads=("tag",), labels=("good", "bad"))
+    write_model(tmp_path / "every", heads=("mlm", "classify", "answer"), labels=("good", "bad"))
+    write_model(tmp_path / "tagger", heads=("tag",), labels=("good", "bad"))
     every, tagger = (bert_jax.load(tmp_path / name) for name in ("every", "tagger"))
     shown = ["the cat sat", "the mat", "on", "cats ."]
     for name, call in {
@@ -109,8 +109,8 @@ def like(texts, change):
 def test_for_those_who_write_jax(model):
     batch = {name: np.ones((2, 4), np.int32) for name in ("tokens", "segments", "mask")}
     out = model.module.apply({"params": model.params}, batch)
-    assert out["mlm"].shape == (2, 4, len(WORDS)) and out["nsp"].shape == (2, 2)
-    assert model.config == CONFIG and model.tokenizer.size == len(WORDS)
+    assert out["mlm"].shape == (2, 4, len(SMALL_VOCABULARY)) and out["nsp"].shape == (2, 2)
+    assert model.config == SMALL_CONFIG and model.tokenizer.size == len(SMALL_VOCABULARY)
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
 
 @pytest.mark.slow
 def test_inference_loads_neither_tensorflow_nor_torch(tmp_path):
-    write(tmp_path)
+    write_model(tmp_path)
     program = (
         "import sys, bert_jax; bert_jax.load(sys.argv[1]).pooled(['the cat']);"
         "sys.exit(', '.join({'tensorflow', 'torch'} & set(sys.modules)) or 0)"

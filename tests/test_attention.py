@@ -15,7 +15,7 @@ from bert_jax.models.context import Context
 from bert_jax.models.dropout import drop
 from bert_jax.models.kernels import attention, short_attention
 from bert_jax.models.kernels.attention import KERNELS, Request, allowed, attend, choose
-from shown import shown
+from tests.support.cases import long_except
 
 L, H, K = 256, 2, 64
 RANDOM = np.random.RandomState(0)
@@ -80,7 +80,8 @@ CASES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "rate"), shown(product(CASES, (0.0, 0.3)), [("packs and window", 0.0), *product(CASES, [0.3])])
+    ("case", "rate"),
+    long_except(product(CASES, (0.0, 0.3)), [("packs and window", 0.0), *product(CASES, [0.3])]),
 )
 def test_short_is_the_definition_forward_and_gradient(case, rate):
     packs, window = CASES[case]
@@ -122,7 +123,7 @@ def test_short_s_draws_are_fair_and_of_each_seed_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", shown(CASES, ["padding", "packs and window"]))
+@pytest.mark.parametrize("case", long_except(CASES, ["padding", "packs and window"]))
 def test_splash_equals_xla_forward_and_gradient(case):
     packs, window = CASES[case]
     mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
@@ -247,7 +248,9 @@ print("MOSAIC", text.count("tpu_custom_call"))
 
 @pytest.mark.slow
 # The short kernel is in the step that tests/test_tpu_step.py compiles.
-@pytest.mark.parametrize(("kernel", "rate"), shown([("short", 0.1), ("splash", 0.0)], [("splash", 0.0)]))
+@pytest.mark.parametrize(
+    ("kernel", "rate"), long_except([("short", 0.1), ("splash", 0.0)], [("splash", 0.0)])
+)
 def test_kernels_compile_for_a_tpu(kernel, rate):
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
     environment = os.environ | {

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import bert_jax
-import runs
 from bert_jax.bench import pretrain, size, texts, tokenizers
 from bert_jax.bench.finetune import TorchFinetuning
 from bert_jax.bench.libraries import libraries
@@ -34,9 +33,10 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
-from shown import shown
-from test_evaluate import TEXTS
-from test_hub import write
+from tests.support.cases import long_except
+from tests.support.processes import process_environment, start_process
+from tests.support.project import ROOT
+from tests.support.small_models import SMALL_TEXTS, write_model
 
 
 class Clock:
@@ -55,14 +55,16 @@ class Clock:
 def test_everyone_gives_the_same_logits_and_is_timed(tmp_path):
     for library in ("onnx", "onnxruntime", "transformers"):
         pytest.importorskip(library)
-    write(tmp_path, heads=("classify",), labels=("no", "yes", "maybe"))
+    write_model(tmp_path, heads=("classify",), labels=("no", "yes", "maybe"))
     # Neither transformers nor the comparison of logits minds a calibration.
     calibration.save(tmp_path, Calibration("classes", ("no", "yes", "maybe"), (2.0,)))
     contenders = {
         name: Clock(contender(str(tmp_path)), slow=1 + 9 * (name == "transformers"))
         for name, contender in texts.SUBJECTS["predict"][1].items()
     }
-    results, turns = texts.compare(contenders, TEXTS, np.arange(len(TEXTS)), Limits(least=6, seconds=0))
+    results, turns = texts.compare(
+        contenders, SMALL_TEXTS, np.arange(len(SMALL_TEXTS)), Limits(least=6, seconds=0)
+    )
     assert max(result["apart"] for result in results.values()) < 1e-5
     for measured in ("throughput", "p50", "p99"):
         assert results["transformers"][measured] == asdict(Ratio(*[pytest.approx(10)] * 3, rounds=6))
@@ -91,7 +93,7 @@ def test_latency_is_of_every_text_that_was_given():
 
 
 def test_a_model_that_is_no_classifier(tmp_path):
-    write(tmp_path)
+    write_model(tmp_path)
     with pytest.raises(BertJaxError, match='bench predict needs the head "classify"'):
         texts.measure(texts.Subject("predict", str(tmp_path)), [], Limits(1, 0))
     assert bert_jax.load(tmp_path).labels == ()
@@ -195,14 +197,14 @@ def test_the_processor_time_of_others_is_seen():
 
 @pytest.mark.slow
 def test_a_contender_ends_with_its_parent():
-    script = """
-import test_bench
+    script = f"""
 from bert_jax.bench.turns import Contender
-Contender(test_bench.sleeping)("x")
+from {__name__} import sleeping
+Contender(sleeping)("x")
 """
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
-        env=runs.environment() | {"PYTHONPATH": f"{runs.ROOT}:{runs.ROOT / 'tests'}"},
+        env=process_environment(),
     )  # fmt: skip
     assert int(parent.stdout.readline()) != parent.pid
     parent.kill()
@@ -219,17 +221,17 @@ def sleeping():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", shown([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
+@pytest.mark.parametrize("number", long_except([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 def test_a_bench_ends_when_it_is_told_to(number, tmp_path):
     """Its run is of a temporary directory: nothing is left, and nothing is said of going on."""
-    write(tmp_path / "model", heads=("mlm",))
+    write_model(tmp_path / "model", heads=("mlm",))
     rows = [f"the cat sat on mat {n},{('no', 'yes')[n % 2]}" for n in range(200)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
     (tmp_path / "scratch").mkdir()
     settings = {"init": tmp_path / "model", "data.train": tmp_path / "train.csv", "epochs": 5000,
                 "data.max_length": 8}  # fmt: skip
-    bench = runs.started(
-        [sys.executable, "-m", "bert_jax", "bench", "finetune", "--config", f"{runs.ROOT}/configs/classify.py",
+    bench = start_process(
+        [sys.executable, "-m", "bert_jax", "bench", "finetune", "--config", f"{ROOT}/configs/classify.py",
          *(f"--config.{key}={value}" for key, value in settings.items())],
         TMPDIR=str(tmp_path / "scratch"),
     )  # fmt: skip
@@ -252,10 +254,10 @@ def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
     for autocast, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         with TorchFinetuning.computing(SimpleNamespace(torch=torch, autocast=autocast)):
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
-    write(tmp_path / "model", heads=("mlm",))
+    write_model(tmp_path / "model", heads=("mlm",))
     rows = [f"the {('cat', 'mat')[n % 2]} sat {n},{('no', 'yes')[n % 2]}" for n in range(64)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
-    flags = ["--config", f"{runs.ROOT}/configs/classify.py", f"--config.init={tmp_path / 'model'}",
+    flags = ["--config", f"{ROOT}/configs/classify.py", f"--config.init={tmp_path / 'model'}",
              f"--config.data.train={tmp_path / 'train.csv'}", "--config.data.max_length=8",
              "--config.data.calibration_share=0", "--config.epochs=3"]  # fmt: skip
     assert main(["bench", "finetune", *flags, "--seeds", "2", "--against", "transformers", "transformers-autocast",

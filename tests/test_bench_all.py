@@ -12,7 +12,7 @@ from bert_jax.bench.measurements import INPUTS, MEASUREMENTS
 from bert_jax.bench.table import Places, measure_all
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from test_hub import write
+from tests.support.small_models import write_model
 
 RATIO = {"median": 2.0, "low": 1.5, "high": 2.5, "rounds": 6}
 OF_TEXTS = {
@@ -146,7 +146,7 @@ def test_every_command_is_one_of_bench(tmp_path):
 
 @pytest.mark.long
 def test_it_measures(tmp_path, capsys):
-    write(tmp_path / "model")
+    write_model(tmp_path / "model")
     given = places(tmp_path).given
     flags = ["--model", given["model"], "--data", given["data"], "--output", str(tmp_path / "output")]
     # No step beside torch: compiled by torch it takes minutes.

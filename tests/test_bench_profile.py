@@ -14,7 +14,7 @@ from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, Span, read, sh
 from bert_jax.bench.turns import Turn
 from bert_jax.command.main import main
 from bert_jax.models.config import EncoderConfig
-from test_hub import write
+from tests.support.small_models import write_model
 
 pytestmark = pytest.mark.optimized
 
@@ -118,7 +118,7 @@ def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
 
 @pytest.mark.long
 def test_the_parts_of_a_text_add_up_to_it(named, tmp_path, capsys):
-    write(tmp_path / "model", heads=("mlm",))
+    write_model(tmp_path / "model", heads=("mlm",))
     flags = ["--model", str(tmp_path / "model"), "--texts", "20", "--rounds", "3"]
     assert main(["bench", "embed", *flags, "--profile", str(tmp_path / "text.png"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -7,8 +7,8 @@ import pytest
 
 import bert_jax
 from bert_jax.command import info
-from released import add_tensors, released
-from shown import shown
+from tests.support.cases import long_except
+from tests.support.released_models import add_tensors, write_released
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 61}
 COMMON = {
@@ -47,7 +47,7 @@ RELATIVES = {
 def test_a_plain_bert_of_another_name_opens(name, tmp_path):
     keys, extra = RELATIVES[name]
     keys = COMMON | SIZES | keys
-    params = released(tmp_path, "bert", keys, ("mlm", "nsp"))
+    params = write_released(tmp_path, "bert", keys, ("mlm", "nsp"))
     (tmp_path / "config.json").write_text(
         json.dumps(
             {key: value for key, value in ({"model_type": "bert"} | keys).items() if value is not None}
@@ -65,12 +65,12 @@ def test_a_plain_bert_of_another_name_opens(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shown(RELATIVES, ["MiniLM", "TinyBERT"]))
+@pytest.mark.parametrize("name", long_except(RELATIVES, ["MiniLM", "TinyBERT"]))
 def test_transformers_computes_the_same_from_it(name, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     keys = COMMON | SIZES | RELATIVES[name][0]
-    released(
+    write_released(
         tmp_path, "bert", {key: value for key, value in keys.items() if value is not None}, ("mlm", "nsp")
     )
     theirs = transformers.BertForPreTraining.from_pretrained(tmp_path).eval()

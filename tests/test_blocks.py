@@ -1,7 +1,6 @@
 """Blocks, kinds of layers and shared layers, against a loop over the layers without scan or remat."""
 
 from functools import partial
-from pathlib import Path
 
 import flax.linen as nn
 import jax
@@ -21,7 +20,8 @@ from bert_jax.models.kernels import attention
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
 from bert_jax.training.config import OptimizerConfig
 from bert_jax.training.optimizer import check_depths
-from gradients import assert_gradients_equal
+from tests.support.gradients import assert_gradients_equal
+from tests.support.project import ROOT
 
 CONFIG = EncoderConfig(
     vocab_size=50, hidden_size=16, layers=4, heads=2, feed_forward=24, max_positions=24, dropout=0.0
@@ -37,7 +37,7 @@ BATCH = {
 
 @pytest.fixture(autouse=True)
 def examples(monkeypatch):
-    folder = str(Path(__file__).parent / "examples/blocks")
+    folder = str(ROOT / "tests/examples/blocks")
     monkeypatch.setattr(blocks, "__path__", [*blocks.__path__, folder])
 
 

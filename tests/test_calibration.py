@@ -21,9 +21,8 @@ from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import Level
 from bert_jax.report.finished import Finished, never_predicted, summary
 from bert_jax.training.task import Results
-from test_evaluate import TEXTS, write_lines
-from test_hub import edit_config
-from test_hub import write as write_model
+from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
+from tests.support.tables import write_jsonl
 
 
 def texts_of(count: int, heat: float, classes: int = 3, seed: int = 0):
@@ -287,7 +286,7 @@ def classifier(tmp_path):
 @pytest.mark.slow
 def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_path):
     bare = bert_jax.load(classifier)
-    plain = bare.classify(TEXTS)
+    plain = bare.classify(SMALL_TEXTS)
     odds = [np.log(one.score / (1 - one.score)) / 2 for one in plain]
     middle = float(np.median(calibration.sigmoid(np.array(odds))))
     levels = (Level(middle, 1000, 990), Level(0.5, 2000, 1500))
@@ -298,7 +297,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     found = list(
         predictions(
             model,
-            write_lines(tmp_path / "in.jsonl", [{"text": t} for t in TEXTS]),
+            write_jsonl(tmp_path / "in.jsonl", [{"text": t} for t in SMALL_TEXTS]),
             options=Options(precision=0.95),
         )
     )
@@ -308,7 +307,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
         assert one["margin"] == pytest.approx(2 * one["score"] - 1, abs=1e-5)
         assert one["abstained"] == (one["score"] < middle)
     assert {one["abstained"] for one in found} == {True, False}
-    sure = model.classify(TEXTS, precision=0.95)
+    sure = model.classify(SMALL_TEXTS, precision=0.95)
     assert [one is None for one in sure] == [one["abstained"] for one in found]
     model.save(tmp_path / "copy")
     assert bert_jax.load(tmp_path / "copy").calibration == given
@@ -318,7 +317,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
 
 @pytest.mark.slow
 def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
-    plain = bert_jax.load(classifier).classify(TEXTS, scores=True)
+    plain = bert_jax.load(classifier).classify(SMALL_TEXTS, scores=True)
     (classifier / calibration.FILE).write_text("""{
  "kind": "classes",
  "labels": ["no", "yes"],
@@ -333,7 +332,7 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
 }
 """)
     model = bert_jax.load(classifier)
-    for before, after in zip(plain, model.classify(TEXTS, scores=True), strict=True):
+    for before, after in zip(plain, model.classify(SMALL_TEXTS, scores=True), strict=True):
         odds = np.log(before["yes"] / before["no"])
         assert after["yes"] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
     assert model.calibration.floor(0.9) == 0.6
@@ -370,7 +369,7 @@ def test_classes_that_are_never_predicted_are_named():
 
 @pytest.mark.slow
 def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
-    examples = [Example(f"{n} {TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
+    examples = [Example(f"{n} {SMALL_TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
     Finished(classifier, Results([], [], examples)).calibrate()
     found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
     assert found.learnt and line.startswith("calibrated on 40 examples: temperature ")
@@ -403,7 +402,7 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
         edit_config(tmp_path / "m", problem_type="multi_label_classification")
     model, rng, examples = bert_jax.load(tmp_path / "m"), np.random.default_rng(0), []
     for n in range(60):
-        text = TEXTS[n % 6]
+        text = SMALL_TEXTS[n % 6]
         label = {
             "classes": lambda: str(rng.choice(labels)),
             "labels": lambda: tuple(x for x in labels if rng.random() < 0.5),

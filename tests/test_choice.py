@@ -16,7 +16,8 @@ from bert_jax.runs.choice import needs_one_fold
 from bert_jax.runs.run import run
 from bert_jax.tasks import load, parts
 from bert_jax.training.workdir import Workdir
-from test_finetune import marked, model, table  # noqa: F401
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts
 
 SHORT = ("steps=12", "optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "data.calibration_share=0")
 
@@ -56,7 +57,7 @@ def many(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["contrast", pytest.param("finetune", marks=pytest.mark.long)])
 def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
-    model, tmp_path, many, monkeypatch, capsys, method  # noqa: F811
+    encoder_path, tmp_path, many, monkeypatch, capsys, method
 ):  # fmt: skip
     seen, judged = {}, []
 
@@ -71,8 +72,13 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
 
     monkeypatch.setattr(choice, "best_of", best_of)
     monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
-    train = table(tmp_path / "train.csv", marked(40, 0))
-    given = {"task": "classify"}, [f"init={model}", f"data.train={train}", *SHORT], str(tmp_path / "run"), ""
+    train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
+    given = (
+        {"task": "classify"},
+        [f"init={encoder_path}", f"data.train={train}", *SHORT],
+        str(tmp_path / "run"),
+        "",
+    )
     planned = ["train", "--config", "classify", "--dry-run", f"--workdir={given[2]}"]
     planned += [f"--config.{override}" for override in given[1]]
     assert main(planned) == 0 and "1, which compares 3 methods" in capsys.readouterr().out
@@ -101,10 +107,10 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert main(planned) == 0 and "which compares" not in capsys.readouterr().out
 
 
-def test_a_run_of_an_earlier_version_goes_on(model, tmp_path, many, monkeypatch):  # noqa: F811
+def test_a_run_of_an_earlier_version_goes_on(encoder_path, tmp_path, many, monkeypatch):
     """Which left the method open and fine-tuned."""
-    train = table(tmp_path / "train.csv", marked(40, 0))
-    given = [f"init={model}", f"data.train={train}", *SHORT, "report=False"]
+    train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
+    given = [f"init={encoder_path}", f"data.train={train}", *SHORT, "report=False"]
     task, config = load("configs/classify.py", given)
     opened = task.open(config)
     assert opened[2].method == "auto"

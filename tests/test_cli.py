@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-import runs
 from bert_jax.command import main as cli
 from bert_jax.core.errors import BertJaxError
+from tests.support.pretraining_runs import make_corpus, train_command
+from tests.support.project import ROOT
 
 
 def run(*arguments):
@@ -80,17 +81,17 @@ def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
 @pytest.mark.slow
 def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path):
     """On a machine without accelerators, where this runs with libtpu too, and no variable hushes what is imported."""
-    corpus = runs.small_corpus(tmp_path)
+    corpus = make_corpus(tmp_path)
     of_start = r".*: [\d,]+ documents to train on|[\d,]+ parameters on |compiling the step"
     ours = re.compile(rf"{of_start}|step \d |the model is in ")
     said_by_tests = ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL", "JAX_COMPILATION_CACHE_DIR")
     environment = {k: v for k, v in os.environ.items() if k not in said_by_tests}
-    environment |= {"PYTHONPATH": str(runs.ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     # Every program: what takes long enough to be kept by default depends on what else the machine does.
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     kept = []
     for n in range(2):
-        command = runs.command(corpus, tmp_path / f"run{n}", steps=2, **{"log.every": 1})
+        command = train_command(corpus, tmp_path / f"run{n}", steps=2, **{"log.every": 1})
         ran = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert ran.returncode == 0
         assert [line for line in (ran.stdout + ran.stderr).splitlines() if not ours.match(line)] == []

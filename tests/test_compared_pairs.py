@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import corpora
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece, Target, fill
 from bert_jax.hub import sentence_transformers
@@ -19,7 +18,11 @@ from bert_jax.runs.choice import PROBE_BELOW, methods
 from bert_jax.tasks import load as load_task
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.truncation import Reading
-from test_finetune import TOKENIZER, finetune, model, table, texts  # noqa: F401
+from tests.support.finetuning_runs import finetune
+from tests.support.made_up_language import WORDS
+from tests.support.tables import write_csv
+from tests.support.texts import random_texts
+from tests.support.tiny_encoder import TOKENIZER
 
 LABELS = ("other", "same")
 PAIRS = [("w1 w2", "w3"), ("w4 w5 w6 w7", "w8 w1"), ("w2", "w9 w3 w4 w4 w5")]
@@ -75,9 +78,9 @@ def test_each_text_is_a_pack_of_its_own(packs):
 
 
 @pytest.fixture
-def compared(tmp_path, model, request):  # noqa: F811
+def compared(tmp_path, encoder_path, request):
     head = f"compare_{getattr(request, 'param', 'mean')}"
-    load(model, head=head, labels=LABELS, seed=3).save(tmp_path / "model")
+    load(encoder_path, head=head, labels=LABELS, seed=3).save(tmp_path / "model")
     return load(tmp_path / "model")
 
 
@@ -128,16 +131,16 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
 )
 def test_few_pairs_are_compared_where_there_is_an_embedder(
     tmp_path,
-    model,  # noqa: F811
+    encoder_path,
     embedder,
     overrides,
     head,
     capsys,
 ):
-    load(model).save(tmp_path / "init")
+    load(encoder_path).save(tmp_path / "init")
     if embedder:
         sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
-    data = table(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
+    data = write_csv(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
     given = {
         "init": tmp_path / "init",
         "data.train": data,
@@ -167,9 +170,11 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
         ({"data.columns.text": "text"}, "classify"),
     ],
 )
-def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(tmp_path, model, overrides, head):  # noqa: F811
-    load(model, head="compare_cls", labels=LABELS).save(tmp_path / "init")
-    data = table(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
+def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(
+    tmp_path, encoder_path, overrides, head
+):
+    load(encoder_path, head="compare_cls", labels=LABELS).save(tmp_path / "init")
+    data = write_csv(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
     given = {
         "init": tmp_path / "init",
         "data.train": data,
@@ -189,20 +194,20 @@ def test_contrast_of_pairs_apart_is_refused():
 def alike(count: int, seed: int) -> list[tuple[str, str, str]]:
     """Pairs of the same words in another order, and of other words."""
     rng, rows = random.Random(seed), []
-    for text in texts(count, (4, 8), seed):
+    for text in random_texts(count, (4, 8), seed):
         same = rng.random() < 0.5
-        words = text.split() if same else rng.choices(corpora.WORDS[20:], k=len(text.split()))
+        words = text.split() if same else rng.choices(WORDS[20:], k=len(text.split()))
         rng.shuffle(words)
         rows.append((text, " ".join(words), LABELS[same]))
     return rows
 
 
 @pytest.mark.slow
-def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path, model, capsys):  # noqa: F811
+def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path, encoder_path, capsys):
     header = ("text", "text2", "label")
-    train, dev = (table(tmp_path / f"{n}.csv", alike(100, n), header) for n in (1, 2))
+    train, dev = (write_csv(tmp_path / f"{n}.csv", alike(100, n), header) for n in (1, 2))
     given = {"data.train": train, "data.heldout": dev, "model.pairs": "apart", "data.rows": "packed"}
-    lines = finetune("classify", model, tmp_path / "run", head="probe", epochs=3, **given)
+    lines = finetune("classify", encoder_path, tmp_path / "run", head="probe", epochs=3, **given)
     assert lines[-1]["accuracy"] > 0.9
     trained = load(tmp_path / "run/model")
     pairs = [tuple(row[:2]) for row in alike(40, 3)]
@@ -220,10 +225,10 @@ def test_few_pairs_of_several_labels_are_fine_tuned_too():
 
 
 @pytest.mark.slow
-def test_of_few_pairs_the_probe_is_the_model_and_nothing_is_trained(tmp_path, model, capsys):  # noqa: F811
-    train = table(tmp_path / "t.csv", alike(60, 1), ("text", "text2", "label"))
+def test_of_few_pairs_the_probe_is_the_model_and_nothing_is_trained(tmp_path, encoder_path, capsys):
+    train = write_csv(tmp_path / "t.csv", alike(60, 1), ("text", "text2", "label"))
     given = {"data.train": train, "model.pairs": "apart", "data.folds": 3, "optimizer.rate": 1e-3}
-    finetune("classify", model, tmp_path / "run", head="probe", **given)
+    finetune("classify", encoder_path, tmp_path / "run", head="probe", **given)
     assert (
         "pairs of each class are too few to train the encoder, so nothing else is tried"
         in capsys.readouterr().out

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import runs
 from bert_jax.core.compilation_cache import keep_programs
-from test_hub import write
+from tests.support.project import ROOT
+from tests.support.small_models import write_model
 
 DIRECTORY, FEWEST = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 SIZE = "jax_compilation_cache_max_size"
@@ -64,7 +64,7 @@ OURS = re.compile("compiling the step|step |the model is in ")  # lines of the l
 
 @pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path):
-    write(tmp_path / "model")
+    write_model(tmp_path / "model")
     rows = [f"the {'cat ' * (n % 9)}sat,{'ab'[n % 2]}" for n in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
     changes = {
@@ -75,13 +75,13 @@ def test_a_second_process_compiles_nothing(tmp_path):
     environment |= {
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         FEWEST.upper(): "0",
-        "PYTHONPATH": str(runs.ROOT),
+        "PYTHONPATH": str(ROOT),
     }
     counts = []
     for n in range(2):
         command = [sys.executable, "-c", PROGRAM, tmp_path / "model", tmp_path / f"run{n}"]
         command += [f"{name}={value}" for name, value in changes.items()]
-        ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=runs.ROOT)
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
         assert ran.returncode == 0, ran.stderr
         assert all(OURS.match(line) for line in ran.stderr.splitlines()), ran.stderr
         _, asked, _, reused = ran.stdout.splitlines()[-1].split()

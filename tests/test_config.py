@@ -7,7 +7,6 @@ import sys
 import typing
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,10 +24,10 @@ from bert_jax.tasks import load as load_task
 from bert_jax.tasks.pretrain import Pretraining, family_of
 from bert_jax.tasks.warm_start import check_sizes
 from bert_jax.training.schedule import share_at
-from released import released
-from runs import ROOT
+from tests.support.project import PACKAGE, ROOT
+from tests.support.released_models import write_released
 
-PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
+PRETRAIN = str(ROOT / "configs/pretrain.py")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def test_a_family_without_a_head_for_pairs_says_so():
 @pytest.mark.slow
 def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     published = {"hidden_size": 24, "num_attention_heads": 3, "embedding_size": 8}
-    released(tmp_path, "electra", published, ("mlm",))
+    write_released(tmp_path, "electra", published, ("mlm",))
     changes = [f"init={tmp_path}", "first_step=0", "model.layers=12", "data.examples=full_sentences"]
     _, config = load_task(f"{PRETRAIN}:albert-base", changes)
     with pytest.raises(
@@ -196,7 +195,7 @@ def test_a_task_of_glue_brings_its_splits_its_kind_and_its_metric():
 
 
 def test_every_data_key_is_read_somewhere():
-    folder = Path(__file__).parents[1] / "bert_jax" / "data" / "corpus"
+    folder = PACKAGE / "data/corpus"
     code = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "config.py")
     own = (folder / "config.py").read_text().split("def targets")[1]
     for field in fields(DataConfig):

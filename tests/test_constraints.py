@@ -4,7 +4,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.markers import Marker
@@ -12,10 +11,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parent.parent
+from tests.support.project import ROOT
+from tests.support.requirements import required_packages
+
 CONSTRAINTS = ROOT / "launch" / "constraints.txt"
 LINE = re.compile(r'([a-z0-9-]+)==([0-9.a-z]+)(?:; (python_version (?:==|>=|<) "3\.\d+"))?')
-EXTRAS = {"", "dev"}
 PYTHONS = re.search(r"^tried=\((.*)\)$", (ROOT / "launch/python.sh").read_text(), re.M)[1].split()
 
 
@@ -36,21 +36,6 @@ def listed(python: str | None = None) -> dict[str, str]:
     return dict(lines)
 
 
-def needed(name: str = "bert-jax", extras: frozenset[str] = frozenset(EXTRAS)) -> set[str]:
-    """The packages that a package needs, and what those need."""
-    needed_by_name, open_ends = set(), [(name, extras)]
-    while open_ends:
-        name, extras = open_ends.pop()
-        for requirement in map(Requirement, metadata.requires(name) or ()):
-            marker = requirement.marker
-            wanted = marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
-            package = (canonicalize_name(requirement.name), frozenset(requirement.extras | {""}))
-            if wanted and package not in needed_by_name:
-                needed_by_name.add(package)
-                open_ends.append(package)
-    return {name for name, _ in needed_by_name} - {"bert-jax"}  # whose extras name one another
-
-
 def test_installed_are_the_versions_listed():
     differing = {}
     for name, version in listed().items():
@@ -64,7 +49,7 @@ def test_installed_are_the_versions_listed():
 
 
 def test_everything_needed_is_listed():
-    assert needed() - listed().keys() == set()
+    assert required_packages() - listed().keys() == set()
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -13,7 +13,8 @@ from bert_jax.tasks import load as load_task
 from bert_jax.tasks import warm_start
 from bert_jax.tasks.contrast import VECTORS
 from bert_jax.tasks.finetune import Finetuning
-from test_finetune import marked, model, table  # noqa: F401
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts
 
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "report=False")
 
@@ -54,9 +55,9 @@ def test_nothing_to_compare_has_a_slope_of_nothing():
 @pytest.mark.parametrize(
     ("rows", "pooling"), [("packed", "mean"), ("padded", "cls"), ("packed", "published")]
 )
-def test_vectors_are_what_the_head_reads(model, tmp_path, rows, pooling):  # noqa: F811
-    train = table(tmp_path / "train.csv", marked(40, 0))
-    overrides = [f"init={model}", f"data.train={train}", "method=contrast", "data.folds=0", f"data.rows={rows}",
+def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
+    train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
+    overrides = [f"init={encoder_path}", f"data.train={train}", "method=contrast", "data.folds=0", f"data.rows={rows}",
                  f"model.pooling={pooling}", *SHORT]  # fmt: skip
     task, data, config = open_task(overrides)
     params, _ = warm_start.read(config.init, task, 0)
@@ -67,12 +68,12 @@ def test_vectors_are_what_the_head_reads(model, tmp_path, rows, pooling):  # noq
 
 
 @pytest.mark.slow
-def test_texts_of_a_class_come_together_and_the_head_fits_them(model, tmp_path):  # noqa: F811
-    train, others = marked(300, 0), marked(60, 1)
-    overrides = [f"init={model}", f"data.train={table(tmp_path / 'train.csv', train)}", "steps=80",
+def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp_path):
+    train, others = marked_texts(300, 0), marked_texts(60, 1)
+    overrides = [f"init={encoder_path}", f"data.train={write_csv(tmp_path / 'train.csv', train)}", "steps=80",
                  "method=contrast", "data.folds=0", "model.pooling=mean", *SHORT]  # fmt: skip
     assert run.start("configs/classify.py", overrides, str(tmp_path / "run"))
-    before, after = load(model), load(tmp_path / "run/model")
+    before, after = load(encoder_path), load(tmp_path / "run/model")
 
     def apart(model) -> float:
         """How much nearer two texts of a class are than two of different ones."""
@@ -98,8 +99,8 @@ def test_its_learning_rate_is_higher_for_more_texts():
     assert rate(384, 5000, "optimizer.rate=2e-5") == 2e-5
 
 
-def test_what_cannot_be_contrasted_is_said(model):  # noqa: F811
-    given = [f"init={model}", "data.train=x.csv", "method=contrast"]
+def test_what_cannot_be_contrasted_is_said(encoder_path):
+    given = [f"init={encoder_path}", "data.train=x.csv", "method=contrast"]
     with pytest.raises(BertJaxError, match="method=contrast makes a new head"):
         load_task("configs/classify.py", [*given, "head=kept"])
     for asked in ("seeds=2", "patience=1", "checkpoints.best=accuracy"):

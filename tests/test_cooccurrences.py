@@ -8,8 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
-import runs
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import cooccurrences
@@ -17,9 +15,11 @@ from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.runs.run import beginning
 from bert_jax.text.readers import Source
+from tests.support.made_up_language import IDS, WORDS, join_documents, save_tokenizer
+from tests.support.project import ROOT
 
-PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
-TOPICS = [corpora.WORDS[:20], corpora.WORDS[20:40]]
+PRETRAIN, ELECTRA = (f"{ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
+TOPICS = [WORDS[:20], WORDS[20:40]]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def folder(tmp_path_factory):
     documents = [
         [[str(word) for word in random.choice(TOPICS[n % 2], 8)] for _ in range(10)] for n in range(200)
     ]
-    (place / "text.txt").write_text(corpora.written(documents))
-    vocabulary = corpora.save_tokenizer(place / "vocabulary")
+    (place / "text.txt").write_text(join_documents(documents))
+    vocabulary = save_tokenizer(place / "vocabulary")
     prepare(
         Source([place / "text.txt"], "sentences"), vocabulary, place / "corpus", heldout=0.05, processes=1
     )
@@ -71,7 +71,7 @@ def test_counts_and_information_are_those_of_the_definition(monkeypatch):
 def test_entries_that_stand_together_are_near(corpus):
     entries = corpus.tokenizer.size
     vectors, logs = cooccurrences.read_off([corpus], entries, 16)
-    one, other = ([corpora.IDS[word] for word in topic] for topic in TOPICS)
+    one, other = ([IDS[word] for word in topic] for topic in TOPICS)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     assert (unit[one] @ unit[one].T).mean() > (unit[one] @ unit[other].T).mean() + 0.3
     assert vectors[one].std() == pytest.approx(cooccurrences.SPREAD, rel=0.1)

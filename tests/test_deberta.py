@@ -13,11 +13,15 @@ from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import sized
 from bert_jax.inference import programs
-from packing import assert_packed_equals_separate
-from parity import assert_equals_transformers, batch_for
-from shown import shown
-from test_family_reference import FINE_TUNED
-from test_reference import assert_close, assert_gradients_close, inputs, reference
+from tests.support.cases import long_except
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers, batch_for_heads
+from tests.support.transformers_models import (
+    assert_close,
+    assert_gradients_close,
+    save_transformers_model,
+    transformers_inputs,
+)
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -65,12 +69,12 @@ SHOWN = ("convolution", "v1, rows longer than the farthest distance")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shown(CONFIGS, SHOWN))
+@pytest.mark.parametrize("name", long_except(CONFIGS, SHOWN))
 def test_equals_transformers(name, tmp_path):
     prefix, config = CONFIGS[name]
     old = LEGACY if config.get("legacy", True) else None
     assert_equals_transformers(
-        prefix, {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED}, config, tmp_path, old=old
+        prefix, {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS}, config, tmp_path, old=old
     )
 
 
@@ -101,7 +105,7 @@ def layer_of_v1(layer, hidden, mask, query_states, relative_pos, rel_embeddings)
 
 def decoded_by_torch(model, places, batch):
     """Logits of the enhanced mask decoder, of the reference's own layers."""
-    read = inputs(batch)
+    read = transformers_inputs(batch)
     encoder, words = model.deberta.encoder, model.deberta.embeddings.word_embeddings.weight
     is_v1 = model.config.model_type == "deberta"
     layer = partial(layer_of_v1, encoder.layer[-1]) if is_v1 else encoder.layer[-1]
@@ -134,12 +138,12 @@ def add_places(path, places):
     ],
 )
 def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, config, tmp_path):
-    theirs = reference(kind, tmp_path / "theirs", seed=3, **config)
+    theirs = save_transformers_model(kind, tmp_path / "theirs", seed=3, **config)
     places = np.random.RandomState(0).standard_normal((40, 24)).astype(np.float32)
     add_places(tmp_path / "theirs", places)
     model = bert_jax.load(tmp_path / "theirs", tokenizer=False)
     assert model.config.positions == "decoder"
-    batch = batch_for(("mlm",), config, model.config)
+    batch = batch_for_heads(("mlm",), config, model.config)
     read = {name: batch[name] for name in ("tokens", "segments", "mask")}
     target = (
         np.random.RandomState(1).standard_normal((3, 19, 61)).astype(np.float32) * batch["mask"][..., None]
@@ -165,7 +169,7 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     again = bert_jax.load(tmp_path / "ours", tokenizer=False)
     np.testing.assert_array_equal(again.params["encoder"]["embeddings"]["positions"], places)
     opened = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours").eval()
-    plain = {name: array for name, array in inputs(batch).items() if name != "token_type_ids"}
+    plain = {name: array for name, array in transformers_inputs(batch).items() if name != "token_type_ids"}
     assert_close(opened(**plain).logits.detach().numpy(), theirs(**plain).logits)
     assert bert_jax.load(tmp_path / "ours", head="tag", labels=["O"], tokenizer=False).config == model.config
 
@@ -180,7 +184,7 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     ],
 )
 def test_packed_texts_equal_separate_ones(kind, config, tmp_path):
-    reference(kind, tmp_path, **config)
+    save_transformers_model(kind, tmp_path, **config)
     if not config["position_biased_input"]:
         add_places(tmp_path, np.random.RandomState(0).standard_normal((40, 24)).astype(np.float32))
     assert_packed_equals_separate(bert_jax.load(tmp_path, tokenizer=False).layout)

@@ -7,8 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
-import runs
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -20,10 +18,18 @@ from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
-from parity import with_zeros
-from seeded import seeded_batch
-from shown import shown
-from test_reference import assert_gradients_close, inputs, masked_lm_labels, reference
+from tests.support.cases import long_except
+from tests.support.made_up_language import ENTRIES
+from tests.support.parity import fill_gradients
+from tests.support.pretraining_runs import checkpoint_arrays, logged_metrics, make_corpus
+from tests.support.project import ROOT
+from tests.support.seeded_arrays import seeded_batch
+from tests.support.transformers_models import (
+    assert_gradients_close,
+    save_transformers_model,
+    transformers_inputs,
+    transformers_mlm_labels,
+)
 
 torch = pytest.importorskip("torch")
 SIZES = {
@@ -36,13 +42,13 @@ STUDENTS = {
     "tinybert": {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 40},
 }
 TEACHER = EncoderConfig(
-    vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=4, heads=4, feed_forward=64, max_positions=40
+    vocab_size=len(ENTRIES), hidden_size=32, layers=4, heads=4, feed_forward=64, max_positions=40
 )
 
 
 def distilbert_in_torch(student, teacher, batch):
-    mask, labels = torch.from_numpy(batch["mask"]) > 0, masked_lm_labels(batch)
-    asked = {**inputs(batch), "output_hidden_states": True}
+    mask, labels = torch.from_numpy(batch["mask"]) > 0, transformers_mlm_labels(batch)
+    asked = {**transformers_inputs(batch), "output_hidden_states": True}
     ours, theirs = student(**asked, labels=labels), teacher(**asked)
     # The batch names a place more than once where it has few: each naming counts.
     places = torch.from_numpy(batch["target_positions"])[..., None]
@@ -63,7 +69,7 @@ def of_layers_in_torch(model, batch):
     for layer in model.encoder.layer:
         for name in ("query", "key", "value"):
             getattr(layer.attention.self, name).register_forward_hook(lambda *call: found.append(call[2]))
-    states = model(**inputs(batch), output_hidden_states=True).hidden_states
+    states = model(**transformers_inputs(batch), output_hidden_states=True).hidden_states
     return states, [found[n : n + 3] for n in range(0, len(found), 3)]
 
 
@@ -110,8 +116,8 @@ RELATION_HEADS = 12
 @pytest.mark.parametrize("objective", STUDENTS)
 def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
     kind = "BertForMaskedLM" if OBJECTIVES[objective].heads else "BertModel"
-    teacher = reference(kind, tmp_path / "teacher", seed=1, **SIZES)
-    student = reference(kind, tmp_path / "student", seed=2, **SIZES | STUDENTS[objective])
+    teacher = save_transformers_model(kind, tmp_path / "teacher", seed=1, **SIZES)
+    student = save_transformers_model(kind, tmp_path / "student", seed=2, **SIZES | STUDENTS[objective])
     ours, theirs = (load(tmp_path / name, tokenizer=False) for name in ("student", "teacher"))
     task = OBJECTIVES[objective](
         ours.layout,
@@ -140,7 +146,7 @@ def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
         assert part.item() > 1e-3
         assert float(losses[name].mean) == pytest.approx(part.item(), rel=1e-5), name
     sum(parts.values()).backward()
-    assert_gradients_close(task.layout.published_tensors(gradients), with_zeros(student))
+    assert_gradients_close(task.layout.published_tensors(gradients), fill_gradients(student))
     for name, kernel in beside.items():
         theirs = kernel.grad.numpy()
         assert np.abs(gradients[name]["dense"]["kernel"] - theirs).max() <= 1e-4 * np.abs(theirs).max()
@@ -159,8 +165,8 @@ def teacher(tmp_path_factory):
     root = tmp_path_factory.mktemp("teacher")
     layout = hub.Layout(TEACHER, heads=("mlm", "nsp"))
     params = jax.jit(lambda: fresh_params(Task(layout), RunConfig(seed=1)))()
-    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(corpora.ENTRIES))
-    return root / "model", runs.small_corpus(root)
+    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(ENTRIES))
+    return root / "model", make_corpus(root)
 
 
 def words(teacher, objective="distilbert", **changes):
@@ -171,19 +177,19 @@ def words(teacher, objective="distilbert", **changes):
         "optimizer.rate": 3e-3, "optimizer.warmup": 2, "optimizer.warmup_share": 0,
     } | OWN[objective] | changes  # fmt: skip
     settings = [f"--config.{key}={value}" for key, value in values.items()]
-    return ["train", "--config", f"{runs.ROOT}/configs/distil.py:{objective}", *settings]
+    return ["train", "--config", f"{ROOT}/configs/distil.py:{objective}", *settings]
 
 
 def opened(teacher, objective="distilbert", **changes):
     module, config = load_task(
-        f"{runs.ROOT}/configs/distil.py:{objective}",
+        f"{ROOT}/configs/distil.py:{objective}",
         [word.removeprefix("--config.") for word in words(teacher, objective, **changes)[3:]],
     )
     return module.open(config)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", shown(STUDENTS, ["tinybert"]))  # it also learns projections
+@pytest.mark.parametrize("objective", long_except(STUDENTS, ["tinybert"]))  # it also learns projections
 def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective, tmp_path, capsys):
     whole, again = tmp_path / "whole", tmp_path / "again"
     assert main([*words(teacher, objective), "--workdir", str(whole)]) == 0
@@ -193,8 +199,8 @@ def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective,
     shutil.rmtree(again / "model")
     assert main([*words(teacher, objective), "--workdir", str(again)]) == 0
     assert "step 4" in capsys.readouterr().out
-    assert runs.lines(whole) == runs.lines(again)
-    ours, theirs = (runs.leaves(workdir / "checkpoints/12") for workdir in (whole, again))
+    assert logged_metrics(whole) == logged_metrics(again)
+    ours, theirs = (checkpoint_arrays(workdir / "checkpoints/12") for workdir in (whole, again))
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
     assert not [name for name in ours if "teacher" in name]
     student = load(whole / "model")

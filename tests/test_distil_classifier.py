@@ -1,6 +1,5 @@
 """Distillation of a classifier's soft labels, with and without labels of the data."""
 
-import csv
 import shutil
 from types import SimpleNamespace
 
@@ -9,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
@@ -21,11 +19,13 @@ from bert_jax.runs.run import conclude
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.distil_classifier import DistillingClassifier, soft_loss
 from bert_jax.tasks.finetune import Finetuning
-from bert_jax.training.config import RunConfig
-from bert_jax.training.state import fresh_params
-from bert_jax.training.task import Results, Task
+from bert_jax.training.task import Results
 from bert_jax.training.workdir import Workdir
-from test_finetune import ENCODER, TOKENIZER, finetune, marked, table
+from tests.support.distillation_runs import distil_settings
+from tests.support.pretraining_runs import logged_metrics
+from tests.support.tables import write_csv, write_texts_csv
+from tests.support.texts import marked_texts
+from tests.support.tiny_encoder import ENCODER_CONFIG
 
 RNG = np.random.default_rng(0)
 LOGITS, TAUGHT = RNG.normal(size=(2, 6, 5, 4)).astype(np.float32)
@@ -68,18 +68,6 @@ def test_a_number_is_learnt_as_the_teacher_gives_it():
     assert float(loss.mean) == 0.5
 
 
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory):
-    """A classifier of two layers that knows w0 from w1."""
-    root = tmp_path_factory.mktemp("teacher")
-    layout = hub.Layout(ENCODER.replace(layers=2), heads=("mlm", "nsp"))
-    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
-    hub.save(root / "begin", layout, jax.device_get(params), TOKENIZER)
-    train = table(root / "train.csv", marked(160, 0))
-    finetune("classify", root / "begin", root / "run", **{"data.train": train, "data.rows": "packed"})
-    return root / "run/model"
-
-
 def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
     offered = []
 
@@ -90,38 +78,27 @@ def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
 
     monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
     (tmp_path / "model").mkdir()
-    layout, kind = hub.Layout(ENCODER, heads=("classify",), labels=("a", "b")), KINDS["classes"](("a", "b"))
+    layout, kind = (
+        hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b")),
+        KINDS["classes"](("a", "b")),
+    )
     for make, count in ((Finetuning, 1), (DistillingClassifier, 1)):
         conclude(Workdir(tmp_path), make(layout, kind, results=Results([], [], [])), UNKNOWN)
         assert len(offered) == count
 
 
-def without_labels(path, rows):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([("text",), *((text,) for text, _ in rows)])
-    return path
-
-
-def settings(teacher, train, **changes):
-    values = {
-        "teacher": teacher, "data.train": train, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32,
-        "data.batch": 16, "log.every": 5, "checkpoints.every": 20, "checkpoints.keep": 9,
-    } | changes  # fmt: skip
-    return [f"{key}={value}" for key, value in values.items()]
-
-
 def distil(workdir, *given, **changes):
-    run.start("configs/distil.py:classifier", settings(*given, **changes), str(workdir))
-    return [line for line in runs.lines(workdir) if line["kind"] == "heldout"][-1]
+    run.start("configs/distil.py:classifier", distil_settings(*given, **changes), str(workdir))
+    return [line for line in logged_metrics(workdir) if line["kind"] == "heldout"][-1]
 
 
 @pytest.mark.slow
-def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher, tmp_path):
-    train = without_labels(tmp_path / "texts.csv", marked(200, 3))
-    last = distil(tmp_path / "whole", teacher, train)
+def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher_path, tmp_path):
+    train = write_texts_csv(tmp_path / "texts.csv", marked_texts(200, 3))
+    last = distil(tmp_path / "whole", teacher_path, train)
     assert last["agreement"] > 0.9 and last["agreement"] == last["accuracy"], "labels are the teacher's"
-    student, judged = load(tmp_path / "whole/model"), marked(60, 7)
-    assert student.config.layers == 1 and student.labels == load(teacher).labels == ("bad", "good")
+    student, judged = load(tmp_path / "whole/model"), marked_texts(60, 7)
+    assert student.config.layers == 1 and student.labels == load(teacher_path).labels == ("bad", "good")
     predicted = [prediction.label for prediction in student.classify([text for text, _ in judged])]
     right = np.mean([label == true for label, (_, true) in zip(predicted, judged, strict=True)])
     assert right > 0.9
@@ -134,18 +111,20 @@ def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher, tmp_
     for step in steps[1:]:
         shutil.rmtree(again / "checkpoints" / str(step))
     shutil.rmtree(again / "model")
-    distil(again, teacher, train)
-    assert runs.lines(tmp_path / "whole") == runs.lines(again)
+    distil(again, teacher_path, train)
+    assert logged_metrics(tmp_path / "whole") == logged_metrics(again)
     files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "again")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
 @pytest.mark.slow
-def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher, tmp_path):
+def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher_path, tmp_path):
     # The teacher is right, and half of these labels are wrong.
-    wrong = [(text, "good" if n % 2 else "bad") for n, (text, _) in enumerate(marked(80, 4))]
-    train = table(tmp_path / "texts.csv", [*wrong, ("w0 w0 w0", "")])
-    module, config = load_task("configs/distil.py:classifier", settings(teacher, train, labels_weight=0.25))
+    wrong = [(text, "good" if n % 2 else "bad") for n, (text, _) in enumerate(marked_texts(80, 4))]
+    train = write_csv(tmp_path / "texts.csv", [*wrong, ("w0 w0 w0", "")])
+    module, config = load_task(
+        "configs/distil.py:classifier", distil_settings(teacher_path, train, labels_weight=0.25)
+    )
     task, data, _ = module.open(config)
     labelled = [piece.targets["labelled"] for piece in [*data.train, *data.held]]
     assert sum(labelled) < len(labelled) and set(labelled) == {0.0, 1.0}
@@ -161,11 +140,11 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
 
 
 @pytest.mark.slow
-def test_what_a_distillation_cannot_use_is_refused(teacher, tmp_path):
-    train = without_labels(tmp_path / "texts.csv", marked(20, 5))
+def test_what_a_distillation_cannot_use_is_refused(teacher_path, tmp_path):
+    train = write_texts_csv(tmp_path / "texts.csv", marked_texts(20, 5))
 
-    def opened(teacher=teacher, **changes):
-        module, config = load_task("configs/distil.py:classifier", settings(teacher, train, **changes))
+    def opened(teacher=teacher_path, **changes):
+        module, config = load_task("configs/distil.py:classifier", distil_settings(teacher, train, **changes))
         return module.open(config)
 
     with pytest.raises(BertJaxError, match="has no labels; leave labels_weight out"):

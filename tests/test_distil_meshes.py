@@ -7,16 +7,19 @@ import jax
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.hub.layout import Layout
 from bert_jax.tasks.distil import OBJECTIVES, LossConfig
 from bert_jax.training.feed import placed
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
-from test_distil_classifier import settings, teacher, without_labels  # noqa: F401
-from test_finetune import marked
-from tiny_training import Batches, tiny
+from tests.support.distillation_runs import distil_settings
+from tests.support.pretraining_runs import logged_metrics
+from tests.support.processes import run_on_eight_devices, run_process
+from tests.support.project import ROOT
+from tests.support.tables import write_texts_csv
+from tests.support.texts import marked_texts
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
@@ -39,7 +42,7 @@ STUDENTS = {
 
 
 def curve(objective: str, devices: int, changes: dict) -> list[float]:
-    plain, config = tiny(STEPS, **changes)
+    plain, config = tiny_pretraining(STEPS, **changes)
     kind = OBJECTIVES[objective]
     # Wide initial values: tokens of usual ones relate to all others alike, and a divergence near 0 is rounding alone.
     encoder = plain.layout.config.replace(init_stddev=0.15)
@@ -65,7 +68,7 @@ def curve(objective: str, devices: int, changes: dict) -> list[float]:
 @pytest.mark.long
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_mesh_gives_the_same_curve(objective):
-    curves = runs.on_eight_devices(__file__, objective)
+    curves = run_on_eight_devices(__name__, objective)
     expected = curves["one device"]
     assert curves.keys() == MESHES.keys() and expected[-1] < expected[0]
     for name, losses in curves.items():
@@ -73,10 +76,12 @@ def test_every_mesh_gives_the_same_curve(objective):
 
 
 @pytest.mark.long
-def test_every_mesh_gives_the_same_student_of_a_classifier(teacher, tmp_path):  # noqa: F811
-    train = without_labels(tmp_path / "texts.csv", marked(200, 3))
-    begin = teacher.parents[1] / "begin"  # which has learnt nothing yet
-    given = settings(teacher, train, init=begin, **{"data.batch": 32, "model.dropout": 0.1, "log.every": 1})
+def test_every_mesh_gives_the_same_student_of_a_classifier(teacher_path, tmp_path):
+    train = write_texts_csv(tmp_path / "texts.csv", marked_texts(200, 3))
+    begin = teacher_path.parents[1] / "begin"  # which has learnt nothing yet
+    given = distil_settings(
+        teacher_path, train, init=begin, **{"data.batch": 32, "model.dropout": 0.1, "log.every": 1}
+    )
     meshes = {
         "one device": (1, []),
         "one device, 4 parts": (1, ["accumulate=4"]),
@@ -87,11 +92,11 @@ def test_every_mesh_gives_the_same_student_of_a_classifier(teacher, tmp_path):  
     curves = {}
     for name, (devices, mesh) in meshes.items():
         keys = [*given, "data.rows=bucketed", *(f"mesh.{axis}" for axis in mesh)]
-        words = ["train", "--config", f"{runs.ROOT}/configs/distil.py:classifier"]
+        words = ["train", "--config", f"{ROOT}/configs/distil.py:classifier"]
         words += [f"--config.{key}" for key in keys] + ["--workdir", str(tmp_path / name)]
         flags = f"--xla_force_host_platform_device_count={devices}"
-        runs.finished([sys.executable, "-m", "bert_jax", *words], XLA_FLAGS=flags)
-        curves[name] = [line["loss"] for line in runs.lines(tmp_path / name) if line["kind"] == "train"]
+        run_process([sys.executable, "-m", "bert_jax", *words], XLA_FLAGS=flags)
+        curves[name] = [line["loss"] for line in logged_metrics(tmp_path / name) if line["kind"] == "train"]
     assert curves["one device"][-1] < 0.75 * curves["one device"][0]
     for name, losses in curves.items():
         np.testing.assert_allclose(losses, curves["one device"], rtol=1e-5, err_msg=name)

@@ -9,10 +9,10 @@ import bert_jax
 from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
-from packing import assert_packed_equals_separate
-from released import add_tensors, layout_of, released
+from tests.support.family_sizes import DISTILBERT_FIELDS
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.released_models import add_tensors, family_layout, write_released
 
-FIELDS = {"dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 40, "vocab_size": 61}
 # The keys that Hugging Face's files of 2019 have beside the sizes.
 OLD_KEYS = {
     "activation": "gelu", "attention_dropout": 0.1, "dropout": 0.1, "initializer_range": 0.02, "pad_token_id": 0,
@@ -23,8 +23,8 @@ OLD_KEYS = {
 
 @pytest.mark.slow
 def test_a_released_directory_opens(tmp_path):
-    config = OLD_KEYS | FIELDS | {"architectures": ["DistilBertForMaskedLM"]}
-    params = released(tmp_path, "distilbert", config, ("mlm",))
+    config = OLD_KEYS | DISTILBERT_FIELDS | {"architectures": ["DistilBertForMaskedLM"]}
+    params = write_released(tmp_path, "distilbert", config, ("mlm",))
     words = params["encoder"]["embeddings"]["words"]
     add_tensors(tmp_path, {
         "distilbert.embeddings.position_ids": np.arange(512)[None], "vocab_projector.weight": words,
@@ -56,7 +56,7 @@ def test_rates_of_dropout_are_those_of_the_heads():
     ],
 )  # fmt: skip
 def test_absurd_configs(tmp_path, changes, message):
-    released(tmp_path, "distilbert", FIELDS | changes, ("mlm",), FIELDS)
+    write_released(tmp_path, "distilbert", DISTILBERT_FIELDS | changes, ("mlm",), DISTILBERT_FIELDS)
     with pytest.raises(BertJaxError) as error:
         bert_jax.load(tmp_path, tokenizer=False)
     assert message in str(error.value) and "\n" not in str(error.value)
@@ -64,4 +64,6 @@ def test_absurd_configs(tmp_path, changes, message):
 
 @pytest.mark.long
 def test_packed_rows_equal_separate_ones():
-    assert_packed_equals_separate(layout_of("distilbert", FIELDS, ("mlm", "classify"), ("a", "b", "c")))
+    assert_packed_equals_separate(
+        family_layout("distilbert", DISTILBERT_FIELDS, ("mlm", "classify"), ("a", "b", "c"))
+    )

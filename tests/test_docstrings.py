@@ -11,7 +11,7 @@ import pytest
 import bert_jax
 from bert_jax.inference import model as api
 from bert_jax.predictions.scope import Scope
-from test_hub import write
+from tests.support.small_models import write_model
 
 MODULES = [
     name for _, name, _ in pkgutil.walk_packages(bert_jax.__path__, "bert_jax.") if "__main__" not in name
@@ -48,7 +48,7 @@ def test_examples_of(name, tmp_path):
     given = {}
     if name in SHOWN_WITH:
         heads, labels = SHOWN_WITH[name]
-        write(tmp_path, heads=heads, labels=labels)
+        write_model(tmp_path, heads=heads, labels=labels)
         given["model"] = model = api.load(tmp_path)
         if name == "bert_jax.inference.in_scope":
             known = np.linspace(0.9, 1, 99)

@@ -5,15 +5,15 @@ import re
 
 import pytest
 
-import corpora
-import runs
 from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.tasks import TASKS
 from bert_jax.training.workdir import Workdir
-from test_hub import CONFIG, write
+from tests.support.made_up_language import ENTRIES
+from tests.support.pretraining_runs import make_corpus, train_command
+from tests.support.small_models import SMALL_CONFIG, write_model
 
 TEXTS = [f"the cat {'sat on ' * (n % 7)}the mat {'.' * (n // 7)}" for n in range(40)]
 WRITTEN = {
@@ -45,24 +45,24 @@ SEEN = {
 @pytest.fixture(scope="module")
 def material(tmp_path_factory):
     root = tmp_path_factory.mktemp("dry")
-    write(root / "model")
-    write(root / "classifier", heads=("classify",), labels=("good", "bad"))
-    write(
+    write_model(root / "model")
+    write_model(root / "classifier", heads=("classify",), labels=("good", "bad"))
+    write_model(
         root / "teacher",
-        CONFIG.replace(vocab_size=len(corpora.ENTRIES), max_positions=24),
-        words=corpora.ENTRIES,
+        SMALL_CONFIG.replace(vocab_size=len(ENTRIES), max_positions=24),
+        words=ENTRIES,
     )
     for task, rows in WRITTEN.items():
         lines = [json.dumps(row) for row in rows] if isinstance(rows, list) else [json.dumps(rows)]
         (root / f"{task}.{'jsonl' if isinstance(rows, list) else 'json'}").write_text("\n".join(lines))
     (root / "pretrain").mkdir()
-    Corpus(runs.small_corpus(root / "pretrain"))  # it notes its hashes when it is opened first
+    Corpus(make_corpus(root / "pretrain"))  # it notes its hashes when it is opened first
     return root
 
 
 def overrides(root, task: str) -> list[str]:
     if task in OF_CORPORA:
-        _, *flags = runs.command(root / "pretrain/corpus", root / "run")[5:]
+        _, *flags = train_command(root / "pretrain/corpus", root / "run")[5:]
         settings = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
         return settings if task != "distil" else [*settings, f"teacher={root / 'teacher'}", "loss.cosine=0"]
     (train,) = root.glob(f"{task}.json*")

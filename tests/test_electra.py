@@ -7,8 +7,8 @@ import bert_jax
 from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
-from packing import assert_packed_equals_separate
-from released import add_tensors, layout_of, released
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.released_models import add_tensors, family_layout, write_released
 
 FIELDS = {
     "embedding_size": 8, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40,
@@ -25,7 +25,7 @@ KEYS = {
 @pytest.mark.slow
 def test_a_released_discriminator_opens(tmp_path):
     config = KEYS | FIELDS | {"architectures": ["ElectraForPreTraining"]}
-    released(tmp_path, "electra", config, ("replaced",))
+    write_released(tmp_path, "electra", config, ("replaced",))
     add_tensors(tmp_path, {"electra.embeddings.position_ids": np.arange(512)[None]})
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("replaced",) and model.config.embedding_size == 8
@@ -41,14 +41,14 @@ def test_a_released_discriminator_opens(tmp_path):
 @pytest.mark.slow
 def test_a_released_generator_opens(tmp_path):
     config = KEYS | FIELDS | {"architectures": ["ElectraForMaskedLM"]}
-    params = released(tmp_path, "electra", config, ("mlm",))
+    params = write_released(tmp_path, "electra", config, ("mlm",))
     add_tensors(tmp_path, {"generator_lm_head.weight": params["encoder"]["embeddings"]["words"]})
     assert bert_jax.load(tmp_path, tokenizer=False).layout.heads == ("mlm",)
     assert "not read    generator_lm_head.weight" in info.describe(tmp_path)
 
 
 def test_a_file_of_both_heads_opens_with_both(tmp_path):
-    released(tmp_path, "electra", FIELDS, ("mlm", "replaced"))
+    write_released(tmp_path, "electra", FIELDS, ("mlm", "replaced"))
     assert bert_jax.load(tmp_path, tokenizer=False).layout.heads == ("mlm", "replaced")
 
 
@@ -72,7 +72,7 @@ def test_absent_keys_mean_electra_small():
     ],
 )  # fmt: skip
 def test_absurd_configs(tmp_path, changes, message):
-    released(tmp_path, "electra", FIELDS | changes, ("replaced",), FIELDS)
+    write_released(tmp_path, "electra", FIELDS | changes, ("replaced",), FIELDS)
     with pytest.raises(BertJaxError) as error:
         bert_jax.load(tmp_path, tokenizer=False)
     assert message in str(error.value) and "\n" not in str(error.value)
@@ -80,5 +80,5 @@ def test_absurd_configs(tmp_path, changes, message):
 
 @pytest.mark.long
 def test_packed_rows_equal_separate_ones():
-    layout = layout_of("electra", FIELDS, ("mlm", "replaced", "classify"), ("a", "b", "c"))
+    layout = family_layout("electra", FIELDS, ("mlm", "replaced", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)

@@ -4,9 +4,11 @@ import sys
 
 import pytest
 
-from runs import ROOT, finished, lines
-from test_embed_task import CONFIG, pairs, table
-from test_finetune import model  # noqa: F401
+from tests.support.embedding_tasks import EMBED_CONFIG, random_pairs
+from tests.support.pretraining_runs import logged_metrics
+from tests.support.processes import run_process
+from tests.support.project import ROOT
+from tests.support.tables import write_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
@@ -22,20 +24,20 @@ RUNS = {
 
 
 @pytest.mark.long
-def test_every_mesh_gives_the_same_curve(model, tmp_path):  # noqa: F811
-    train = table(tmp_path / "pairs.jsonl", pairs(400))
+def test_every_mesh_gives_the_same_curve(encoder_path, tmp_path):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(400))
     settings = [
-        f"init={model}", f"data.train={train}", "data.max_length=24", f"steps={STEPS}", "optimizer.rate=1e-3",
+        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", f"steps={STEPS}", "optimizer.rate=1e-3",
         "data.batch=64", "data.rows=bucketed", "model.dropout=0.1", "log.every=1", "log.evaluate_every=25",
     ]  # fmt: skip
     curves = {}
     for name, (devices, mesh) in RUNS.items():
         given = [*settings, *(f"mesh.{axis}" for axis in mesh)]
-        words = ["train", "--config", f"{ROOT}/{CONFIG}", *(f"--config.{setting}" for setting in given)]
+        words = ["train", "--config", f"{ROOT}/{EMBED_CONFIG}", *(f"--config.{setting}" for setting in given)]
         workdir = tmp_path / name
         flags = f"--xla_force_host_platform_device_count={devices}"
-        finished([sys.executable, "-m", "bert_jax", *words, "--workdir", str(workdir)], XLA_FLAGS=flags)
-        curves[name] = [line["loss"] for line in lines(workdir) if line["kind"] == "train"]
+        run_process([sys.executable, "-m", "bert_jax", *words, "--workdir", str(workdir)], XLA_FLAGS=flags)
+        curves[name] = [line["loss"] for line in logged_metrics(workdir) if line["kind"] == "train"]
     expected = curves["one device"]
     assert len(expected) == STEPS and expected[-1] < expected[0] / 10
     for curve in curves.values():

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
 from bert_jax.command.main import main
 from bert_jax.command.train import export, start
 from bert_jax.command.train import inspect as inspect_run
@@ -35,33 +34,11 @@ from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, fresh_params, shardings_of
-from gradients import assert_gradients_equal
-from test_finetune import model, texts  # noqa: F401
-
-CONFIG = "configs/embed.py"
-
-
-def table(path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
-def pairs(count: int, seed: int = 0) -> list[dict]:
-    """Two texts belong together if all words of the first are in the second."""
-    rng = random.Random(seed)
-    rows = []
-    for question, more in zip(texts(count, (3, 3), seed), texts(count, (5, 9), seed + 1), strict=True):
-        words = [*question.split(), *more.split()]
-        rng.shuffle(words)
-        rows.append({"question": question, "answer": " ".join(words)})
-    return rows
-
-
-def opened(model, train, *overrides):  # noqa: F811
-    module, config = load_task(
-        CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=16", *overrides]
-    )
-    return module.open(config)
+from tests.support.embedding_tasks import EMBED_CONFIG, open_embed_task, random_pairs
+from tests.support.gradients import assert_gradients_equal
+from tests.support.made_up_language import ENTRIES
+from tests.support.tables import write_jsonl
+from tests.support.texts import random_texts
 
 
 def gradient_of(task, data, config, accumulate: int = 1):
@@ -77,11 +54,11 @@ def gradient_of(task, data, config, accumulate: int = 1):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["multiple_negatives", pytest.param("cosent", marks=pytest.mark.long)])
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path):  # noqa: F811
-    rows = [row | ({"score": n % 5} if loss == "cosent" else {}) for n, row in enumerate(pairs(60))]
-    task, data, config = opened(
-        model,
-        table(tmp_path / "pairs.jsonl", rows),
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_path):
+    rows = [row | ({"score": n % 5} if loss == "cosent" else {}) for n, row in enumerate(random_pairs(60))]
+    task, data, config = open_embed_task(
+        encoder_path,
+        write_jsonl(tmp_path / "pairs.jsonl", rows),
         "data.batch=24",
         "data.rows=bucketed",
         "model.dropout=0.1",
@@ -100,10 +77,10 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, model, tmp_path): 
 
 
 @pytest.mark.long
-def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(model, tmp_path):  # noqa: F811
-    train = table(tmp_path / "pairs.jsonl", pairs(520))
+def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(encoder_path, tmp_path):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(520))
     given = ("data.batch=448", "data.rows=bucketed", "model.dropout=0.1", "model.attention_dropout=0.1")
-    task, data, config = opened(model, train, *given)
+    task, data, config = open_embed_task(encoder_path, train, *given)
     whole, gradients, _ = gradient_of(task, data, config)
     for chunk in (1, 7, 64):
         parts, in_parts, _ = gradient_of(task, data, config, accumulate=448 // chunk)
@@ -122,10 +99,12 @@ def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(model, tmp_p
         ([0.5, 0.25], "triplet", 0),
     ],
 )
-def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, model, tmp_path):  # noqa: F811
-    rows = [row | {"worse": row["question"][:2], "score": scores} for row in pairs(12)]
-    train = table(tmp_path / "train.jsonl", rows)
-    task, data, config = opened(model, train, f"loss.name={loss}", "data.batch=8", "data.rows=bucketed")
+def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, encoder_path, tmp_path):
+    rows = [row | {"worse": row["question"][:2], "score": scores} for row in random_pairs(12)]
+    train = write_jsonl(tmp_path / "train.jsonl", rows)
+    task, data, config = open_embed_task(
+        encoder_path, train, f"loss.name={loss}", "data.batch=8", "data.rows=bucketed"
+    )
     value, _, batch = gradient_of(task, data, config)
     assert np.isfinite(value) and value > 0
     assert batch.get("scores", np.zeros((24, 0))).shape == (24, learnt_from)
@@ -133,13 +112,17 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, model, tm
 
 
 @pytest.mark.slow
-def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(model, tmp_path):  # noqa: F811
-    rows = [row | {"worse": text} for row, text in zip(pairs(60), texts(60, (2, 9), 5), strict=True)]
-    train = table(tmp_path / "triplets.jsonl", rows)
+def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, tmp_path):
+    rows = [
+        row | {"worse": text} for row, text in zip(random_pairs(60), random_texts(60, (2, 9), 5), strict=True)
+    ]
+    train = write_jsonl(tmp_path / "triplets.jsonl", rows)
     shapes, results = set(), []
     for layout in ("packed", "bucketed"):
         still = ("model.dropout=0.0", "model.attention_dropout=0.0", "loss.sizes=(32,8)")
-        task, data, config = opened(model, train, "data.batch=24", f"data.rows={layout}", *still)
+        task, data, config = open_embed_task(
+            encoder_path, train, "data.batch=24", f"data.rows={layout}", *still
+        )
         loss, gradients, batch = gradient_of(task, data, config)
         shapes.add(batch["tokens"].shape[0])
         results.append((float(loss), gradients))
@@ -150,14 +133,14 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(model, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  # noqa: F811
-    train = table(tmp_path / "pairs.jsonl", pairs(300))
+def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, capsys):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(300))
     overrides = [
-        f"init={model}", f"data.train={train}", "data.max_length=24", "epochs=12", "optimizer.rate=1e-3",
+        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "epochs=12", "optimizer.rate=1e-3",
         "prompts.query=w1 ", "data.columns.texts=question,answer", "model.pooling=weighted_mean",
         "data.batch=30", "model.dropout=0.0", "model.dimensions=24",
     ]  # fmt: skip
-    assert start(CONFIG, overrides, str(tmp_path / "run"))
+    assert start(EMBED_CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     heldout = [line for line in lines if line["kind"] == "heldout"]
     assert max(line["ndcg@10"] for line in heldout) > heldout[0]["ndcg@10"] + 0.08
@@ -173,7 +156,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
     ours = load(tmp_path / "run/model")
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
     assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)
-    some = texts(20, (1, 20), 9)
+    some = random_texts(20, (1, 20), 9)
     vectors = ours.embed(some)
     assert vectors.shape == (20, 24)
     export(tmp_path / "run", tmp_path / "exported")
@@ -190,9 +173,10 @@ def test_a_run_learns_and_its_model_opens_everywhere(model, tmp_path, capsys):  
 
 
 @pytest.mark.long
-def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(model, tmp_path):  # noqa: F811
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_path):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
     overrides = [
-        f"init={model}", f"data.train={table(tmp_path / 'pairs.jsonl', pairs(60))}", "data.max_length=24", "steps=12",
+        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "steps=12",
         "data.batch=16", "mesh.accumulate=2", "model.dropout=0.1", "checkpoints.every=4", "checkpoints.keep=9",
         "log.evaluate_every=4", "loss.learn_scale=True",
     ]  # fmt: skip
@@ -204,7 +188,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(model, tmp_path):  # 
             shutil.rmtree(workdir / "model")
             for step in (8, 12):
                 shutil.rmtree(workdir / "checkpoints" / str(step))
-        assert start(CONFIG, overrides, str(workdir))
+        assert start(EMBED_CONFIG, overrides, str(workdir))
         weights.append((workdir / "model/model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     scales = [line["scale"] for line in read(tmp_path / "cut/metrics.jsonl") if line["kind"] == "heldout"]
@@ -212,25 +196,29 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(model, tmp_path):  # 
 
 
 @pytest.mark.slow
-def test_a_batch_has_what_its_teacher_gives(model, tmp_path):  # noqa: F811
-    train = table(tmp_path / "pairs.jsonl", pairs(20))
+def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
     for loss, count in (("guided", 2), ("teacher_vectors", 1)):
-        given = (f"loss.name={loss}", f"loss.teacher={model}", "data.batch=6", "data.rows=bucketed")
-        task, data, _ = opened(model, train, *given)
+        given = (f"loss.name={loss}", f"loss.teacher={encoder_path}", "data.batch=6", "data.rows=bucketed")
+        task, data, _ = open_embed_task(encoder_path, train, *given)
         (batch,) = data.batches(0, 1, 0, 1)
         taught = task.in_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
         assert taught.shape == (6, count, 32)
         for group, vectors in zip(groups_of(task, data, 0), taught, strict=True):
             words = [" ".join(text.split()[1:-1]) for text in texts_of(group, data.tokenizer)]
-            np.testing.assert_allclose(load(model).embed(words[:count]), vectors, atol=1e-6)
+            np.testing.assert_allclose(load(encoder_path).embed(words[:count]), vectors, atol=1e-6)
 
 
-def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa: F811
-    names = [table(tmp_path / f"{n}.jsonl", pairs(count, seed=n)) for n, count in enumerate((30, 60))]
-    of_file = [{row["question"] for row in pairs(count, seed=n)} for n, count in enumerate((30, 60))]
+def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):
+    names = [
+        write_jsonl(tmp_path / f"{n}.jsonl", random_pairs(count, seed=n)) for n, count in enumerate((30, 60))
+    ]
+    of_file = [{row["question"] for row in random_pairs(count, seed=n)} for n, count in enumerate((30, 60))]
 
     def steps_of_second(*overrides) -> int:
-        task, data, config = opened(model, ",".join(names), "data.batch=5", "steps=40", *overrides)
+        task, data, config = open_embed_task(
+            encoder_path, ",".join(names), "data.batch=5", "steps=40", *overrides
+        )
         seen = []
         for step in range(40):
             groups = groups_of(task, data, step)
@@ -243,37 +231,42 @@ def test_each_step_is_of_one_of_several_files(model, tmp_path, capsys):  # noqa:
     assert steps_of_second("data.shares=3,1") == 10
     with pytest.raises(BertJaxError, match="data.shares holds 1 numbers, but data.train names 2 files"):
         steps_of_second("data.shares=3")
-    scored = table(tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(pairs(9))])
+    scored = write_jsonl(
+        tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(random_pairs(9))]
+    )
     with pytest.raises(BertJaxError, match=r"scored.jsonl row \d+ has 1 scores and .* has 0"):
-        opened(model, f"{names[0]},{scored}")
+        open_embed_task(encoder_path, f"{names[0]},{scored}")
 
 
 def test_a_document_that_is_held_out_stands_in_no_training_file(tmp_path):
     names = [
-        table(tmp_path / f"{name}.jsonl", [{"q": f"{name}{n}", "p": f"w{n}"} for n in range(30)])
+        write_jsonl(tmp_path / f"{name}.jsonl", [{"q": f"{name}{n}", "p": f"w{n}"} for n in range(30)])
         for name in "ab"
     ]
 
     def parts(*names):
-        return read_parts(load_task(CONFIG, ["init=model", f"data.train={','.join(names)}"])[1])
+        return read_parts(load_task(EMBED_CONFIG, ["init=model", f"data.train={','.join(names)}"])[1])
 
     sets, heldout = parts(*names)
     held = {group.texts[1] for group in heldout}
     assert (len(held), len(heldout)) == (3, 6) and [len(groups) for groups in sets] == [27, 27]
     assert not any(group.texts[1] in held for groups in sets for group in groups)
-    few = table(tmp_path / "few.jsonl", [{"q": "c", "p": min(held)}])
+    few = write_jsonl(tmp_path / "few.jsonl", [{"q": "c", "p": min(held)}])
     with pytest.raises(BertJaxError, match="few.jsonl: all of its documents are in the validation set; add"):
         parts(*names, few)
 
 
-def test_a_model_with_prompts_is_trained_with_them(model, tmp_path):  # noqa: F811
-    begun, train = shutil.copytree(model, tmp_path / "init"), table(tmp_path / "pairs.jsonl", pairs(12))
+def test_a_model_with_prompts_is_trained_with_them(encoder_path, tmp_path):
+    begun, train = (
+        shutil.copytree(encoder_path, tmp_path / "init"),
+        write_jsonl(tmp_path / "pairs.jsonl", random_pairs(12)),
+    )
     prompts = {"query": "w1 ", "passage": "w2 "}
     embedder = sentence_transformers.Embedder(prompts=prompts, default_prompt="passage")
     sentence_transformers.write(begun, embedder, 32)
 
     def first_words(*overrides):
-        task, data, _ = opened(begun, train, "data.batch=4", *overrides)
+        task, data, _ = open_embed_task(begun, train, "data.batch=4", *overrides)
         shown = [texts_of(group, data.tokenizer) for group in groups_of(task, data, 0)]
         return task.embedder, [{text.split()[1] for text in column} for column in zip(*shown, strict=True)]
 
@@ -283,14 +276,14 @@ def test_a_model_with_prompts_is_trained_with_them(model, tmp_path):  # noqa: F8
     assert words[0] == {"w3"} and "w2" not in words[1] and ours.default_prompt is None
 
 
-def test_a_model_that_lower_cases_is_trained_so(model, tmp_path):  # noqa: F811
-    begun, rows = shutil.copytree(model, tmp_path / "init"), pairs(12)
-    WordPiece.from_vocabulary(corpora.ENTRIES, do_lower_case=False).save(begun)
+def test_a_model_that_lower_cases_is_trained_so(encoder_path, tmp_path):
+    begun, rows = shutil.copytree(encoder_path, tmp_path / "init"), random_pairs(12)
+    WordPiece.from_vocabulary(ENTRIES, do_lower_case=False).save(begun)
     sentence_transformers.write(begun, sentence_transformers.Embedder(lower_case=True), 32)
     capitals = [{name: text.upper() for name, text in row.items()} for row in rows]
 
     def learnt(rows) -> list[list[int]]:
-        _, data, _ = opened(begun, table(tmp_path / "pairs.jsonl", rows), "data.batch=4")
+        _, data, _ = open_embed_task(begun, write_jsonl(tmp_path / "pairs.jsonl", rows), "data.batch=4")
         return [piece.encoding.ids for piece in data.train]
 
     assert learnt(capitals) == learnt(rows)
@@ -299,9 +292,11 @@ def test_a_model_that_lower_cases_is_trained_so(model, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     ("loss", "scale", "margin"), [("cosent", "20", ""), ("contrastive", "", "0.5"), ("cosine", "", "")]
 )
-def test_a_card_has_the_settings_that_the_loss_reads(loss, scale, margin, model, tmp_path):  # noqa: F811
-    rows = [row | {"score": n % 2} for n, row in enumerate(pairs(20))]
-    task, _, _ = opened(model, table(tmp_path / "pairs.jsonl", rows), f"loss.name={loss}")
+def test_a_card_has_the_settings_that_the_loss_reads(loss, scale, margin, encoder_path, tmp_path):
+    rows = [row | {"score": n % 2} for n, row in enumerate(random_pairs(20))]
+    task, _, _ = open_embed_task(
+        encoder_path, write_jsonl(tmp_path / "pairs.jsonl", rows), f"loss.name={loss}"
+    )
     assert (task.card.recipe["scale of cosines"], task.card.recipe["margin"]) == (scale, margin)
 
 
@@ -310,7 +305,7 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
         {"id": 7, "Question": "a", "right": "b", "wrong": ["c", "d"], "title": "one"},
         {"id": 8, "Question": "e", "right": "f", "wrong": ["g", "h"], "title": "two"},
     ]
-    groups = read_groups(table(tmp_path / "groups.jsonl", rows), GroupColumns())
+    groups = read_groups(write_jsonl(tmp_path / "groups.jsonl", rows), GroupColumns())
     assert [group.texts for group in groups] == [("a", "b", "c", "d"), ("e", "f", "g", "h")]
     assert [group.document for group in groups] == ["one", "two"]
     named = GroupColumns(texts=("right", "question"))
@@ -331,11 +326,11 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
 def test_a_first_row_without_negatives_does_not_drop_those_of_others(first, message, tmp_path):
     rows = [{"q": "a", "p": "b"} | first, {"q": "c", "p": "d", "negatives": ["e"]}]
     with pytest.raises(BertJaxError, match=message):
-        read_groups(table(tmp_path / "train.jsonl", rows), GroupColumns())
+        read_groups(write_jsonl(tmp_path / "train.jsonl", rows), GroupColumns())
 
 
 def test_a_column_that_is_written_otherwise_in_another_row_is_the_same(tmp_path):
-    path = table(tmp_path / "train.jsonl", [{"q": "a", "p": "b"}, {"Q": "c", "P": "d"}])
+    path = write_jsonl(tmp_path / "train.jsonl", [{"q": "a", "p": "b"}, {"Q": "c", "P": "d"}])
     assert [group.texts for group in read_groups(path, GroupColumns())] == [("a", "b"), ("c", "d")]
 
 
@@ -371,7 +366,9 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
 
 
 def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path):
-    path = table(tmp_path / "pairs.jsonl", [{"why": f"a{n}", "asked": f"b{n}", "much": n} for n in range(3)])
+    path = write_jsonl(
+        tmp_path / "pairs.jsonl", [{"why": f"a{n}", "asked": f"b{n}", "much": n} for n in range(3)]
+    )
     before = GroupColumns(texts=("asked", "why"), score="much").of_pairs
 
     def texts_by(columns: GroupColumns) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -392,22 +389,22 @@ def test_texts_that_would_find_themselves_are_not_asked():
     assert retrieved(vectors, [same, other]).scores["mrr@10"] == 1
 
 
-def test_single_texts_are_not_measured(model, tmp_path, capsys):  # noqa: F811
-    rows = [{"text": text} for text in texts(40, (3, 6), 0)]
-    _, data, config = opened(model, table(tmp_path / "single.jsonl", rows))
+def test_single_texts_are_not_measured(encoder_path, tmp_path, capsys):
+    rows = [{"text": text} for text in random_texts(40, (3, 6), 0)]
+    _, data, config = open_embed_task(encoder_path, write_jsonl(tmp_path / "single.jsonl", rows))
     assert not data.held and config.checkpoints.best == ""
     assert "there is no validation during training" in capsys.readouterr().out
 
 
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):
     rows = [{"text": f"t{n}", "label": "ab"[n % 2]} for n in range(8)] + [{"text": "t8", "label": "c"}]
-    groups = read_groups(table(tmp_path / "labelled.jsonl", rows), GroupColumns())
+    groups = read_groups(write_jsonl(tmp_path / "labelled.jsonl", rows), GroupColumns())
     assert len(groups) == 8, "c has one text"
     for group in groups:
         numbers = [int(text[1:]) for text in group.texts]
         assert numbers[0] != numbers[1] and numbers[0] % 2 == numbers[1] % 2
         assert group.alike == "ab"[numbers[0] % 2]
-    plain = read_groups(table(tmp_path / "plain.jsonl", [{"text": "a"}, {"text": "b"}]), GroupColumns())
+    plain = read_groups(write_jsonl(tmp_path / "plain.jsonl", [{"text": "a"}, {"text": "b"}]), GroupColumns())
     assert [group.texts for group in plain] == [("a", "a"), ("b", "b")]
 
 
@@ -487,25 +484,25 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_learnt_from_is_said_in_a_line(case, model, tmp_path):  # noqa: F811
+def test_what_cannot_be_learnt_from_is_said_in_a_line(case, encoder_path, tmp_path):
     rows, overrides, message = BAD[case]
     with pytest.raises(BertJaxError, match=message) as caught:
-        opened(model, table(tmp_path / "train.jsonl", rows), *overrides)
+        open_embed_task(encoder_path, write_jsonl(tmp_path / "train.jsonl", rows), *overrides)
     assert "\n" not in str(caught.value)
 
 
-def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(model, tmp_path, capsys):  # noqa: F811
-    rows = [row | {"score": n / 10} for n, row in enumerate(pairs(10))]
-    train = table(tmp_path / "train.jsonl", [*rows, *rows[:3]])
-    heldout = table(tmp_path / "heldout.jsonl", rows[:4])
+def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path, tmp_path, capsys):
+    rows = [row | {"score": n / 10} for n, row in enumerate(random_pairs(10))]
+    train = write_jsonl(tmp_path / "train.jsonl", [*rows, *rows[:3]])
+    heldout = write_jsonl(tmp_path / "heldout.jsonl", rows[:4])
     overrides = [
-        f"init={model}",
+        f"init={encoder_path}",
         f"data.train={train}",
         f"data.heldout={heldout}",
         "data.batch=4",
         "data.max_length=8",
     ]
-    shown = inspect_run(CONFIG, overrides, 0, 9)
+    shown = inspect_run(EMBED_CONFIG, overrides, 0, 9)
     printed = capsys.readouterr().out
     assert "3 of 13 training groups are duplicates of others" in printed
     assert "13 groups of 2 texts to train on, 4 for validation; 4 groups per step" in printed

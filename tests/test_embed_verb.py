@@ -20,7 +20,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.search import shards
 from bert_jax.search.quantization import Quantizer
 from bert_jax.search.vectors import fingerprint
-from test_hub import WORDS, write
+from tests.support.small_models import SMALL_VOCABULARY, write_model
 
 SHARD = 8
 QUANTIZED = {None: [], "int8": ["--quantize", "int8"], "binary": ["--quantize", "binary"]}
@@ -29,7 +29,7 @@ QUANTIZED = {None: [], "int8": ["--quantize", "int8"], "binary": ["--quantize", 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    write(path, heads=("mlm",))
+    write_model(path, heads=("mlm",))
     return path
 
 
@@ -48,7 +48,7 @@ def embed(model, tmp_path, monkeypatch, capsys):
 
 def made_up(count: int, seed: int = 0) -> list[str]:
     rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS[5:], k=rng.randint(0, 20))) for _ in range(count)]
+    return [" ".join(rng.choices(SMALL_VOCABULARY[5:], k=rng.randint(0, 20))) for _ in range(count)]
 
 
 def lines(path, texts) -> str:

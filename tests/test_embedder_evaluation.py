@@ -22,20 +22,20 @@ from bert_jax.report.embedders.embedder import Embedder
 from bert_jax.report.embedders.evaluate import read
 from bert_jax.report.embedders.trial import Trial
 from bert_jax.report.intervals import intervals
-from test_embed_task import table
-from test_finetune import model, texts  # noqa: F401
+from tests.support.tables import write_jsonl
+from tests.support.texts import random_texts
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Documents and queries of the same words; each query has two relevant documents."""
-    words = texts(30, (6, 6), 1)
+    words = random_texts(30, (6, 6), 1)
     corpus = [{"_id": f"d{n}", "title": text[:5], "text": text} for n, text in enumerate(words)]
     queries = [{"_id": f"q{n}", "text": " ".join(words[n].split()[:3])} for n in range(12)]
     place = tmp_path / "beir"
     (place / "qrels").mkdir(parents=True)
-    table(place / "corpus.jsonl", [*corpus, {"_id": "empty", "title": "", "text": ""}])
-    table(place / "queries.jsonl", queries)
+    write_jsonl(place / "corpus.jsonl", [*corpus, {"_id": "empty", "title": "", "text": ""}])
+    write_jsonl(place / "queries.jsonl", queries)
     judged = [(f"q{n}", f"d{n}", 2) for n in range(10)] + [(f"q{n}", f"d{n + 1}", 1) for n in range(10)]
     write(place / "qrels/test.tsv", judged)
     return place
@@ -51,11 +51,11 @@ def evaluated(capsys, *words) -> str:
     return capsys.readouterr().out
 
 
-def test_the_documents_of_queries_are_found_and_judged(folder, model, capsys):  # noqa: F811
-    out = json.loads(evaluated(capsys, "--model", model, "--data", folder, "--json"))
+def test_the_documents_of_queries_are_found_and_judged(folder, encoder_path, capsys):
+    out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", folder, "--json"))
     judged = read_judged(folder)
     assert len(judged.queries) == 10 and len(judged.documents) == 31
-    ours = load(model)
+    ours = load(encoder_path)
     documents = ours.embed(list(judged.documents.values()))
     ideal, ndcg = 2 / np.log2(2) + 1 / np.log2(3), []
     for name, text in judged.queries.items():
@@ -65,13 +65,13 @@ def test_the_documents_of_queries_are_found_and_judged(folder, model, capsys):  
     assert out["metrics"]["ndcg@10"]["value"] == pytest.approx(np.mean(ndcg), abs=1e-6)
     assert out["recall_by_depth"][9] == pytest.approx(out["metrics"]["recall@10"]["value"])
     assert "1 of 31 documents are empty" in out["notes"]
-    lines = evaluated(capsys, "--compare", model, model, "--data", folder, "--dimensions", 8)
+    lines = evaluated(capsys, "--compare", encoder_path, encoder_path, "--data", folder, "--dimensions", 8)
     assert "10 queries and 31 documents" in lines and "+0.0000   +0.0000 to +0.0000" in lines
 
 
 @pytest.mark.parametrize("name", ["document", "passage"])
-def test_documents_are_embedded_with_their_prompt(name, model, tmp_path):  # noqa: F811
-    prompted = shutil.copytree(model, tmp_path / "model")
+def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
+    prompted = shutil.copytree(encoder_path, tmp_path / "model")
     embedder = sentence_transformers.Embedder(prompts={"query": "w1 ", name: "w2 "})
     sentence_transformers.write(prompted, embedder, 32)
     vectors, _ = Embedder(prompted, Trial("")).vectors(["w3 w4"], "documents", DOCUMENTS)
@@ -84,7 +84,7 @@ def test_a_query_of_stop_words_alone_finds_nothing_by_bm25():
 
 
 @pytest.mark.slow
-def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, model, tmp_path, capsys):  # noqa: F811
+def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, encoder_path, tmp_path, capsys):
     judged = read_judged(folder)
     corpus, queries = (
         bm25s.tokenize(list(side.values()), return_ids=False, show_progress=False)
@@ -100,9 +100,9 @@ def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, model, tmp_
         np.testing.assert_array_equal(values, points[kept])
         assert set(order) == set(expected[kept]) and 0 < kept.sum() < len(ids)
     report = tmp_path / "report"
-    words = ["--compare", "bm25", model, "--data", folder, "--report", report]
+    words = ["--compare", "bm25", encoder_path, "--data", folder, "--report", report]
     lines = evaluated(capsys, *words)
-    assert f"A bm25, B {model}, on 10 queries" in lines
+    assert f"A bm25, B {encoder_path}, on 10 queries" in lines
     assert lines.endswith(f"the report is {report / 'report.md'}\n")
     page = (report / "report.md").read_text(encoding="utf-8")
     assert {path.name for path in report.iterdir()} == {"report.md", "recall.png", "cosines_b.png"}
@@ -114,11 +114,13 @@ def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, model, tmp_
 
 
 @pytest.mark.slow
-def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, model, tmp_path, capsys):  # noqa: F811
+def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, encoder_path, tmp_path, capsys):
     with open(folder / "corpus.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps({"_id": "long", "text": "w30 " * 999}) + "\n")
     report = tmp_path / "report"
-    out = json.loads(evaluated(capsys, "--model", model, "--data", folder, "--report", report, "--json"))
+    out = json.loads(
+        evaluated(capsys, "--model", encoder_path, "--data", folder, "--report", report, "--json")
+    )
     assert any(note.startswith("1 of 32 documents (number 32) is longer than") for note in out["notes"])
     values = [row["ndcg@10"] for row in out["worst"]]
     assert values == sorted(values) and len(values) == 10
@@ -138,13 +140,15 @@ def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, model, 
 
 
 @pytest.mark.slow
-def test_translations_are_found_both_ways(model, tmp_path, capsys):  # noqa: F811
-    first, second = texts(20), texts(20, seed=1)
+def test_translations_are_found_both_ways(encoder_path, tmp_path, capsys):
+    first, second = random_texts(20), random_texts(20, seed=1)
     rows = [{"en": a, "de": b} for a, b in zip(first[:10] + first, second[:10] + second, strict=True)]
     out = json.loads(
-        evaluated(capsys, "--model", model, "--data", table(tmp_path / "x.jsonl", rows[10:]), "--json")
+        evaluated(
+            capsys, "--model", encoder_path, "--data", write_jsonl(tmp_path / "x.jsonl", rows[10:]), "--json"
+        )
     )
-    cosines = load(model).similarity(first, second)
+    cosines = load(encoder_path).similarity(first, second)
     for direction, found in (("forward", cosines.argmax(1)), ("backward", cosines.argmax(0))):
         right = found == np.arange(20)
         f1 = [2 * right[n] / (1 + (found == n).sum()) for n in range(20)]
@@ -152,7 +156,9 @@ def test_translations_are_found_both_ways(model, tmp_path, capsys):  # noqa: F81
         for name, expected in (("accuracy", right.mean()), ("f1", np.mean(f1))):
             assert out["metrics"][f"{name}_{direction}"]["value"] == pytest.approx(expected)
     repeated = json.loads(
-        evaluated(capsys, "--model", model, "--data", table(tmp_path / "y.jsonl", rows), "--json")
+        evaluated(
+            capsys, "--model", encoder_path, "--data", write_jsonl(tmp_path / "y.jsonl", rows), "--json"
+        )
     )
     hits = [found == np.arange(20) for found in (cosines.argmax(1), cosines.argmax(0))]
     expected = np.mean([np.append(right[:10], right).mean() for right in hits])
@@ -197,24 +203,24 @@ def test_clusters_are_those_that_are_there():
     assert len(set(same.tolist())) == 1, "equal vectors are one cluster"
 
 
-def test_texts_with_labels_are_clustered(model, tmp_path, capsys):  # noqa: F811
-    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts(30))]
-    data = table(tmp_path / "texts.jsonl", [*rows, {"text": rows[0]["text"], "label": "b"}])
+def test_texts_with_labels_are_clustered(encoder_path, tmp_path, capsys):
+    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(random_texts(30))]
+    data = write_jsonl(tmp_path / "texts.jsonl", [*rows, {"text": rows[0]["text"], "label": "b"}])
     report = tmp_path / "report"
-    out = json.loads(evaluated(capsys, "--model", model, "--data", data, "--report", report, "--json"))
+    out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", data, "--report", report, "--json"))
     assert 0 <= out["metrics"]["v_measure"]["value"] < 0.5  # the labels say nothing of the texts
     assert "equal texts with different labels: 1" in out["notes"][1]
     assert {path.name for path in report.iterdir()} == {"report.md", "clusters.png", "scores.png"}
 
 
-def test_pairs_with_scores_are_correlated(model, tmp_path, capsys):  # noqa: F811
+def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
     rows = [
         {"a": a, "b": b, "score": n % 7}
-        for n, (a, b) in enumerate(zip(texts(40), texts(40, seed=1), strict=True))
+        for n, (a, b) in enumerate(zip(random_texts(40), random_texts(40, seed=1), strict=True))
     ]
-    data = table(tmp_path / "pairs.jsonl", rows)
-    out = json.loads(evaluated(capsys, "--model", model, "--data", data, "--json"))
-    ours = load(model)
+    data = write_jsonl(tmp_path / "pairs.jsonl", rows)
+    out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", data, "--json"))
+    ours = load(encoder_path)
     likeness = [ours.similarity(row["a"], row["b"])[0, 0] for row in rows]
     expected = stats.spearmanr(likeness, [row["score"] for row in rows]).statistic
     assert out["metrics"]["spearman"]["value"] == pytest.approx(expected, abs=1e-6)
@@ -253,13 +259,13 @@ def test_the_split_is_chosen_and_ids_must_differ(folder):
         read_judged(folder)
     with pytest.raises(BertJaxError, match=r'has no "tset.tsv"; did you mean "test"\?'):
         read_judged(folder, "tset")
-    table(folder / "queries.jsonl", [{"_id": "q3", "text": "a"}, {"_id": "q3", "text": "b"}])
+    write_jsonl(folder / "queries.jsonl", [{"_id": "q3", "text": "a"}, {"_id": "q3", "text": "b"}])
     with pytest.raises(BertJaxError, match='row 2 has the id "q3" of .*row 1; ids must differ'):
         read_judged(folder, "dev")
 
 
-def test_what_is_for_predictions_alone_is_refused(folder, model, capsys):  # noqa: F811
-    assert main(["evaluate", "--model", str(model), "--data", str(folder), "--foreign", "x"]) == 1
+def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
+    assert main(["evaluate", "--model", str(encoder_path), "--data", str(folder), "--foreign", "x"]) == 1
     assert "is for predictions; leave it out" in capsys.readouterr().err
 
 
@@ -277,4 +283,4 @@ def test_what_is_for_predictions_alone_is_refused(folder, model, capsys):  # noq
 )
 def test_tables_that_measure_nothing_are_refused(rows, message, tmp_path):
     with pytest.raises(BertJaxError, match=message):
-        read(Trial(table(tmp_path / "rows.jsonl", rows)))
+        read(Trial(write_jsonl(tmp_path / "rows.jsonl", rows)))

@@ -10,9 +10,10 @@ from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.losses.embedding import LOSSES, Settings, at_each_size
 from bert_jax.tasks.embed import groups_of, texts_of
-from gradients import assert_like_reference
-from test_embed_task import opened, pairs, table
-from test_finetune import model, texts  # noqa: F401
+from tests.support.embedding_tasks import open_embed_task, random_pairs
+from tests.support.gradients import assert_loss_and_gradients_close
+from tests.support.tables import write_jsonl
+from tests.support.texts import random_texts
 
 GROUPS, NEGATIVES = 8, 2
 # Our name of a loss, texts and scores of a group, symmetric, sizes.
@@ -40,19 +41,21 @@ def settings_of(name: str, symmetric: bool) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def both(model, tmp_path_factory):  # noqa: F811
+def both(encoder_path, tmp_path_factory):
     """(our losses and the gradients of all parameters, sentence-transformers' for each case)"""
     root = tmp_path_factory.mktemp("embedders")
     rows = [
         row | {f"worse_{k}": text for k, text in enumerate(others)}
         for row, *others in zip(
-            pairs(20), *(texts(20, (3, 9), seed) for seed in range(5, 5 + NEGATIVES)), strict=True
+            random_pairs(20),
+            *(random_texts(20, (3, 9), seed) for seed in range(5, 5 + NEGATIVES)),
+            strict=True,
         )
     ]
-    train = table(root / "groups.jsonl", rows)
+    train = write_jsonl(root / "groups.jsonl", rows)
     given = (f"data.batch={GROUPS}", "data.rows=bucketed", "model.dropout=0.0", "model.attention_dropout=0.0")
-    task, data, _ = opened(model, train, *given)
-    tokenizer, params = load(model).tokenizer, {"encoder": load(model).params["encoder"]}
+    task, data, _ = open_embed_task(encoder_path, train, *given)
+    tokenizer, params = load(encoder_path).tokenizer, {"encoder": load(encoder_path).params["encoder"]}
     assert task.embedder == Embedder(max_length=16, prompts={})
     hub.save(root / "ours", task.layout, params, tokenizer)
     hub.save(root / "teacher", task.layout, jax.device_get(task.layout.init(jax.random.key(5))), tokenizer)
@@ -142,4 +145,4 @@ def by_case(root, columns, scores, teacher):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_loss_has_the_reference_s_value_and_gradients(case, both):
     ours, theirs = both
-    assert_like_reference(ours[case], theirs(case))
+    assert_loss_and_gradients_close(ours[case], theirs(case))

@@ -9,8 +9,8 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert
 from bert_jax.models.layers import norm
 from bert_jax.models.pooling import pool
-from gradients import assert_gradients_equal
-from seeded import seeded_batch
+from tests.support.gradients import assert_gradients_equal
+from tests.support.seeded_arrays import seeded_batch
 
 TINY = EncoderConfig(
     vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3

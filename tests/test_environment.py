@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runs import ROOT
+from tests.support.project import ROOT
 
 # Answers what python.sh asks, and notes what is installed; its environments have a Python of the same version.
 PYTHON = """#!/bin/bash

@@ -14,41 +14,8 @@ from bert_jax.predictions.kind import kind_of
 from bert_jax.predictions.matching import match
 from bert_jax.report.evaluate import Trial, describe, evaluate
 from bert_jax.text.wordpiece import WordPiece
-from test_hub import WORDS, edit_config, write
-
-TEXTS = [
-    "the cat sat",
-    "on the mat .",
-    "cats",
-    "the the the cat",
-    "mat mat sat on",
-    ". on .",
-    "sat",
-    "cat mat",
-]
-
-
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
-def squad(path, asked):
-    """[(question, passage, answers or [])] as SQuAD 2.0 writes them."""
-    paragraphs = [
-        {
-            "context": passage,
-            "qas": [
-                {
-                    "id": str(i), "question": question, "is_impossible": not answers,
-                    "answers": [{"text": answer, "answer_start": passage.index(answer)} for answer in answers],
-                }
-            ],
-        }
-        for i, (question, passage, answers) in enumerate(asked)
-    ]  # fmt: skip
-    path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "a", "paragraphs": paragraphs}]}))
-    return str(path)
+from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model
+from tests.support.tables import write_jsonl, write_squad
 
 
 @pytest.fixture
@@ -58,13 +25,13 @@ def published(tmp_path):
 
     def save(kind, labels=2):
         config = transformers.BertConfig(
-            vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-            max_position_embeddings=32, num_labels=labels, initializer_range=0.8,
+            vocab_size=len(SMALL_VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=24, max_position_embeddings=32, num_labels=labels, initializer_range=0.8,
         )  # fmt: skip
         torch.manual_seed(3)
         theirs = getattr(transformers, kind)(config).eval()
         theirs.save_pretrained(tmp_path / "theirs")
-        tokenizer = WordPiece.from_vocabulary(WORDS)
+        tokenizer = WordPiece.from_vocabulary(SMALL_VOCABULARY)
         tokenizer.save(tmp_path / "theirs")
 
         def logits(text):
@@ -81,13 +48,13 @@ def published(tmp_path):
 @pytest.mark.slow
 def test_classes_of_a_directory_of_transformers(published, tmp_path):
     directory, logits = published("BertForSequenceClassification", labels=3)
-    said = [int(logits(text)[1].logits.argmax()) for text in TEXTS]
+    said = [int(logits(text)[1].logits.argmax()) for text in SMALL_TEXTS]
     assert len(set(said)) > 1
-    rows = [{"text": text, "label": str(label)} for text, label in zip(TEXTS, said, strict=True)]
-    scored = evaluate(bert_jax.load(directory), write_lines(tmp_path / "right.jsonl", rows))
+    rows = [{"text": text, "label": str(label)} for text, label in zip(SMALL_TEXTS, said, strict=True)]
+    scored = evaluate(bert_jax.load(directory), write_jsonl(tmp_path / "right.jsonl", rows))
     assert scored.metrics["accuracy"] == 1 and "LABEL_" in scored.notes[0]
     rows[0]["label"] = str((said[0] + 1) % 3)
-    scored = evaluate(bert_jax.load(directory), write_lines(tmp_path / "wrong.jsonl", rows))
+    scored = evaluate(bert_jax.load(directory), write_jsonl(tmp_path / "wrong.jsonl", rows))
     assert scored.metrics["accuracy"] == 7 / 8 and scored.examples == 8
 
 
@@ -96,7 +63,7 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
     directory, logits = published("BertForTokenClassification", labels=3)
     edit_config(directory, id2label={"0": "B-X", "1": "O", "2": "I-X"})
     tags = []
-    for text in TEXTS:
+    for text in SMALL_TEXTS:
         encoding, output = logits(text)
         best = output.logits[0].argmax(-1).tolist()
         names = [("B-X", "O", "I-X")[best[i]] for i in encoding.spans[0]]
@@ -106,7 +73,8 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
     assert {"O", "I-X"} <= {tag for one in tags for tag in one}
     (tmp_path / "dev.conll").write_text(
         "\n\n".join(
-            "\n".join(map(" ".join, zip(t.split(), g, strict=True))) for t, g in zip(TEXTS, tags, strict=True)
+            "\n".join(map(" ".join, zip(t.split(), g, strict=True)))
+            for t, g in zip(SMALL_TEXTS, tags, strict=True)
         )
     )
     scored = evaluate(bert_jax.load(directory), str(tmp_path / "dev.conll"))
@@ -120,7 +88,7 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
 def test_answers_of_a_directory_of_transformers(published, tmp_path):
     directory, logits = published("BertForQuestionAnswering")
     asked = []
-    for passage in TEXTS:
+    for passage in SMALL_TEXTS:
         encoding, output = logits(("the cat ?", passage))
         inside = encoding.spans[1]
         start, end = (
@@ -131,11 +99,13 @@ def test_answers_of_a_directory_of_transformers(published, tmp_path):
         text = passage[encoding.offsets[inside[a]][0] : encoding.offsets[inside[b]][1]]
         missing = output.start_logits[0, 0] + output.end_logits[0, 0] > likely.max() - 1000
         asked.append(("the cat ?", passage, [text], bool(missing)))
-    scored = evaluate(bert_jax.load(directory), squad(tmp_path / "1.json", [each[:3] for each in asked]))
+    scored = evaluate(
+        bert_jax.load(directory), write_squad(tmp_path / "1.json", [each[:3] for each in asked])
+    )
     assert scored.metrics["exact"] == 1 and "must give one (SQuAD 1.1)" in scored.notes[0]
     assert len({each[3] for each in asked}) == 2
     asked = [(question, passage, [] if missing else text) for question, passage, text, missing in asked]
-    scored = evaluate(bert_jax.load(directory), squad(tmp_path / "2.json", asked))
+    scored = evaluate(bert_jax.load(directory), write_squad(tmp_path / "2.json", asked))
     assert (
         set(scored.metrics.values()) == {1}
         and "may give none if that is likelier (SQuAD 2.0" in scored.notes[0]
@@ -144,9 +114,11 @@ def test_answers_of_a_directory_of_transformers(published, tmp_path):
 
 def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monkeypatch):
     """A finder that knows what it looks for once it stands in one window whole."""
-    write(tmp_path / "model", heads=("answer",))
+    write_model(tmp_path / "model", heads=("answer",))
     model = bert_jax.load(tmp_path / "model")
-    wanted = [WORDS.index(word) for word in ("sat", "cat", "##s", "mat")]  # as many tokens as windows share
+    wanted = [
+        SMALL_VOCABULARY.index(word) for word in ("sat", "cat", "##s", "mat")
+    ]  # as many tokens as windows share
 
     def find(_, encodings, program):
         for encoding in encodings:
@@ -162,17 +134,17 @@ def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monk
         f"{'the ' * before}sat cats mat{' .' * after}" for before in (*range(13), 700) for after in (0, 9)
     ]
     asked = [("on ?", passage, ["sat cats mat"]) for passage in passages]
-    scored = evaluate(model, squad(tmp_path / "1.json", asked))
+    scored = evaluate(model, write_squad(tmp_path / "1.json", asked))
     assert scored.metrics == {"exact": 1, "f1": 1}
-    scored = evaluate(model, squad(tmp_path / "2.json", [*asked, ("on ?", "the cat sat . " * 200, [])]))
+    scored = evaluate(model, write_squad(tmp_path / "2.json", [*asked, ("on ?", "the cat sat . " * 200, [])]))
     assert scored.metrics["unanswerable"] == scored.metrics["answerable_exact"] == 1
 
 
 @pytest.mark.slow
 def test_two_classes_and_what_is_said_of_them(tmp_path):
-    write(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
+    write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
     model = bert_jax.load(tmp_path / "model")
-    texts = [*TEXTS, "the cat sat on the mat . " * 5]
+    texts = [*SMALL_TEXTS, "the cat sat on the mat . " * 5]
     with pytest.warns(UserWarning):
         said = [found.label for found in model.classify(texts)]
     truth = ["no", "yes"] * 4 + ["no"]
@@ -195,22 +167,24 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
 
 @pytest.mark.slow
 def test_several_labels_and_numbers(tmp_path):
-    write(tmp_path / "several", heads=("classify",), labels=tuple("abcdef"))
+    write_model(tmp_path / "several", heads=("classify",), labels=tuple("abcdef"))
     edit_config(tmp_path / "several", problem_type="multi_label_classification")
     model = bert_jax.load(tmp_path / "several")
-    said = [[found.label for found in each] for each in model.classify(TEXTS)]
-    data = write_lines(
-        tmp_path / "1.jsonl", [{"text": t, "labels": s} for t, s in zip(TEXTS, said, strict=True)]
+    said = [[found.label for found in each] for each in model.classify(SMALL_TEXTS)]
+    data = write_jsonl(
+        tmp_path / "1.jsonl", [{"text": t, "labels": s} for t, s in zip(SMALL_TEXTS, said, strict=True)]
     )
     scored = evaluate(model, data)
     assert (
         scored.metrics["accuracy"] == scored.metrics["f1_micro"] == 1 and scored.task == "classify (labels)"
     )
 
-    write(tmp_path / "number", heads=("classify",), labels=("LABEL_0",))
+    write_model(tmp_path / "number", heads=("classify",), labels=("LABEL_0",))
     model = bert_jax.load(tmp_path / "number")
-    rows = [{"sentence1": t, "sentence2": t, "score": 2 * model.classify((t, t)) + 1} for t in TEXTS[:4]]
-    scored = evaluate(model, write_lines(tmp_path / "2.jsonl", rows))
+    rows = [
+        {"sentence1": t, "sentence2": t, "score": 2 * model.classify((t, t)) + 1} for t in SMALL_TEXTS[:4]
+    ]
+    scored = evaluate(model, write_jsonl(tmp_path / "2.jsonl", rows))
     assert scored.metrics["pearson"] == pytest.approx(1) and scored.metrics["spearman"] == 1
 
 
@@ -270,6 +244,6 @@ def test_a_label_the_model_does_not_know_is_named_with_its_row():
 
 
 def test_a_model_that_gives_no_labels(tmp_path):
-    write(tmp_path)
+    write_model(tmp_path)
     with pytest.raises(BertJaxError, match="its heads are: mlm, nsp. Train one"):
         evaluate(bert_jax.load(tmp_path), "dev.csv")

@@ -19,7 +19,7 @@ from bert_jax.search import engines
 from bert_jax.search.documents import Document
 from bert_jax.search.engines import ENGINES
 from bert_jax.search.index import Index
-from test_search import SETTINGS, change, contents, document
+from tests.support.indexes import INDEX_SETTINGS, change_index, file_contents, random_document
 
 ODD = Document(
     'a\t"b"\\N\n/é#1',
@@ -36,8 +36,10 @@ def index(tmp_path_factory) -> Path:
     """Of three segments, with documents that were removed and replaced."""
     path = tmp_path_factory.mktemp("export") / "index"
     for step in range(3):
-        change(path, [document(f"d{n}", random.Random(n + step)) for n in range(5 * step, 5 * step + 8)])
-    change(path, [ODD], remove=["d2", "d9"])
+        change_index(
+            path, [random_document(f"d{n}", random.Random(n + step)) for n in range(5 * step, 5 * step + 8)]
+        )
+    change_index(path, [ODD], remove=["d2", "d9"])
     return path
 
 
@@ -115,23 +117,26 @@ def assert_same(found: list[tuple], expected: list[tuple]) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_export_is_the_index_however_it_came_about(engine, index, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(engines, "BATCH", 4000)
-    before, expected = contents(index), rows_of(index)
-    assert export(index, engine, tmp_path / "out") == 0 and contents(index) == before
+    before, expected = file_contents(index), rows_of(index)
+    assert export(index, engine, tmp_path / "out") == 0 and file_contents(index) == before
     assert_same(READ[engine](tmp_path / "out"), expected)
     assert f"{len(expected)} passages of 17 documents in" in capsys.readouterr().err
     if engine != "pgvector":
         sizes = [path.stat().st_size for path in (tmp_path / "out").glob("*-*")]
         assert len(sizes) > 3 and max(sizes) <= 4000 + len('{"points":[\n\n]}\n')
     shutil.copytree(index, tmp_path / "merged")
-    change(tmp_path / "merged", compact=True)
-    whole = contents(tmp_path / "out")
+    change_index(tmp_path / "merged", compact=True)
+    whole = file_contents(tmp_path / "out")
     (tmp_path / "out" / sorted(whole)[0]).write_text("damaged")
-    assert export(tmp_path / "merged", engine, tmp_path / "out") == 0 and contents(tmp_path / "out") == whole
+    assert (
+        export(tmp_path / "merged", engine, tmp_path / "out") == 0
+        and file_contents(tmp_path / "out") == whole
+    )
 
 
 def test_keywords_alone_are_exported_where_an_engine_needs_no_vectors(tmp_path, capsys):
-    settings = replace(SETTINGS, model=None)
-    change(tmp_path / "index", [ODD, NUL], settings=settings)
+    settings = replace(INDEX_SETTINGS, model=None)
+    change_index(tmp_path / "index", [ODD, NUL], settings=settings)
     for engine in ("opensearch", "elasticsearch"):
         assert export(tmp_path / "index", engine, tmp_path / engine) == 0
         assert_same(read_bulk(tmp_path / engine), rows_of(tmp_path / "index"))
@@ -143,9 +148,9 @@ def test_keywords_alone_are_exported_where_an_engine_needs_no_vectors(tmp_path, 
 
 
 def test_what_cannot_be_exported_is_refused_in_a_line(index, tmp_path, capsys):
-    change(tmp_path / "nul", [ODD, NUL])
-    change(tmp_path / "empty", [ODD])
-    change(tmp_path / "empty", remove=[ODD.id])
+    change_index(tmp_path / "nul", [ODD, NUL])
+    change_index(tmp_path / "empty", [ODD])
+    change_index(tmp_path / "empty", remove=[ODD.id])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").touch()
     capsys.readouterr()

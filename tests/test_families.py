@@ -1,7 +1,6 @@
 """A family is one file: here two that are only in the tests."""
 
 import json
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,6 +15,7 @@ from bert_jax.hub import families
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
+from tests.support.project import ROOT
 
 CONFIG = EncoderConfig(vocab_size=12, hidden_size=16, layers=4, heads=4, feed_forward=24, max_positions=20)
 OTHER = CONFIG.replace(
@@ -25,7 +25,7 @@ OTHER = CONFIG.replace(
 
 @pytest.fixture(autouse=True)
 def examples(monkeypatch):
-    folder = str(Path(__file__).parent / "examples/families")
+    folder = str(ROOT / "tests/examples/families")
     monkeypatch.setattr(families, "__path__", [*families.__path__, folder])
 
 

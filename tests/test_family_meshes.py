@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-import runs
-from test_family_runs import SIZES
+from tests.support.family_sizes import FAMILY_SIZES
+from tests.support.processes import run_on_eight_devices
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 
 @pytest.fixture(scope="module")
 def found():
-    return runs.on_eight_devices("families_on_eight_devices.py")
+    return run_on_eight_devices("tests.families_on_eight_devices")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", FAMILY_SIZES)
 def test_meshes_give_the_same_losses(name, found):
     one, *others = found[name].values()
     assert one[0] - one[-1] > 0.1, "something must be learnt, or all would be equal anyway"

@@ -8,23 +8,18 @@ from bert_jax.bench.tokenizers import compare, transformers_on
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.text.directory import open_tokenizer
-from parity import assert_equals_transformers
-from vocabularies import TEXTS, wordpiece, write_json
+from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers
+from tests.support.vocabularies import MULTILINGUAL_TEXTS, write_json, write_wordpiece
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-FINE_TUNED = {
-    "ForSequenceClassification": ("classify",),
-    "ForTokenClassification": ("tag",),
-    "ForQuestionAnswering": ("answer",),
-}
 CLASSES = {
-    "distilbert": {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED},
-    "electra": {"Model": (), "ForMaskedLM": ("mlm",), "ForPreTraining": ("replaced",), **FINE_TUNED},
-    "albert": {"Model": (), "ForMaskedLM": ("mlm",), "ForPreTraining": ("mlm", "sop"), **FINE_TUNED},
-    "modernbert": {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED},
-    "nomic_bert": {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED},
+    "distilbert": {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS},
+    "electra": {"Model": (), "ForMaskedLM": ("mlm",), "ForPreTraining": ("replaced",), **FINE_TUNED_HEADS},
+    "albert": {"Model": (), "ForMaskedLM": ("mlm",), "ForPreTraining": ("mlm", "sop"), **FINE_TUNED_HEADS},
+    "modernbert": {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS},
+    "nomic_bert": {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS},
 }
 del CLASSES["nomic_bert"]["ForQuestionAnswering"]  # which the reference lacks
 CONFIGS = {
@@ -130,9 +125,9 @@ def test_a_published_size_has_as_many_parameters_as_its_files(size):
 @pytest.mark.parametrize("name", ["DistilBertTokenizer", "ElectraTokenizer"])
 @pytest.mark.parametrize("cased", [False, True])
 def test_ids_and_offsets_of_a_released_vocabulary(name, cased, tmp_path):
-    directory = wordpiece(tmp_path, cased)
+    directory = write_wordpiece(tmp_path, cased)
     write_json(directory / "tokenizer_config.json", {"do_lower_case": not cased, "model_max_length": 512})
-    counts = compare(open_tokenizer(directory), transformers_on(directory, name), TEXTS)
+    counts = compare(open_tokenizer(directory), transformers_on(directory, name), MULTILINGUAL_TEXTS)
     assert (counts["ids"], counts["offsets"]) == (0, 0), counts["first"]
 
 

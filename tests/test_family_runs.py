@@ -11,7 +11,6 @@ import pytest
 from sentencepiece import SentencePieceTrainer
 
 import bert_jax
-import corpora
 from bert_jax.command.main import main
 from bert_jax.data.examples.epochs import shuffled
 from bert_jax.hub import directory as hub
@@ -22,45 +21,15 @@ from bert_jax.training.config import RunConfig
 from bert_jax.training.log import read
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
-from released import layout_of
-from shown import shown
-from test_finetune import finetune, table, texts
-from vocabularies import bytepair
+from tests.support.cases import long_except
+from tests.support.family_sizes import FAMILY_SIZES
+from tests.support.finetuning_runs import finetune
+from tests.support.made_up_language import ENTRIES
+from tests.support.released_models import family_layout
+from tests.support.tables import write_csv
+from tests.support.texts import random_texts
+from tests.support.vocabularies import write_bytepair
 
-SIZES = {
-    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64},
-    "electra": {
-        "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 48, "max_position_embeddings": 64,
-    },
-    "albert": {
-        "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 48, "max_position_embeddings": 64, "classifier_dropout_prob": 0,
-    },
-    "modernbert": {
-        "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 24,
-        "max_position_embeddings": 64, "local_attention": 4,
-    },
-    "nomic_bert": {
-        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
-        "max_position_embeddings": 64,
-    },
-    "mpnet": {
-        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
-        "max_position_embeddings": 66,
-    },
-    "deberta-v2": {
-        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
-        "max_position_embeddings": 64, "position_biased_input": False, "relative_attention": True,
-        "pos_att_type": "p2c|c2p", "position_buckets": 16, "share_att_key": True, "norm_rel_ebd": "layer_norm",
-        "conv_kernel_size": 3,
-    },
-    "deberta": {
-        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
-        "max_position_embeddings": 64, "position_biased_input": False, "relative_attention": True,
-        "pos_att_type": "c2p|p2c",
-    },
-}  # fmt: skip
 # Segments and narrow embeddings, rotary positions and near layers, relative positions and sentence pieces.
 SHOWN = ("electra", "modernbert", "deberta-v2")
 STEPS = 12
@@ -70,7 +39,7 @@ def sentence_pieces(directory, name: str, **special):
     """A `.model` of the made-up words."""
     with open(directory / name, "wb") as file:
         SentencePieceTrainer.train(
-            sentence_iterator=iter(texts(400)), model_writer=file, vocab_size=300, hard_vocab_limit=False,
+            sentence_iterator=iter(random_texts(400)), model_writer=file, vocab_size=300, hard_vocab_limit=False,
             minloglevel=2, pad_id=0, **special,
         )  # fmt: skip
     return open_tokenizer(directory)
@@ -92,10 +61,10 @@ def made_up_tokenizer(name: str, directory):
             ids = {"bos_id": 1, "eos_id": 2, "unk_id": 3}
             return sentence_pieces(directory, "spm.model", **ids, **special)
         case "deberta":
-            return open_tokenizer(bytepair(directory, ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")))
+            return open_tokenizer(write_bytepair(directory, ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")))
         case "mpnet":
-            return WordPiece.from_vocabulary(["<s>", "<pad>", "</s>", "<unk>", *corpora.ENTRIES, "<mask>"])
-    return WordPiece.from_vocabulary(corpora.ENTRIES)
+            return WordPiece.from_vocabulary(["<s>", "<pad>", "</s>", "<unk>", *ENTRIES, "<mask>"])
+    return WordPiece.from_vocabulary(ENTRIES)
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +75,8 @@ def directory(tmp_path_factory):
     def written(name: str, head: str):
         root = tmp_path_factory.mktemp(name)
         tokenizer = made_up_tokenizer(name, root / "tokenizer")
-        published = SIZES[name] | {"vocab_size": tokenizer.size}
-        layout = layout_of(name, published, (head,), ("bad", "good") if head == "classify" else ())
+        published = FAMILY_SIZES[name] | {"vocab_size": tokenizer.size}
+        layout = family_layout(name, published, (head,), ("bad", "good") if head == "classify" else ())
         if layout.config.block == "disentangled":  # with the table that only the mask decoder reads
             layout = replace(layout, config=layout.config.replace(positions="decoder"))
         params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
@@ -129,7 +98,7 @@ def short(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shown(SIZES, SHOWN))
+@pytest.mark.parametrize("name", long_except(FAMILY_SIZES, SHOWN))
 def test_words_vectors_and_files(name, directory, tmp_path, capsys):
     model = directory(name, "mlm")
     opened = bert_jax.load(model)
@@ -142,7 +111,7 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", shown(SIZES, ("deberta-v2",)))
+@pytest.mark.parametrize("name", long_except(FAMILY_SIZES, ("deberta-v2",)))
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")
@@ -150,9 +119,9 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     from bert_jax.bench.finetune import TorchFinetuning
     from bert_jax.bench.torch_training import Updates
 
-    train = table(tmp_path / "train.csv", short(8 * STEPS, 0))
+    train = write_csv(tmp_path / "train.csv", short(8 * STEPS, 0))
     settings = {
-        "data.train": train, "data.heldout": table(tmp_path / "dev.csv", short(24, 1)), "epochs": 1, "log.every": 1,
+        "data.train": train, "data.heldout": write_csv(tmp_path / "dev.csv", short(24, 1)), "epochs": 1, "log.every": 1,
         "model.head_dropout": 0,
     }  # fmt: skip
     finetune("classify", model, tmp_path / "run", **settings)
@@ -200,8 +169,8 @@ def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path):
 
 @pytest.mark.long
 def test_answers_are_learnt_without_segments(directory, tmp_path):
-    rows = [("w10", text, text.split()[-1]) for text in texts(16, (4, 12))]
-    questions = table(tmp_path / "train.csv", rows, ("question", "context", "answer"))
+    rows = [("w10", text, text.split()[-1]) for text in random_texts(16, (4, 12))]
+    questions = write_csv(tmp_path / "train.csv", rows, ("question", "context", "answer"))
     finetune(
         "answer", directory("distilbert", "mlm"), tmp_path / "run",
         **{"data.train": questions, "data.overlap": 8, "epochs": 1},

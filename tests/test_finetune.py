@@ -1,6 +1,5 @@
 """Fine-tuning: what the arrangement of rows must not change, and whole runs on small files."""
 
-import csv
 import dataclasses
 import hashlib
 import json
@@ -12,7 +11,6 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import (
@@ -31,7 +29,6 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
-from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import span_in
 from bert_jax.tasks import load as load_task
@@ -44,32 +41,13 @@ from bert_jax.tasks.finetune_data import class_weights, pieces_of
 from bert_jax.tasks.parts import FEWEST, split_parts
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import Reading
-from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.config import RunConfig
-from bert_jax.training.log import read
 from bert_jax.training.state import fresh_params
-from bert_jax.training.task import Task
-
-ENCODER = EncoderConfig(
-    vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
-)
-TOKENIZER = WordPiece.from_vocabulary(corpora.ENTRIES)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """A model directory with initial values."""
-    directory = tmp_path_factory.mktemp("model")
-    layout = hub.Layout(ENCODER, heads=("mlm", "nsp"))
-    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
-    hub.save(directory, layout, jax.device_get(params), TOKENIZER)
-    return directory
-
-
-def texts(count: int, words: tuple[int, int] = (2, 12), seed: int = 0) -> list[str]:
-    rng = random.Random(seed)
-    return [" ".join(rng.choices(corpora.WORDS[20:], k=rng.randint(*words))) for _ in range(count)]
-
+from tests.support.finetuning_runs import finetune
+from tests.support.made_up_language import WORDS
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts, random_texts
+from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
 READING = Reading(64, overlap=8)
 
@@ -77,7 +55,7 @@ READING = Reading(64, overlap=8)
 def task_and_pieces(name: str, examples, reading=READING, labels=(), **options):
     kind = KINDS[name].learn(examples, labels)
     head = KINDS[name].heads[0]
-    layout = hub.Layout(ENCODER, heads=(head,), labels=kind.labels, pooler=head == "classify")
+    layout = hub.Layout(ENCODER_CONFIG, heads=(head,), labels=kind.labels, pooler=head == "classify")
     windows = kind.windows(TOKENIZER, [example.text for example in examples], reading)
     return Finetuning(layout, kind, **options), pieces_of(kind, examples, windows)
 
@@ -90,21 +68,23 @@ def classify_pieces(name):
         "labels": lambda: tuple(rng.sample(names, rng.randint(0, 3))),
         "number": rng.random,
     }[name]
-    examples = [Example(text, label(), "") for text in texts(12)]
+    examples = [Example(text, label(), "") for text in random_texts(12)]
     return task_and_pieces(name, examples, labels=names, smoothing=0.1 * (name == "classes"))
 
 
 def tag_pieces(name):
     rng = random.Random(2)
     names = ("O", "B", "I")
-    examples = [Example(tuple(t.split()), tuple(rng.choices(names, k=len(t.split()))), "") for t in texts(12)]
+    examples = [
+        Example(tuple(t.split()), tuple(rng.choices(names, k=len(t.split()))), "") for t in random_texts(12)
+    ]
     return task_and_pieces(name, examples, Reading(16, overlap=4), labels=names)
 
 
 def answer_pieces(name):
     rng = random.Random(3)
     examples = []
-    for i, text in enumerate(texts(12, (4, 12))):
+    for i, text in enumerate(random_texts(12, (4, 12))):
         words = text.split()
         first = rng.randrange(len(words))
         start = len(" ".join(words[:first])) + bool(first)
@@ -248,49 +228,20 @@ def test_what_is_predicted_of_held_out_rows_comes_back_in_order(layout):
 # Whole runs
 
 
-def finetune(task: str, model, workdir, **changes):
-    """A run of `configs/TASK.py` on a small scale; gives the metrics of its last evaluation."""
-    values = {
-        "init": model, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32, "data.batch": 8,
-        "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded", "report": False,
-        "data.folds": 0, "head": "kept",
-    } | changes  # fmt: skip
-    run.start(f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir))
-    return [line for line in read(workdir / "metrics.jsonl") if line["kind"] == "heldout"]
-
-
 def outputs(model, encoding) -> dict:
     values = {"tokens": encoding.ids, "segments": encoding.segments, "mask": [1] * len(encoding.ids)}
     batch = {name: np.array([value], np.int32) for name, value in values.items()}
     return model.module.apply({"params": model.params}, batch)
 
 
-def table(path, rows, header=("text", "label")):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
-def marked(count: int, seed: int) -> list[tuple[str, str]]:
-    """Texts that hold w0 are good and those that hold w1 are bad."""
-    rng = random.Random(seed)
-    rows = []
-    for text in texts(count, seed=seed):
-        label = rng.choice(["bad", "good"])
-        words = text.split()
-        words.insert(rng.randrange(len(words)), "w0" if label == "good" else "w1")
-        rows.append((" ".join(words), label))
-    return rows
-
-
 @pytest.fixture(scope="module")
-def classified(tmp_path_factory, model):
+def classified(tmp_path_factory, encoder_path):
     root = tmp_path_factory.mktemp("classify")
-    train = table(root / "train.csv", marked(160, 0))
-    heldout = table(root / "dev.csv", marked(40, 1))
+    train = write_csv(root / "train.csv", marked_texts(160, 0))
+    heldout = write_csv(root / "dev.csv", marked_texts(40, 1))
     lines = finetune(
         "classify",
-        model,
+        encoder_path,
         root / "run",
         **{"data.train": train, "data.heldout": heldout, "data.rows": "packed"},
     )
@@ -298,16 +249,16 @@ def classified(tmp_path_factory, model):
 
 
 @pytest.mark.slow
-def test_a_head_for_other_labels_is_not_taken_over(model, tmp_path):
-    rows = marked(24, 0)
-    given = {"data.train": table(tmp_path / "t.csv", rows), "steps": 1, "log.evaluate_every": 1}
+def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
+    rows = marked_texts(24, 0)
+    given = {"data.train": write_csv(tmp_path / "t.csv", rows), "steps": 1, "log.evaluate_every": 1}
     given["data.heldout"] = given["data.train"]
-    finetune("classify", model, tmp_path / "two", **given)
+    finetune("classify", encoder_path, tmp_path / "two", **given)
     begun = load_task("configs/classify.py", [f"init={tmp_path / 'two/model'}", f"data.train={given['data.train']}",
                                               "data.max_length=32"])  # fmt: skip
     task, _, config = begun[0].open(begun[1])
     assert warm_start.read(config.init, task, 0)[1] == []
-    other = table(tmp_path / "three.csv", [(text, f"class {n % 3}") for n, (text, _) in enumerate(rows)])
+    other = write_csv(tmp_path / "three.csv", [(text, f"class {n % 3}") for n, (text, _) in enumerate(rows)])
     finetune(
         "classify",
         tmp_path / "two/model",
@@ -333,7 +284,7 @@ def test_transformers_gives_the_same_classes(classified):
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
     assert theirs.config.id2label == {0: "bad", 1: "good"}
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    given = [text for text, _ in marked(8, 2)]
+    given = [text for text, _ in marked_texts(8, 2)]
     with torch.no_grad():
         logits = theirs(**tokenizer(given, padding=True, return_tensors="pt")).logits.numpy()
     found = [ours.classify(text, scores=True) for text in given]
@@ -346,7 +297,7 @@ def test_the_model_is_that_of_the_best_evaluation(classified):
     root, lines = classified
     best = max(lines, key=lambda line: (line["accuracy"], -line["classify_loss"]))
     model = load(root / "run" / "model")
-    right = [model.classify(text).label == label for text, label in marked(40, 1)]
+    right = [model.classify(text).label == label for text, label in marked_texts(40, 1)]
     assert np.mean(right) == pytest.approx(best["accuracy"])
 
 
@@ -357,9 +308,9 @@ def test_the_model_is_that_of_the_best_evaluation(classified):
 def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys, documents, each, share):
     rows = [
         (f"{text} {n}", random.Random(n).choice("xy"), f"d{n % documents}")
-        for n, text in enumerate(texts(documents * each))
+        for n, text in enumerate(random_texts(documents * each))
     ]
-    path = table(tmp_path / "t.csv", rows, ("text", "label", "document"))
+    path = write_csv(tmp_path / "t.csv", rows, ("text", "label", "document"))
 
     def parts(**changes):
         columns = Columns(document="document")
@@ -375,16 +326,16 @@ def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys
 
 
 @pytest.mark.slow
-def test_a_run_that_lost_patience_stays_ended(tmp_path, model):
-    rows = [(text, random.Random(text).choice(["x", "y"])) for text in texts(64)]  # nothing to learn
+def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
+    rows = [(text, random.Random(text).choice(["x", "y"])) for text in random_texts(64)]  # nothing to learn
     given = {
-        "data.train": table(tmp_path / "t.csv", rows), "patience": 2, "epochs": 50, "optimizer.rate": 1e-12,
+        "data.train": write_csv(tmp_path / "t.csv", rows), "patience": 2, "epochs": 50, "optimizer.rate": 1e-12,
         "log.evaluate_every": 8,
     }  # fmt: skip
-    lines = finetune("classify", model, tmp_path / "run", **given)
+    lines = finetune("classify", encoder_path, tmp_path / "run", **given)
     assert [line["step"] for line in lines] == [8, 16, 24]
     written = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
-    assert finetune("classify", model, tmp_path / "run", **given) == lines
+    assert finetune("classify", encoder_path, tmp_path / "run", **given) == lines
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns > written
 
 
@@ -420,18 +371,18 @@ def test_the_learning_rate_follows_the_width(config, width, rate):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, model):
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_path):
     given = {
-        "data.train": table(tmp_path / "t.csv", marked(48, 0)), "epochs": 4, "model.dropout": 0.1,
+        "data.train": write_csv(tmp_path / "t.csv", marked_texts(48, 0)), "epochs": 4, "model.dropout": 0.1,
         "checkpoints.every": 3, "checkpoints.keep": 20,
     }  # fmt: skip
-    whole = finetune("classify", model, tmp_path / "whole", **given)
+    whole = finetune("classify", encoder_path, tmp_path / "whole", **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     for checkpoint in (tmp_path / "cut" / "checkpoints").iterdir():
         if int(checkpoint.name) > 9:
             shutil.rmtree(checkpoint)
     shutil.rmtree(tmp_path / "cut" / "model")
-    again = finetune("classify", model, tmp_path / "cut", **given)
+    again = finetune("classify", encoder_path, tmp_path / "cut", **given)
     assert len(whole) == 4
     for line in (*whole, *again):
         del line["time"]
@@ -441,10 +392,10 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, model):
 
 
 @pytest.mark.slow
-def test_several_labels_and_numbers_are_learnt(tmp_path, model):
+def test_several_labels_and_numbers_are_learnt(tmp_path, encoder_path):
     rng = random.Random(4)
     several, numbers = [], []
-    for text in texts(160):
+    for text in random_texts(160):
         has = [name for name in ("w2", "w3") if rng.random() < 0.5]
         several.append({"text": " ".join([*has, text]), "labels": has})
         numbers.append({"text": " ".join([*has, text]), "label": len(has) / 2})
@@ -456,7 +407,7 @@ def test_several_labels_and_numbers_are_learnt(tmp_path, model):
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         given = {"data.train": path, "data.heldout_share": 0.2, "kind": kind, "epochs": 12, "head": head}
-        lines = finetune("classify", model, tmp_path / name, **given)
+        lines = finetune("classify", encoder_path, tmp_path / name, **given)
         assert max(line[metric] for line in lines) > 0.85
     config = json.loads((tmp_path / "numbers" / "model" / "config.json").read_text())
     assert config["problem_type"] == "regression"
@@ -465,18 +416,20 @@ def test_several_labels_and_numbers_are_learnt(tmp_path, model):
 
 
 @pytest.fixture(scope="module")
-def tagged(tmp_path_factory, model):
+def tagged(tmp_path_factory, encoder_path):
     root = tmp_path_factory.mktemp("tag")
     rng = random.Random(6)
     lines = []
-    for text in texts(160, (4, 30)):
+    for text in random_texts(160, (4, 30)):
         for word in text.split():
             lines.append(f"{word} O")
             if rng.random() < 0.2:
                 lines += ["w5 B-PER", "w6 I-PER"]
         lines.append("")
     (root / "train.conll").write_text("\n".join(lines))
-    found = finetune("tag", model, root / "run", **{"data.train": root / "train.conll", "data.overlap": 8})
+    found = finetune(
+        "tag", encoder_path, root / "run", **{"data.train": root / "train.conll", "data.overlap": 8}
+    )
     return root / "run" / "model", found
 
 
@@ -501,11 +454,11 @@ def test_transformers_gives_the_same_tags(tagged):
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory, model):
+def answered(tmp_path_factory, encoder_path):
     root = tmp_path_factory.mktemp("answer")
     rng = random.Random(7)
     articles = []
-    for n, text in enumerate(texts(240, (4, 40))):
+    for n, text in enumerate(random_texts(240, (4, 40))):
         words = text.split()
         asked = {"id": str(n), "question": "w10", "answers": []}
         if n % 4:
@@ -516,7 +469,7 @@ def answered(tmp_path_factory, model):
         articles.append({"title": str(n), "paragraphs": [{"context": " ".join(words), "qas": [asked]}]})
     (root / "train.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
     found = finetune(
-        "answer", model, root / "run", epochs=10,
+        "answer", encoder_path, root / "run", epochs=10,
         **{"data.train": root / "train.json", "data.overlap": 8, "data.rows": "packed"},
     )  # fmt: skip
     return root / "run" / "model", found
@@ -544,7 +497,7 @@ def test_transformers_gives_the_same_answers(answered):
 
 
 def test_the_answer_is_where_the_file_says_or_at_cls():
-    text = " ".join(corpora.WORDS[:90])
+    text = " ".join(WORDS[:90])
     start = text.index("w60 ")
     example = Example(("w1", text), ((start, "w60 w61"),), "")
     windows = TOKENIZER.windows([example.text], max_length=40, overlap=10)[0]
@@ -577,7 +530,7 @@ def test_class_weights_and_windows_weigh_as_they_should():
     batch = {"labels": np.array([0, 1, 2]), "weight": np.array([1.0, 1.0, 0.5])}
     loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
     assert float(loss.weight) == 1 + 2 + 2.5
-    long = [Example(text, label, "") for text, label in zip(texts(3, (20, 60)), "aab", strict=True)]
+    long = [Example(text, label, "") for text, label in zip(random_texts(3, (20, 60)), "aab", strict=True)]
     _, made = task_and_pieces("classes", long, Reading(16, "windows", 4))
     assert len(made) > 3
     for i in range(3):
@@ -600,18 +553,21 @@ def test_class_weights_and_windows_weigh_as_they_should():
         ({"data.columns.label": "labl"}, "labl"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(changes, said, tmp_path, model):
-    given = {"data.train": table(tmp_path / "t.csv", marked(24, 0)), "steps": 1 * ("epochs" not in changes)}
+def test_what_is_wrong_is_said_in_a_line(changes, said, tmp_path, encoder_path):
+    given = {
+        "data.train": write_csv(tmp_path / "t.csv", marked_texts(24, 0)),
+        "steps": 1 * ("epochs" not in changes),
+    }
     with pytest.raises(BertJaxError) as raised:
-        finetune("classify", model, tmp_path / "run", **{**given, **changes})
+        finetune("classify", encoder_path, tmp_path / "run", **{**given, **changes})
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_inspect_shows_what_is_learnt(tmp_path, model):
+def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
     def shown(task, path, step=0):
         given = [
-            f"init={model}",
+            f"init={encoder_path}",
             f"data.train={path}",
             f"data.heldout={path}",
             "data.batch=8",
@@ -622,7 +578,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, model):
         return run.inspect(f"configs/{task}.py", given, step, 8)
 
     rows = [("w1 w2", "bad"), ("w3", "good"), ("w4 w5y7", "bad"), ("w6 w7", "good")]
-    assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", table(tmp_path / "t.csv", rows * 2))
+    assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", write_csv(tmp_path / "t.csv", rows * 2))
     with pytest.raises(BertJaxError, match="--step must be from 0 to 2"):
         shown("classify", tmp_path / "t.csv", 3)
     (tmp_path / "t.conll").write_text("w1 O\nw5y7 B-PER\nw6 I-PER\n\nw9 O\n\n" * 4)

@@ -27,7 +27,10 @@ from bert_jax.training.config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.stop import Stop
 from bert_jax.training.task import Task
-from test_finetune import ENCODER, finetune, marked, model, texts  # noqa: F401
+from tests.support.finetuning_runs import finetune
+from tests.support.project import ROOT
+from tests.support.texts import marked_texts, random_texts
+from tests.support.tiny_encoder import ENCODER_CONFIG
 
 KEYS = {
     "epochs": 1, "report": False, "head": "kept", "optimizer.rate": 3e-3, "log.every": 5,
@@ -38,18 +41,21 @@ KEYS = {
 @pytest.fixture(scope="module")
 def frames():
     return [
-        pd.DataFrame(marked(count, seed), columns=["text", "label"]) for seed, count in enumerate((40, 16))
+        pd.DataFrame(marked_texts(count, seed), columns=["text", "label"])
+        for seed, count in enumerate((40, 16))
     ]
 
 
 @pytest.mark.slow
-def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, model, tmp_path, capsys):  # noqa: F811
+def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_path, tmp_path, capsys):
     for name, frame in zip(("train", "dev"), frames, strict=True):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     files = {"data.train": tmp_path / "train.csv", "data.heldout": tmp_path / "dev.csv"}
-    finetune("classify", model, tmp_path / "command", epochs=1, **files, **{"data.rows": "packed"})
+    finetune("classify", encoder_path, tmp_path / "command", epochs=1, **files, **{"data.rows": "packed"})
     held = frames[1]["text"].tolist(), frames[1]["label"].to_numpy()
-    run = bert_jax.finetune(model, *(frames[0][name] for name in ("text", "label")), heldout=held, **KEYS)
+    run = bert_jax.finetune(
+        encoder_path, *(frames[0][name] for name in ("text", "label")), heldout=held, **KEYS
+    )
     assert f"{run.workdir} is temporary; run.model.save(DIR) keeps the model" in capsys.readouterr().out
     weights = [
         Path(folder, "model/model.safetensors").read_bytes() for folder in (run.workdir, tmp_path / "command")
@@ -107,16 +113,16 @@ def test_what_labels_ask_for():
         ([["a", "b", "c"], ["d"]], [["O", "O"], ["O"]], {}, r"texts\[0\] has 3 words but 2 tags"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message, model):  # noqa: F811
+def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message, encoder_path):
     with pytest.raises(BertJaxError, match=message):
-        bert_jax.finetune(model, texts, labels, **keys)
+        bert_jax.finetune(encoder_path, texts, labels, **keys)
 
 
-def test_errors_and_lines_name_arguments_in_python(model, capsys):  # noqa: F811
+def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
     with pytest.raises(BertJaxError, match=r'give a file, data={"train": "train.csv"}, or tfds'):
-        bert_jax.fit("classify", init=model)
+        bert_jax.fit("classify", init=encoder_path)
     with pytest.raises(BertJaxError, match='fit has no argument work_dir; did you mean "workdir"'):
-        bert_jax.fit("classify", init=model, work_dir="runs")
+        bert_jax.fit("classify", init=encoder_path, work_dir="runs")
     with called_from_python():
         say("label more, or set --config.data.folds=0 and --config.seed")
     say("--config.data.folds=0")
@@ -137,7 +143,7 @@ def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, model, tmp_path, capsys):  # noqa: F811
+def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_path, tmp_path, capsys):
     frames[0].to_csv(tmp_path / "train.csv", index=False)
     keys = KEYS | {
         "head": "probe",
@@ -145,7 +151,7 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, model, t
         "data.train": tmp_path / "train.csv",
         "data.calibration_share": 0,
     }
-    begun = bert_jax.load(model)
+    begun = bert_jax.load(encoder_path)
     first = bert_jax.fit(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
     again = bert_jax.fit(task="classify", workdir=tmp_path / "run", init=begun, **keys)
     assert "this run has already finished, at step 0" in capsys.readouterr().out
@@ -154,8 +160,8 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, model, t
     assert first.workdir.exists(), "it is the user's"
 
 
-def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(model, tmp_path):  # noqa: F811
-    begun = bert_jax.load(model)
+def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(encoder_path, tmp_path):
+    begun = bert_jax.load(encoder_path)
     other = begun.with_params(jax.tree.map(lambda leaf: leaf + 1, begun.params))
     saved(other, tmp_path)  # of a call that was refused before its run began
     assert saved(begun, tmp_path) == tmp_path / "init"
@@ -168,7 +174,7 @@ def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(model, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["init", "run.json"]
 
 
-def test_texts_and_labels_are_examples_as_those_of_files(model, monkeypatch):  # noqa: F811
+def test_texts_and_labels_are_examples_as_those_of_files(encoder_path, monkeypatch):
     opened = []
 
     def begin(values, workdir, command):
@@ -176,16 +182,16 @@ def test_texts_and_labels_are_examples_as_those_of_files(model, monkeypatch):  #
         opened.append((module.open(config)[0], command))
 
     monkeypatch.setattr(finetuning, "begin", begin)
-    shown = texts(24)
+    shown = random_texts(24)
     first, second = shown[:12], shown[12:]
     tags = [["O" if word < "w3" else "B-X" for word in text.split()] for text in first]
     words = [np.array(text.split()) for text in first]
     pairs = list(zip(first, second, strict=True))
     short = KEYS | {"data.overlap": 8}
-    bert_jax.finetune(model, pd.Series(words), pd.Series(map(np.array, tags)), **short)
-    bert_jax.finetune(model, pairs, [("a", "b"), {"b"}, []] * 4, **short)
-    bert_jax.finetune(model, np.array(first), np.linspace(0, 1, 12), **short)
-    bert_jax.finetune(model, iter(first), (n % 3 for n in range(12)), **short)
+    bert_jax.finetune(encoder_path, pd.Series(words), pd.Series(map(np.array, tags)), **short)
+    bert_jax.finetune(encoder_path, pairs, [("a", "b"), {"b"}, []] * 4, **short)
+    bert_jax.finetune(encoder_path, np.array(first), np.linspace(0, 1, 12), **short)
+    bert_jax.finetune(encoder_path, iter(first), (n % 3 for n in range(12)), **short)
     kinds = [task.kind.name for task, _ in opened]
     assert kinds == ["tags", "labels", "number", "classes"]
     examples = [sorted((*t.results.train, *t.results.heldout), key=place) for t, _ in opened]
@@ -196,7 +202,7 @@ def test_texts_and_labels_are_examples_as_those_of_files(model, monkeypatch):  #
     assert [e.label for e in examples[1]][:3] == [("a", "b"), ("b",), ()]
     assert [e.label for e in examples[2]] == np.linspace(0, 1, 12).tolist()
     assert [e.label for e in examples[3]] == ["0", "1", "2"] * 4
-    assert opened[0][1].startswith(f"bert_jax.finetune({str(model)!r}, texts, labels, epochs=1")
+    assert opened[0][1].startswith(f"bert_jax.finetune({str(encoder_path)!r}, texts, labels, epochs=1")
 
 
 def place(example) -> int:
@@ -206,10 +212,10 @@ def place(example) -> int:
 @pytest.mark.slow
 def test_a_loop_of_your_own_learns(tmp_path, monkeypatch):
     """The example of bert_jax/README.md, on a model that is tiny and new, which takes a higher rate."""
-    source = (Path(__file__).parent / "examples/custom_loop.py").read_text()
+    source = (ROOT / "tests/examples/custom_loop.py").read_text()
     shown = ["a", "fine", "film", "dull", "and", "long", "what", "joy", "waste", "of", "time"]
     words = WordPiece.from_vocabulary([*BERT_NAMES.values(), *shown])
-    layout = hub.Layout(ENCODER.replace(vocab_size=words.size), heads=("mlm",), pooler=False)
+    layout = hub.Layout(ENCODER_CONFIG.replace(vocab_size=words.size), heads=("mlm",), pooler=False)
     params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
     hub.save(tmp_path / "model", layout, jax.device_get(params), words)
     monkeypatch.chdir(tmp_path)

@@ -22,16 +22,25 @@ from bert_jax.runs.folds import SIMILARITIES, Folds, log_shares, read_logits
 from bert_jax.runs.run import of_method, run_single
 from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
-from test_finetune import finetune, marked, model, table, texts  # noqa: F401
+from tests.support.finetuning_runs import finetune
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts, random_texts
 
 SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
 
 
 @pytest.fixture(scope="module")
-def opened(model, tmp_path_factory):  # noqa: F811
+def opened(encoder_path, tmp_path_factory):
     """(task, data, config, overrides) of a run on 40 examples."""
-    path = table(tmp_path_factory.mktemp("folds") / "train.csv", marked(40, 0))
-    overrides = [f"init={model}", f"data.train={path}", "steps=6", "report=False", "data.folds=3", *SHORT]
+    path = write_csv(tmp_path_factory.mktemp("folds") / "train.csv", marked_texts(40, 0))
+    overrides = [
+        f"init={encoder_path}",
+        f"data.train={path}",
+        "steps=6",
+        "report=False",
+        "data.folds=3",
+        *SHORT,
+    ]
     task, config = load_task("configs/classify.py", overrides)
     return *task.open(config), overrides
 
@@ -152,9 +161,9 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
 
 
 @pytest.mark.slow
-def test_a_probe_compares_each_fold_with_the_others(fitted, model):  # noqa: F811
+def test_a_probe_compares_each_fold_with_the_others(fitted, encoder_path):
     parts = fitted.parts
-    given, vectors = parts.by_probes(), load(model).pooled(texts_of(parts))
+    given, vectors = parts.by_probes(), load(encoder_path).pooled(texts_of(parts))
     for fold in range(3):
         inside = given.similarities[parts.of_example == fold]
         np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)
@@ -237,10 +246,10 @@ def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, nam
 
 
 @pytest.mark.slow
-def test_a_run_learns_from_everything_and_is_calibrated_on_everything(model, tmp_path, capsys):  # noqa: F811
-    path = table(tmp_path / "train.csv", marked(60, 0))
+def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_path, tmp_path, capsys):
+    path = write_csv(tmp_path / "train.csv", marked_texts(60, 0))
     (tmp_path / "foreign.txt").write_text("the the the\n")
-    overrides = [f"init={model}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT]
+    overrides = [f"init={encoder_path}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT]
     given = (
         "configs/classify.py",
         [*overrides, f"data.foreign={tmp_path / 'foreign.txt'}"],
@@ -312,7 +321,7 @@ def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
 def rows_of(kind: str) -> list[dict]:
     """Texts whose words w2 and w3 say all."""
     rows = []
-    for n, text in enumerate(texts(120, (1, 3))):
+    for n, text in enumerate(random_texts(120, (1, 3))):
         has = [name for name, there in (("w2", n % 2), ("w3", n % 3 == 0)) if there]
         label = {
             "labels": has,
@@ -331,22 +340,26 @@ def rows_of(kind: str) -> list[dict]:
     ("kind", "metric", "most"),
     [("labels", "f1_micro", 0.8), ("number", "spearman", 0.7), ("tags", "f1", 0.8)],
 )
-def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(tmp_path, model, kind, metric, most):  # noqa: F811
+def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
+    tmp_path, encoder_path, kind, metric, most
+):
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(kind)))
     task = "tag" if kind == "tags" else "classify"
     given = {"data.train": path, "data.heldout": path, "method": "probe", "head": "probe", "data.overlap": 8}
     given |= {} if kind == "tags" else {"kind": kind}
-    (measured,) = finetune(task, model, tmp_path / "run", **given)
+    (measured,) = finetune(task, encoder_path, tmp_path / "run", **given)
     assert measured[metric] > most
-    before, after = load(model).params["encoder"], load(tmp_path / "run/model").params["encoder"]
+    before, after = load(encoder_path).params["encoder"], load(tmp_path / "run/model").params["encoder"]
     assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
 
 
-def test_what_a_probe_cannot_learn_is_said(model, tmp_path):  # noqa: F811
+def test_what_a_probe_cannot_learn_is_said(encoder_path, tmp_path):
     with pytest.raises(BertJaxError, match="data.folds is 1; at least 2 are needed"):
-        load_task("configs/classify.py", [f"init={model}", "data.train=x.csv", "data.folds=1"])
+        load_task("configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=1"])
     with pytest.raises(BertJaxError, match="data.fold=5 is not among the data.folds=5 folds"):
-        load_task("configs/classify.py", [f"init={model}", "data.train=x.csv", "data.folds=5", "data.fold=5"])
+        load_task(
+            "configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=5", "data.fold=5"]
+        )
     with pytest.raises(BertJaxError, match="a probe cannot learn answers; leave --config.method=probe out"):
-        load_task("configs/answer.py", [f"init={model}", "data.train=x.jsonl", "method=probe"])
+        load_task("configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=probe"])

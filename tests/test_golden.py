@@ -9,11 +9,11 @@ from safetensors.numpy import save_file
 
 from bert_jax.inference.model import load
 from bert_jax.losses import loss as losses
-from golden_bert import FILE, summary
-from seeded import seeded_batch, seeded_tensors
+from tests.support.golden_bert import GOLDEN_FILE, summarize_gradient
+from tests.support.seeded_arrays import seeded_batch, seeded_tensors
 
 pytestmark = pytest.mark.optimized
-GOLDEN = json.loads(FILE.read_text())
+GOLDEN = json.loads(GOLDEN_FILE.read_text())
 
 
 @pytest.mark.parametrize("class_name", GOLDEN["models"])
@@ -40,6 +40,6 @@ def test_outputs_loss_and_gradients_are_the_recorded_ones(class_name, tmp_path):
     assert set(gradients) == set(golden["gradients"])
     whole = np.sqrt(sum(norm**2 for norm, _ in golden["gradients"].values()))
     for name, recorded in golden["gradients"].items():
-        assert np.abs(np.subtract(summary(name, gradients[name]), recorded)).max() <= 1e-4 * max(
+        assert np.abs(np.subtract(summarize_gradient(name, gradients[name]), recorded)).max() <= 1e-4 * max(
             recorded[0], 1e-3 * whole
         )

@@ -6,51 +6,28 @@ import struct
 
 import numpy as np
 import pytest
-from flax.traverse_util import flatten_dict, unflatten_dict
+from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
-from bert_jax.hub.layout import Layout
 from bert_jax.inference.model import load
-from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", "on", "mat", "."]
-CONFIG = EncoderConfig(
-    vocab_size=len(WORDS),
-    hidden_size=8,
-    layers=2,
-    heads=2,
-    feed_forward=12,
-    max_positions=16,
-    tied_decoder=True,
+from tests.support.small_models import (
+    SMALL_CONFIG,
+    SMALL_VOCABULARY,
+    edit_config,
+    load_error,
+    trees_equal,
+    write_model,
 )
-
-
-def write(path, config=CONFIG, heads=("mlm", "nsp"), labels=(), family="bert", words=WORDS):
-    layout = Layout(config, FAMILIES[family], heads, labels)
-    random = np.random.RandomState(0)
-    params = {
-        name: random.standard_normal(shape).astype(np.float32) for name, shape in layout.shapes().items()
-    }
-    for name in {"encoder/embeddings/words", "mlm/bias", "mlm/decoder"} & set(params):
-        params[name][config.vocab_size :] = 0  # rows of padding come back as zeros
-    params = unflatten_dict(params, sep="/")
-    hub.save(path, layout, params, WordPiece.from_vocabulary(words) if words else None)
-    return layout, params
 
 
 @pytest.fixture
 def directory(tmp_path):
-    write(tmp_path)
+    write_model(tmp_path)
     return tmp_path
-
-
-def edit_config(path, **changes):
-    file = path / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def edit_tensors(path, change):
@@ -59,31 +36,25 @@ def edit_tensors(path, change):
     save_file(tensors, path / "model.safetensors")
 
 
-def equal(a, b) -> bool:
-    flat = lambda tree: flatten_dict(tree, sep="/")  # noqa: E731
-    a, b = flat(a), flat(b)
-    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
-
-
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
 @pytest.mark.parametrize(
     ("heads", "labels"),
     [((), ()), (("mlm",), ()), (("classify",), ("no", "yes")), (("tag",), ("O", "B", "I")), (("answer",), ())],
 )  # fmt: skip
 def test_what_is_saved_opens_the_same(tmp_path, family, heads, labels):
-    layout, params = write(tmp_path, heads=heads, labels=labels, family=family)
+    layout, params = write_model(tmp_path, heads=heads, labels=labels, family=family)
     model = load(tmp_path)
     assert model.layout.heads == heads and model.labels == labels
-    assert model.config == CONFIG
-    assert equal(model.params, params)
+    assert model.config == SMALL_CONFIG
+    assert trees_equal(model.params, params)
 
 
 def test_a_padded_embedding_leaves_no_trace_in_the_files(tmp_path):
-    layout, params = write(tmp_path / "padded", CONFIG.replace(vocab_multiple=128))
+    layout, params = write_model(tmp_path / "padded", SMALL_CONFIG.replace(vocab_multiple=128))
     assert params["encoder"]["embeddings"]["words"].shape[0] == 128
     tensors = load_file(tmp_path / "padded" / "model.safetensors")
-    assert tensors["bert.embeddings.word_embeddings.weight"].shape[0] == len(WORDS)
-    assert tensors["cls.predictions.bias"].shape == (len(WORDS),)
+    assert tensors["bert.embeddings.word_embeddings.weight"].shape[0] == len(SMALL_VOCABULARY)
+    assert tensors["cls.predictions.bias"].shape == (len(SMALL_VOCABULARY),)
     again = load(tmp_path / "padded", vocab_multiple=8)
     assert again.params["mlm"]["bias"].shape == (16,)
     assert "vocab_multiple" not in (tmp_path / "padded" / "config.json").read_text()
@@ -106,9 +77,9 @@ def test_sharded_directory(directory):
     (directory / "model.safetensors").unlink()
     index = {"weight_map": {name: file for file, held in parts.items() for name in held}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert equal(load(directory).params, whole.params)
+    assert trees_equal(load(directory).params, whole.params)
     (directory / "model-00002-of-00002.safetensors").unlink()
-    assert "names model-00002-of-00002.safetensors, which is not there" in refusal(directory)
+    assert "names model-00002-of-00002.safetensors, which is not there" in load_error(directory)
 
 
 def test_names_of_the_first_published_models(directory):
@@ -123,7 +94,7 @@ def test_names_of_the_first_published_models(directory):
 
     edit_tensors(directory, age)
     (directory / "config.json").rename(directory / "bert_config.json")
-    assert equal(load(directory).params, whole.params)
+    assert trees_equal(load(directory).params, whole.params)
 
 
 def test_half_precision_files_open_as_float32(directory):
@@ -150,9 +121,9 @@ def test_extra_tensors_that_mean_nothing_are_passed_over(directory):
 
 
 def test_untied_decoder(tmp_path):
-    layout, params = write(tmp_path, CONFIG.replace(tied_decoder=False), heads=("mlm",))
+    layout, params = write_model(tmp_path, SMALL_CONFIG.replace(tied_decoder=False), heads=("mlm",))
     assert "cls.predictions.decoder.weight" in load_file(tmp_path / "model.safetensors")
-    assert equal(load(tmp_path).params, params)
+    assert trees_equal(load(tmp_path).params, params)
 
 
 def test_heads_beyond_the_architecture_are_found(directory):
@@ -166,14 +137,14 @@ def test_a_new_head_keeps_the_encoder_and_drops_the_others(directory):
     old = load(directory)
     model = load(directory, head="classify", labels=["no", "yes", "maybe"])
     assert model.layout.heads == ("classify",) and model.labels == ("no", "yes", "maybe")
-    assert equal(model.params["encoder"], old.params["encoder"]) and equal(
+    assert trees_equal(model.params["encoder"], old.params["encoder"]) and trees_equal(
         model.params["pooler"], old.params["pooler"]
     )
     assert model.params["classify"]["dense"]["kernel"].shape == (8, 3)
     other = load(directory, head="classify", labels=["no", "yes", "maybe"], seed=1)
-    assert not equal(other.params["classify"], model.params["classify"])
+    assert not trees_equal(other.params["classify"], model.params["classify"])
     model.save(directory / "new")
-    assert equal(load(directory / "new").params, model.params)
+    assert trees_equal(load(directory / "new").params, model.params)
     # A second new head on top of the first, of another size.
     assert load(directory / "new", head="tag", labels=["O"]).params["tag"]["dense"]["kernel"].shape == (8, 1)
     again = load(directory / "new", head="classify", labels=["a", "b"])
@@ -182,19 +153,12 @@ def test_a_new_head_keeps_the_encoder_and_drops_the_others(directory):
 
 @pytest.mark.slow
 def test_a_new_head_on_roberta_brings_its_own_pooler(tmp_path):
-    write(tmp_path, family="roberta", heads=("mlm",))
+    write_model(tmp_path, family="roberta", heads=("mlm",))
     model = load(tmp_path, head="classify", labels=["no", "yes"])
     model.save(tmp_path / "new")
     assert {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(
         load_file(tmp_path / "new/model.safetensors")
     )
-
-
-def refusal(path, **arguments) -> str:
-    with pytest.raises(BertJaxError) as error:
-        load(path, **arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
@@ -204,23 +168,23 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
         tensors["something.else"] = np.zeros(1, np.float32)
 
     edit_tensors(directory, spoil)
-    message = refusal(directory)
+    message = load_error(directory)
     assert "missing: bert.encoder.layer.0.intermediate.dense.bias" in message
     assert "left over: something.else" in message
     assert (
         "of the wrong shape: bert.encoder.layer.1.output.dense.bias is [9] where the config asks for [8]"
         in message
     )
-    assert "missing" in refusal(directory, head="classify", labels=["a", "b"]), (
+    assert "missing" in load_error(directory, head="classify", labels=["a", "b"]), (
         "a new head excuses no encoder"
     )
 
 
 @pytest.mark.slow
 def test_half_a_pooler_is_not_passed_over(tmp_path):
-    write(tmp_path, heads=("mlm",))
+    write_model(tmp_path, heads=("mlm",))
     edit_tensors(tmp_path, lambda tensors: tensors.pop("bert.pooler.dense.bias"))
-    assert "missing: bert.pooler.dense.bias" in refusal(tmp_path)
+    assert "missing: bert.pooler.dense.bias" in load_error(tmp_path)
 
 
 @pytest.mark.slow
@@ -242,7 +206,7 @@ def test_half_a_pooler_is_not_passed_over(tmp_path):
 )  # fmt: skip
 def test_absurd_configs(directory, changes, message):
     edit_config(directory, **changes)
-    assert message in refusal(directory, tokenizer=False)
+    assert message in load_error(directory, tokenizer=False)
 
 
 def test_the_directory_of_a_run_names_its_model(directory, tmp_path):
@@ -254,54 +218,54 @@ def test_the_directory_of_a_run_names_its_model(directory, tmp_path):
 def test_truncated_safetensors(directory):
     file = directory / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    assert "cut short" in refusal(directory)
+    assert "cut short" in load_error(directory)
     file.write_bytes(b"")
-    assert "cut short" in refusal(directory)
+    assert "cut short" in load_error(directory)
 
 
 def test_a_safetensors_header_that_lies(directory):
     header = json.dumps({"x": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}).encode()
     (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    assert "not a safetensors file" in refusal(directory)
+    assert "not a safetensors file" in load_error(directory)
 
 
 @pytest.mark.slow
 def test_another_models_tokenizer(directory):
-    WordPiece.from_vocabulary([*WORDS, *map(str, range(100))]).save(directory)
-    assert "the tokenizer has ids up to 111, the embedding only 12 rows" in refusal(directory)
+    WordPiece.from_vocabulary([*SMALL_VOCABULARY, *map(str, range(100))]).save(directory)
+    assert "the tokenizer has ids up to 111, the embedding only 12 rows" in load_error(directory)
 
 
 def test_a_tokenizer_without_special_tokens(tmp_path):
-    write(tmp_path, words=None)
+    write_model(tmp_path, words=None)
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat"]))
-    assert "lacks the special token [MASK]" in refusal(tmp_path)
+    assert "lacks the special token [MASK]" in load_error(tmp_path)
 
 
 def test_cased_weights_with_a_lower_casing_tokenizer_are_pointed_out(tmp_path):
-    words = [*WORDS[:5], "The", "Cat", "the", "cat", "Mat", "mat", "."]
-    write(tmp_path, words=None)
+    words = [*SMALL_VOCABULARY[:5], "The", "Cat", "the", "cat", "Mat", "mat", "."]
+    write_model(tmp_path, words=None)
     WordPiece.from_vocabulary(words, do_lower_case=True).save(tmp_path)
     with pytest.warns(UserWarning, match="the vocabulary is cased, yet its tokenizer lower-cases"):
         load(tmp_path)
 
 
 def test_what_is_no_model_directory(tmp_path):
-    assert "has no config.json" in refusal(tmp_path)
+    assert "has no config.json" in load_error(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    assert "is not valid JSON" in refusal(tmp_path)
+    assert "is not valid JSON" in load_error(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    assert "is a list, not an object" in refusal(tmp_path)
+    assert "is a list, not an object" in load_error(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    assert "holds no weights" in refusal(tmp_path)
-    assert "is not a directory" in refusal(tmp_path / "config.json")
+    assert "holds no weights" in load_error(tmp_path)
+    assert "is not a directory" in load_error(tmp_path / "config.json")
 
 
 def test_a_name_that_is_no_path_says_how_to_get_one(monkeypatch):
-    assert "hf download some/model --local-dir DIR" in refusal("some/model")
+    assert "hf download some/model --local-dir DIR" in load_error("some/model")
     import sys
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install huggingface_hub" in refusal("some/model")
+    assert "pip install huggingface_hub" in load_error("some/model")
 
 
 @pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])

@@ -15,7 +15,7 @@ from bert_jax.search.documents import Columns, Document, Source
 from bert_jax.search.manifest import Manifest
 from bert_jax.search.passages import Cutter, Tokens, Words
 from bert_jax.text.wordpiece import WordPiece
-from test_hub import WORDS, write
+from tests.support.small_models import SMALL_VOCABULARY, write_model
 
 
 def documents(*inputs, **columns) -> tuple[dict[str, tuple[str, str]], list[str]]:
@@ -110,8 +110,11 @@ def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsy
 
 @pytest.mark.parametrize("room", [12, 40])
 def test_passages_cover_a_document_in_whole_sentences(room):
-    words = [word.capitalize() if n % 3 else word for n, word in enumerate(WORDS[5:8] + WORDS[9:11])]
-    tokens, rng = Tokens(WordPiece.from_vocabulary(WORDS), False), random.Random(0)
+    words = [
+        word.capitalize() if n % 3 else word
+        for n, word in enumerate(SMALL_VOCABULARY[5:8] + SMALL_VOCABULARY[9:11])
+    ]
+    tokens, rng = Tokens(WordPiece.from_vocabulary(SMALL_VOCABULARY), False), random.Random(0)
     odd = ["\u00a0", "\u2003", "\n", "\n\n", "x" * 300, "\u4e2d\u6587", "\U0001f600", "!", "mat" * 50]
     for ruler in (tokens, Words()):
         for size in (1, 5, 50, 400):
@@ -144,7 +147,7 @@ def test_a_document_of_any_size_is_cut_in_linear_time():
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    write(path, heads=("mlm",))
+    write_model(path, heads=("mlm",))
     return path
 
 
@@ -275,7 +278,7 @@ def test_documents_of_a_glob_and_of_the_hub_are_not_taken_for_missing(run, tmp_p
 
 
 def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model, tmp_path):
-    write(tmp_path / "judge", heads=("classify",), labels=("relevant",))
+    write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     for n in range(2):
         (tmp_path / f"{n}.txt").write_text("The cat sat. " + "the mat " * (150 * n))
     run("index", "0.txt", "1.txt", "--output", "index")
@@ -295,7 +298,7 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     refused = f"{model} is not a cross-encoder; `bert-jax train --config rerank` makes one"
     assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
     assert refused in run("rerank", "--model", model, "--input", "pairs.jsonl", code=1)[1]
-    write(tmp_path / "classes", heads=("classify",), labels=("a", "b", "c"))
+    write_model(tmp_path / "classes", heads=("classify",), labels=("a", "b", "c"))
     refused = "classes gives 3 numbers for a pair of texts, and a cross-encoder gives one (num_labels: 1);"
     assert refused in run("search", "index", "cat", "--rerank", "classes", code=1)[1]
     assert refused in run("rerank", "--model", "classes", "--input", "pairs.jsonl", code=1)[1]
@@ -375,7 +378,7 @@ def test_an_index_knows_its_model(run, model, tmp_path):
         first.text == next(row for row in rows if str(row["id"]) == first.id)["text"][first.start : first.end]
     )
 
-    write(tmp_path / "judge", heads=("classify",), labels=("relevant",))
+    write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     ranked = [json.loads(run("search", "index", "cat", "--json", *flags)[0])["hits"] for flags in (
         ["--top", 20], ["--rerank", "judge", "--rerank-top", 6],
     )]  # fmt: skip

@@ -1,26 +1,26 @@
 """`bert-jax inspect` shows what the stream gives, and the benches run."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-import corpora
 from bert_jax.command.main import main
 from bert_jax.core.config import load
 from bert_jax.data.corpus.inspect import show_step
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.tasks.pretrain import Config
 from bert_jax.text.readers import Source
+from tests.support.made_up_language import ENTRIES, join_documents, random_documents, save_tokenizer
+from tests.support.project import ROOT
 
-PRETRAIN = str(Path(__file__).parents[1] / "configs" / "pretrain.py")
+PRETRAIN = str(ROOT / "configs/pretrain.py")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("inspect")
-    (root / "text.txt").write_text(corpora.written(corpora.made_up(300, seed=5)))
-    corpora.save_tokenizer(root / "vocabulary")
+    (root / "text.txt").write_text(join_documents(random_documents(300, seed=5)))
+    save_tokenizer(root / "vocabulary")
     prepare(Source([root / "text.txt"], "sentences"), root / "vocabulary", root / "corpus", processes=1)
     return root
 
@@ -45,11 +45,9 @@ def test_targets_show_what_became_of_them(corpus):
         for position, target, weight in zip(
             *(batch[name][i] for name in ("target_positions", "targets", "target_weight")), strict=True
         ):
-            token, old = batch["tokens"][i, position], corpora.ENTRIES[target]
+            token, old = batch["tokens"][i, position], ENTRIES[target]
             masked += bool(weight) and token == 4 and f"[MASK:{old}]" in text
-            replaced += (
-                bool(weight) and token not in (4, target) and f"{{{corpora.ENTRIES[token]}<{old}}}" in text
-            )
+            replaced += bool(weight) and token not in (4, target) and f"{{{ENTRIES[token]}<{old}}}" in text
             kept += bool(weight) and token == target and f"={old}=" in text
     text = re.sub(r"^Targets, here .*$", "", text, flags=re.M)  # which explains the signs
     shown = [len(re.findall(pattern, text)) for pattern in (r"\[MASK:", r"\{\S+<\S+\}", r"=\S+=")]

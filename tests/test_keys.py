@@ -13,7 +13,7 @@ from bert_jax.core.config_keys import keys_of
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.synonyms import MEANINGS, hint_for, proposals
 from bert_jax.tasks import TASKS
-from runs import ROOT
+from tests.support.project import ROOT
 
 NAMES = {task: list(kinds_of(TASKS[task].Config)) for task in TASKS.names()}
 # What users of transformers and sentence-transformers type, and the keys that are meant: the first that a task has.

@@ -2,7 +2,6 @@
 
 import ast
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,10 +18,10 @@ from bert_jax.report.evaluate import evaluate
 from bert_jax.tasks.finetune_config import ExamplesConfig
 from bert_jax.tasks.parts import split_parts
 from bert_jax.text.truncation import Reading
-from test_evaluate import TEXTS, write_lines
-from test_hub import write as write_model
+from tests.support.project import PACKAGE
+from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.tables import write_jsonl
 
-PACKAGE = Path(__file__).parents[1] / "bert_jax"
 BUILT_IN = {"classes", "labels", "number", "relevance", "tags", "answers"}
 
 
@@ -102,10 +101,10 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     write_model(tmp_path / "m", heads=("mlm",))
     rng = np.random.default_rng(0)
     rows = [
-        {"text": f"{n} {rng.choice(TEXTS)}", "label": int(rng.choice([2, 3, 5], p=[0.1, 0.2, 0.7]))}
+        {"text": f"{n} {rng.choice(SMALL_TEXTS)}", "label": int(rng.choice([2, 3, 5], p=[0.1, 0.2, 0.7]))}
         for n in range(240)
     ]
-    data = write_lines(tmp_path / "train.jsonl", rows)
+    data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = ["kind=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
              "data.calibration_share=0.25"]  # fmt: skip
     for n, rate in enumerate((0.5, 1e-9)):
@@ -118,9 +117,11 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     objects = list(predictions(model, data))
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
-    assert model.classify(TEXTS[0]) == model.kind.predicted(model.outcomes(model.kind, TEXTS[0]), NONE)
+    assert model.classify(SMALL_TEXTS[0]) == model.kind.predicted(
+        model.outcomes(model.kind, SMALL_TEXTS[0]), NONE
+    )
     with pytest.raises(BertJaxError, match='kind "stars" has no probability for each label'):
-        model.classify(TEXTS[0], scores=True)
+        model.classify(SMALL_TEXTS[0], scores=True)
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
     assert "Expected calibration error of these texts" in report and "![confusion matrix]" in report
@@ -147,7 +148,7 @@ def test_a_kind_that_nobody_knows(name):
 def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_before_the_run(tmp_path):
     write_model(tmp_path / "m", heads=("mlm",))
     rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(20)]
-    data = write_lines(tmp_path / "train.jsonl", rows)
+    data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = [
         "kind=examples.kinds.stars",
         f"init={tmp_path / 'm'}",
@@ -169,7 +170,7 @@ def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatc
 
 def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path):
     rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(1200)]
-    data = ExamplesConfig(train=write_lines(tmp_path / "train.jsonl", rows), folds=0)
+    data = ExamplesConfig(train=write_jsonl(tmp_path / "train.jsonl", rows), folds=0)
     stars = KINDS["examples.kinds.stars"]
     plain = type("Plain", (stars,), {"calibrate": Kind.calibrate})
     parts = [

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import fake_gcloud
-import runs
 from bert_jax.core.errors import LOST_ANOTHER, NotFinite
+from tests import fake_gcloud
+from tests.support.processes import kill_pod
+from tests.support.project import ROOT
 
-LAUNCH = runs.ROOT / "launch"
+LAUNCH = ROOT / "launch"
 SCRIPTS = ("create", "setup", "corpus", "run", "watch", "status", "fetch", "delete")
 TRAIN = (
     "train --config configs/pretrain.py:base --config.data.corpora=corpus --workdir runs/base "
@@ -459,7 +460,7 @@ def local_pod(tmp_path):
 
     yield start
     for process in started:
-        runs.end(process, tmp_path / "pod")
+        kill_pod(process, tmp_path / "pod")
 
 
 @pytest.mark.slow
@@ -521,7 +522,7 @@ def test_a_slurm_job_queues_again_until_there_is_a_model(tmp_path, ends):
     environment = {
         "PATH": path,
         "SLURM_JOB_ID": "7",
-        "SLURM_SUBMIT_DIR": str(runs.ROOT),
+        "SLURM_SUBMIT_DIR": str(ROOT),
         "WORKDIR": str(workdir),
     }
     copy = shutil.copy(LAUNCH / "slurm.sh", tmp_path)  # as Slurm does

@@ -7,8 +7,8 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference import programs
 from bert_jax.text.wordpiece import WordPiece
-from corpora import ENTRIES
-from test_hub import write
+from tests.support.made_up_language import ENTRIES
+from tests.support.small_models import write_model
 
 SIZES = {
     "vocab_size": len(ENTRIES), "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3,
@@ -52,7 +52,7 @@ def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tm
 
 @pytest.mark.slow
 def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
-    write(tmp_path, heads=("classify",), labels=("good", "bad"))
+    write_model(tmp_path, heads=("classify",), labels=("good", "bad"))
     model = bert_jax.load(tmp_path)
     program = programs.head_logits(model.config, "classify", 2)
     program.clear_cache()  # other tests may have used it
@@ -68,7 +68,7 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
 
 
 def test_layers_that_are_none(tmp_path):
-    write(tmp_path)
+    write_model(tmp_path)
     model = bert_jax.load(tmp_path)
     for layers, message in (
         (4, "layers must be between -2 and 1, not 4"),

@@ -13,16 +13,16 @@ from bert_jax.metrics import retrieval
 from bert_jax.report import legs
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from test_search import Queries, change, document
+from tests.support.indexes import QueryEncoder, change_index, random_document
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Forty documents, and twelve queries of words of one of them."""
-    monkeypatch.setattr(Index, "encoder", Queries)
+    monkeypatch.setattr(Index, "encoder", QueryEncoder)
     rng = random.Random(3)
-    documents = [document(f"d{n}", rng) for n in range(40)]
-    change(tmp_path / "index", documents)
+    documents = [random_document(f"d{n}", rng) for n in range(40)]
+    change_index(tmp_path / "index", documents)
     rows = [{"_id": one.id, "text": one.text} for one in documents]
     queries = [{"_id": f"q{n}", "text": " ".join(documents[n].text.split()[:3])} for n in range(12)]
     for name, some in (("corpus", rows), ("queries", queries)):
@@ -77,7 +77,7 @@ def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
 
 def test_documents_beyond_the_folder_keep_their_places(folder):
     queries = read_judged(folder).queries
-    change(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
+    change_index(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
     for way in legs.measure(legs.Trial(str(folder / "index"), str(folder))).ways:
         scores, places = way.sums.scores, way.search.places
         assert [way.search.recall.scores[str(cut)] for cut in (1, 10, 100)] == pytest.approx(
@@ -89,11 +89,11 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
 
 
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
-    change(folder / "index", remove=["d20"])
+    change_index(folder / "index", remove=["d20"])
     assert legs.measure(legs.Trial(str(folder / "index"), str(folder))).notes == [
         '1 of 13 relevant documents are not in the index (the first: "d20")'
     ]
-    change(tmp_path / "other", [document("x", random.Random(0))])
+    change_index(tmp_path / "other", [random_document("x", random.Random(0))])
     with pytest.raises(
         BertJaxError, match='has none of the relevant documents of .*, such as "d0"; build it from'
     ):

@@ -5,27 +5,32 @@ import subprocess
 import sys
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import runs
-from hostile import material
-from test_constraints import needed
+from tests.hostile import material
+from tests.support.made_up_language import save_tokenizer
+from tests.support.pretraining_runs import train_command
+from tests.support.processes import process_environment
+from tests.support.project import ROOT
+from tests.support.requirements import required_packages
 
 GENTLE = ("steps=2", "data.batch=8", "data.max_length=24", "log.every=1")
 
 
 def light() -> set[str]:
     """The packages that `pip install .` installs; from pyproject.toml, for what is installed here may be older."""
-    project = tomllib.loads((runs.ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [r for r in map(Requirement, project["dependencies"]) if not r.marker or r.marker.evaluate()]
     return {
         canonicalize_name(name)
         for requirement in wanted
-        for name in (requirement.name, *needed(requirement.name, frozenset(requirement.extras | {""})))
+        for name in (
+            requirement.name,
+            *required_packages(requirement.name, frozenset(requirement.extras | {""})),
+        )
     }
 
 
@@ -42,7 +47,7 @@ def absent() -> list[str]:
 @pytest.mark.slow
 def test_all_but_pre_training_works_with_what_pip_install_installs(tmp_path):
     vocabulary, masked = tmp_path / "vocabulary", tmp_path / "masked"
-    runs.corpora.save_tokenizer(vocabulary)
+    save_tokenizer(vocabulary)
     material.model(masked, vocabulary, ("mlm", "nsp"))
     texts = material.sentences(60)
     tables = {
@@ -62,7 +67,7 @@ def test_all_but_pre_training_works_with_what_pip_install_installs(tmp_path):
     def train(task: str, *settings: str) -> list:
         flags = [f"--config.{setting}" for setting in (*GENTLE, *settings, f"init={masked}")]
         flags.append(f"--config.data.train={tmp_path / task}.jsonl")
-        return ["train", "--config", runs.ROOT / f"configs/{task}.py", "--workdir", tmp_path / task, *flags]
+        return ["train", "--config", ROOT / f"configs/{task}.py", "--workdir", tmp_path / task, *flags]
 
     def labelled(task: str, verb: str, flag: str, *more) -> list:
         return [verb, "--model", tmp_path / task / "model", flag, tmp_path / f"{task}.jsonl", *more]
@@ -86,15 +91,15 @@ def test_all_but_pre_training_works_with_what_pip_install_installs(tmp_path):
          "--processes", 1],
     ]  # fmt: skip
     refused = [
-        runs.command(tmp_path / "corpus", tmp_path / "run")[3:],
+        train_command(tmp_path / "corpus", tmp_path / "run")[3:],
         ["evaluate", "--model", masked, "--data", "tfds:glue/sst2:test"],
-        ["inspect", "--config", f"{runs.ROOT}/configs/pretrain.py:tiny", "--config.data.corpora=gs://some/corpus"],
+        ["inspect", "--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.corpora=gs://some/corpus"],
     ]  # fmt: skip
     commands = [[str(word) for word in command] for command in (*works, *refused)]
-    script = Path(__file__).with_name("light.py")
+    script = ROOT / "tests/light.py"
     ran = subprocess.run(
         [sys.executable, script, json.dumps(absent()), json.dumps(commands)],
-        env=runs.environment(), capture_output=True, text=True,
+        env=process_environment(), capture_output=True, text=True,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     ends = [json.loads(line) for line in ran.stdout.splitlines()]

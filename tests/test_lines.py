@@ -12,7 +12,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from test_hub import write
+from tests.support.small_models import write_model
 
 COMMAND = [sys.executable, "-m", "bert_jax"]
 
@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "bert_jax"]
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    write(path, heads=("mlm",))
+    write_model(path, heads=("mlm",))
     return path
 
 

@@ -30,8 +30,8 @@ from bert_jax.training.standing import of_kept_model
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
 from bert_jax.training.workdir import Workdir
-from runs import leaves
-from tiny_training import HELDOUT, Batches, tiny
+from tests.support.pretraining_runs import checkpoint_arrays
+from tests.support.tiny_pretraining import HELDOUT, Batches, tiny_pretraining
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 def whole(tmp_path_factory):
     """A run of 20 steps with checkpoints at 5, 10, 15 and 20."""
     workdir = tmp_path_factory.mktemp("loop") / "run"
-    task, config = tiny(checkpoint_keep=9)
+    task, config = tiny_pretraining(checkpoint_keep=9)
     assert train(task, Batches(), config, workdir)
     return workdir
 
@@ -59,7 +59,7 @@ def lines(workdir):
 
 def again(workdir, capsys, **changes) -> str:
     """Goes on with the run and returns what it said."""
-    task, config = tiny(checkpoint_keep=9, **changes)
+    task, config = tiny_pretraining(checkpoint_keep=9, **changes)
     train(task, Batches(), config, workdir)
     said = capsys.readouterr()
     return said.out + said.err
@@ -67,7 +67,7 @@ def again(workdir, capsys, **changes) -> str:
 
 def assert_same(one, other):
     assert lines(one) == lines(other)
-    ours, theirs = leaves(one / "checkpoints/20"), leaves(other / "checkpoints/20")
+    ours, theirs = checkpoint_arrays(one / "checkpoints/20"), checkpoint_arrays(other / "checkpoints/20")
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
@@ -114,11 +114,11 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, whole
 def test_orbax_alone_would_take_a_flipped_bit(copied):
     """The reason for the manifest; when this fails, orbax looks itself. It notices bits of its own alone."""
     checkpoint = copied / "checkpoints/20"
-    before, taken = leaves(checkpoint), 0
+    before, taken = checkpoint_arrays(checkpoint), 0
     for where in (0.4, 0.5, 0.6, 0.7):
         flip(largest(checkpoint), where)
         with suppress(Exception):
-            after = leaves(checkpoint)
+            after = checkpoint_arrays(checkpoint)
             taken += any((after[name] != value).any() for name, value in before.items())
         flip(largest(checkpoint), where)
     assert taken
@@ -132,7 +132,7 @@ def test_a_finished_run_started_again_changes_nothing(whole, copied, capsys):
 
 
 def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
-    _, config = tiny(checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best="mlm_loss")
+    _, config = tiny_pretraining(checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best="mlm_loss")
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
     for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
         checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": {"mlm_loss": loss}})
@@ -142,7 +142,7 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
 
 
 def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
-    task, config = tiny(checkpoint_keep=9, checkpoint_best="accuracy")
+    task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best="accuracy")
     checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
     run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
     for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
@@ -162,7 +162,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
         return {"accuracy": accuracies.get(run.step, 0.0)}
 
     monkeypatch.setattr(Run, "measure", measure)
-    task, config = tiny(log_evaluate_every=5, checkpoint_keep=9, checkpoint_best="accuracy")
+    task, config = tiny_pretraining(log_evaluate_every=5, checkpoint_keep=9, checkpoint_best="accuracy")
     assert train(task, Batches(), config, tmp_path)
     said = "".join(capsys.readouterr())
     assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
@@ -176,7 +176,7 @@ def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, c
             batch["target_weight"][3, 0] = np.nan
         return batch
 
-    task, config = tiny()
+    task, config = tiny_pretraining()
     train(task, Batches(plant=plant), config, tmp_path)
     found = lines(tmp_path)
     assert [line for line in found if line["kind"] == "discarded"] == [
@@ -188,11 +188,11 @@ def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, c
     )
     assert found[-2]["discarded"] == 1
     assert np.isfinite([line["loss"] for line in found if line["kind"] == "train"]).all()
-    assert all(np.isfinite(value).all() for value in leaves(tmp_path / "checkpoints/20").values())
+    assert all(np.isfinite(value).all() for value in checkpoint_arrays(tmp_path / "checkpoints/20").values())
 
 
 def test_a_discarded_update_leaves_the_state_as_it_was():
-    task, config = tiny()
+    task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
     step, batch = make_step(task, config, mesh), Batches().whole(0)
     constants = constants_of(task, config, mesh)
@@ -217,19 +217,19 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
             batch["weight"][:] = np.inf
         return batch
 
-    task, config = tiny(bad_steps=3)
+    task, config = tiny_pretraining(bad_steps=3)
     with pytest.raises(
         NotFinite, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
     ):
         train(task, Batches(plant=plant), config, tmp_path)
-    kept, good = leaves(tmp_path / "checkpoints/14"), leaves(whole / "checkpoints/10")
+    kept, good = checkpoint_arrays(tmp_path / "checkpoints/14"), checkpoint_arrays(whole / "checkpoints/10")
     for name, value in good.items():
         if "params" in name or "optimizer" in name:
             np.testing.assert_array_equal(kept[name], value, err_msg=name)
 
 
 def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
-    task, config = tiny()
+    task, config = tiny_pretraining()
     run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
     run.log = Log(tmp_path, run.workdir.metrics, 0, 20, False)
     measured = {"losses": {"mlm_loss": (6.0, 2.0)}, "scores": {"mlm_accuracy": (1.0, 2.0)}, "tokens": 9}
@@ -252,7 +252,7 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
             batch["target_weight"][3, 0] = np.nan
         return batch
 
-    task, config = tiny(checkpoint_best="mlm_loss")
+    task, config = tiny_pretraining(checkpoint_best="mlm_loss")
     with pytest.raises(NotFinite) as error:
         train(task, Batches(plant=plant), config, tmp_path)
     assert str(error.value) == (
@@ -302,14 +302,14 @@ def test_a_run_does_not_go_on_with_other_data(copied):
         def identity(self):
             return {"rows": "others"}
 
-    task, config = tiny(checkpoint_keep=9)
+    task, config = tiny_pretraining(checkpoint_keep=9)
     with pytest.raises(BertJaxError, match="was started with other data: rows was made up and is others"):
         train(task, Others(), config, copied)
 
 
 def test_a_workdir_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
-    task, config = tiny()
+    task, config = tiny_pretraining()
     with pytest.raises(
         BertJaxError, match=r"--workdir .*/file/run cannot be written to \(Not a directory\); name one that"
     ):
@@ -327,7 +327,7 @@ def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
             refused.append(str(error))
 
     monkeypatch.setattr(Log, "close", close_and_look)
-    task, config = tiny(steps=1)
+    task, config = tiny_pretraining(steps=1)
     train(task, Batches(), config, tmp_path)
     assert len(refused) == 1 and "another run is writing" in refused[0]
 
@@ -346,7 +346,7 @@ def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_pa
 
     monkeypatch.setattr(Run, "check_finite", fail)
     monkeypatch.setattr(manifest, "write", write_late)
-    task, config = tiny(checkpoint_every=1, log_evaluate_every=2)
+    task, config = tiny_pretraining(checkpoint_every=1, log_evaluate_every=2)
     with pytest.raises(NotFinite, match="the loss is not finite"):
         train(task, Batches(), config, tmp_path)
     assert Checkpoints(tmp_path / "checkpoints", config.checkpoints).steps() == [1]
@@ -362,7 +362,7 @@ def test_a_directory_whose_file_system_has_no_locks_is_written_to(tmp_path, monk
 
 
 def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
-    _, config = tiny()
+    _, config = tiny_pretraining()
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
     for step in (5, 10):
         (tmp_path / str(step)).mkdir()
@@ -377,7 +377,7 @@ def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
 
 
 def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():
-    task, config = tiny()
+    task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
     for seed in (3_000_000_000, 2**40 + 7, -1):
         constants = constants_of(task, dataclasses.replace(config, seed=seed), mesh)
@@ -386,7 +386,7 @@ def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():
 
 
 def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
-    task, config = tiny(log_profile=17)
+    task, config = tiny_pretraining(log_profile=17)
     train(task, Batches(), config, tmp_path)
     assert list((tmp_path / "profile").rglob("*.xplane.pb")), "also where the run ends within the profile"
     from bert_jax.text.host_tensorflow import tf
@@ -403,7 +403,7 @@ def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
     newest, older, result = (
         api.load(path).params for path in (tmp_path / "newest", tmp_path / "older", whole / "model")
     )
-    for name, value in leaves(whole / "checkpoints/10").items():
+    for name, value in checkpoint_arrays(whole / "checkpoints/10").items():
         if "words" in name and "params" in name:
             np.testing.assert_array_equal(older["encoder"]["embeddings"]["words"], value)
     jax.tree.map(np.testing.assert_array_equal, newest, result)
@@ -416,11 +416,11 @@ def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
     assert begun["architectures"] == ["BertForPreTraining"]
     from bert_jax.tasks import warm_start
 
-    task, config = tiny()
+    task, config = tiny_pretraining()
     warm_start.as_in(str(whole / "model"), task.layout, Batches().tokenizer)
     params, missing = warm_start.read(str(whole / "model"), task, seed=0)
     assert not missing
-    task, config = tiny(steps=12, init=str(whole / "model"), first_step=8)
+    task, config = tiny_pretraining(steps=12, init=str(whole / "model"), first_step=8)
     train(task, Batches(), config, tmp_path / "kept", lambda: params)
     first = lines(tmp_path / "kept")[0]
     assert first["step"] == 9, "the schedule goes on where the run before it stood"
@@ -428,8 +428,8 @@ def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
     with pytest.raises(
         BertJaxError, match="init needs first_step: --config.first_step=0 restarts the schedule"
     ):
-        tiny(init="somewhere")
-    other, _ = tiny(layers=2)
+        tiny_pretraining(init="somewhere")
+    other, _ = tiny_pretraining(layers=2)
     with pytest.raises(BertJaxError, match="other sizes than the config; set --config.model.layers=1"):
         warm_start.as_in(str(whole / "model"), other.layout, Batches().tokenizer)
 
@@ -445,7 +445,7 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, t
             resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
         return batch
 
-    task, config = tiny(checkpoint_keep=9)
+    task, config = tiny_pretraining(checkpoint_keep=9)
     try:
         with pytest.raises(
             BertJaxError, match="the last checkpoint could not be written .* make room there and start"

@@ -29,9 +29,11 @@ from bert_jax.search.vectors import Vectors
 from bert_jax.training.config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
-from runs import finished
-from test_embed_task import pairs, table
-from test_finetune import ENCODER, TOKENIZER, model, texts  # noqa: F401
+from tests.support.embedding_tasks import random_pairs
+from tests.support.processes import run_process
+from tests.support.tables import write_jsonl
+from tests.support.texts import random_texts
+from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
 
 def rows_of(path) -> list[dict]:
@@ -76,11 +78,11 @@ class GivenScores:
 def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypatch):
     monkeypatch.setattr(mining, "BLOCK", 7)
     monkeypatch.setattr(retrieval, "WIDTH", 9)
-    rows = pairs(30)
+    rows = random_pairs(30)
     rows += [{"question": rows[0]["question"], "answer": rows[1]["answer"]}]  # an anchor with two positives
     rows += [{"question": rows[2]["answer"], "answer": rows[3]["answer"]}]  # and one that is a positive
-    groups = read_groups(table(tmp_path / "pairs.jsonl", rows), GroupColumns())
-    corpus, counts = [*texts(10, (3, 9), 7), *(row["question"] for row in rows)], Mined()
+    groups = read_groups(write_jsonl(tmp_path / "pairs.jsonl", rows), GroupColumns())
+    corpus, counts = [*random_texts(10, (3, 9), 7), *(row["question"] for row in rows)], Mined()
     mined = list(mine(groups, corpus, Given(), limits, counts, reranker))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
     products = Given().of([row["question"] for row in rows], QUERIES) @ Given().of(candidates, DOCUMENTS).T
@@ -103,12 +105,12 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
     assert (counts.groups, counts.too_few) == (len(mined), len(rows) - len(mined))
 
 
-def test_texts_of_the_same_label_are_no_negatives(model, tmp_path):  # noqa: F811
-    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts(16))]
-    groups = read_groups(table(tmp_path / "labelled.jsonl", rows), GroupColumns())
+def test_texts_of_the_same_label_are_no_negatives(encoder_path, tmp_path):
+    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(random_texts(16))]
+    groups = read_groups(write_jsonl(tmp_path / "labelled.jsonl", rows), GroupColumns())
     label_of = {row["text"]: row["label"] for row in rows}
     limits = Limits(1, margin=0.0, last=16)
-    mined = list(mine(groups, [], Vectors(model, tmp_path / "kept"), limits, Mined()))
+    mined = list(mine(groups, [], Vectors(encoder_path, tmp_path / "kept"), limits, Mined()))
     assert mined and all(label_of[row["anchor"]] != label_of[row["negative_1"]] for row in mined)
 
 
@@ -116,7 +118,7 @@ def test_texts_of_the_same_label_are_no_negatives(model, tmp_path):  # noqa: F81
 def classifiers(tmp_path_factory):
     """Directories of cross-encoders with initial values: with one logit as sentence-transformers saves it, and two."""
     directories = [tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")]
-    layout = hub.Layout(ENCODER, heads=("classify",), labels=("a", "b"))
+    layout = hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b"))
     params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
     hub.save(directories[1], layout, params, TOKENIZER)
     params["classify"] = jax.tree.map(lambda values: values[..., :1], params["classify"])
@@ -148,8 +150,8 @@ def counted(monkeypatch):
     return texts_read
 
 
-def test_texts_are_embedded_behind_the_prompt_of_their_part(model, tmp_path):  # noqa: F811
-    prompted = shutil.copytree(model, tmp_path / "model")
+def test_texts_are_embedded_behind_the_prompt_of_their_part(encoder_path, tmp_path):
+    prompted = shutil.copytree(encoder_path, tmp_path / "model")
     embedder = sentence_transformers.Embedder(prompts={"query": "w1 ", "passage": "w2 "})
     sentence_transformers.write(prompted, embedder, 32)
     kept, ours = Vectors(prompted, tmp_path / "kept"), load(prompted)
@@ -160,10 +162,20 @@ def test_texts_are_embedded_behind_the_prompt_of_their_part(model, tmp_path):  #
 
 
 @pytest.mark.slow
-def test_each_text_is_embedded_once_wherever_it_stands(model, tmp_path, counted, capsys):  # noqa: F811
-    rows = pairs(30)
-    command = ["mine", "--model", str(model), "--negatives", "2", "--margin", "0.1", "--cache", str(tmp_path)]
-    data = table(tmp_path / "pairs.jsonl", rows)
+def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, counted, capsys):
+    rows = random_pairs(30)
+    command = [
+        "mine",
+        "--model",
+        str(encoder_path),
+        "--negatives",
+        "2",
+        "--margin",
+        "0.1",
+        "--cache",
+        str(tmp_path),
+    ]
+    data = write_jsonl(tmp_path / "pairs.jsonl", rows)
     assert main([*command, "--data", data, "--output", str(tmp_path / "a.jsonl")]) == 0
     mined, said = rows_of(tmp_path / "a.jsonl"), capsys.readouterr().err
     assert f"{len(mined)} groups in" in said
@@ -173,7 +185,7 @@ def test_each_text_is_embedded_once_wherever_it_stands(model, tmp_path, counted,
     counted.clear()
     parts = sorted(tmp_path.glob("vectors-*/*.npy"))
     assert len(parts) == 4
-    more = table(tmp_path / "more.jsonl", [{"question": "w1", "answer": "w2 w3"}, *reversed(rows)])
+    more = write_jsonl(tmp_path / "more.jsonl", [{"question": "w1", "answer": "w2 w3"}, *reversed(rows)])
     assert main([*command, "--data", more, "--output", str(tmp_path / "b.jsonl")]) == 0
     assert sorted(counted) == ["w1", "w2 w3"]
     counted.clear()
@@ -201,9 +213,19 @@ def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_rerankers_scores_decide_and_are_learnt_from(model, classifiers, tmp_path, capsys):  # noqa: F811
-    data, output = table(tmp_path / "pairs.jsonl", pairs(30)), tmp_path / "mined.jsonl"
-    command = ["mine", "--model", str(model), "--data", data, "--output", str(output), "--negatives", "1"]
+def test_a_rerankers_scores_decide_and_are_learnt_from(encoder_path, classifiers, tmp_path, capsys):
+    data, output = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(30)), tmp_path / "mined.jsonl"
+    command = [
+        "mine",
+        "--model",
+        str(encoder_path),
+        "--data",
+        data,
+        "--output",
+        str(output),
+        "--negatives",
+        "1",
+    ]
     assert main([*command, "--rescore", str(classifiers[0]), "--scores"]) == 0
     rescored = rows_of(output)
     groups = read_groups(str(output), GroupColumns())
@@ -249,23 +271,23 @@ for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
 
 
 @pytest.mark.slow
-def test_a_killed_command_ends_as_if_it_had_not_been(model, classifiers, tmp_path):  # noqa: F811
-    data, whole = table(tmp_path / "pairs.jsonl", pairs(60)), tmp_path / "whole.jsonl"
-    finished(
-        [sys.executable, "-c", KILLED, str(whole), "mine", "--model", str(model), "--data", data, "--negatives", "1",
-         "--rescore", str(classifiers[0]), "--scores"]
+def test_a_killed_command_ends_as_if_it_had_not_been(encoder_path, classifiers, tmp_path):
+    data, whole = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60)), tmp_path / "whole.jsonl"
+    run_process(
+        [sys.executable, "-c", KILLED, str(whole), "mine", "--model", str(encoder_path), "--data", data, "--negatives",
+         "1", "--rescore", str(classifiers[0]), "--scores"]
     )  # fmt: skip
     assert len(rows_of(whole)) > 30
     assert (tmp_path / "cut.jsonl").read_bytes() == whole.read_bytes()
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(model, tmp_path):  # noqa: F811
-    rows = pairs(30)
+def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(encoder_path, tmp_path):
+    rows = random_pairs(30)
     again = {row["answer"].replace(" ", "  "): row["question"] for row in rows}
     arguments = {
-        "model": model, "data": table(tmp_path / "pairs.jsonl", rows), "output": tmp_path / "mined.jsonl",
-        "corpus": table(tmp_path / "corpus.jsonl", [{"note": "a", "answer": text} for text in again]),
+        "model": encoder_path, "data": write_jsonl(tmp_path / "pairs.jsonl", rows), "output": tmp_path / "mined.jsonl",
+        "corpus": write_jsonl(tmp_path / "corpus.jsonl", [{"note": "a", "answer": text} for text in again]),
         "margin": 0, "negatives": 9,
     }  # fmt: skip
     assert (
@@ -301,14 +323,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_mined_is_said_in_a_line(case, model, classifiers, tmp_path, capsys):  # noqa: F811
+def test_what_cannot_be_mined_is_said_in_a_line(case, encoder_path, classifiers, tmp_path, capsys):
     arguments, rows, message = BAD[case]
-    rows = rows or pairs(4)
+    rows = rows or random_pairs(4)
     names = {
-        "ROWS": table(tmp_path / "rows.jsonl", rows),
-        "PAIRS": table(tmp_path / "pairs.jsonl", pairs(4)),
-        "CORPUS": table(tmp_path / "corpus.jsonl", [{"text": text} for text in texts(4)]),
-        "MODEL": str(model),
+        "ROWS": write_jsonl(tmp_path / "rows.jsonl", rows),
+        "PAIRS": write_jsonl(tmp_path / "pairs.jsonl", random_pairs(4)),
+        "CORPUS": write_jsonl(tmp_path / "corpus.jsonl", [{"text": text} for text in random_texts(4)]),
+        "MODEL": str(encoder_path),
         "SEVERAL": str(classifiers[1]),
     }
     defaults = ["--model", "MODEL", "--data", "ROWS", "--output", str(tmp_path / "mined.jsonl")]

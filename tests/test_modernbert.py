@@ -14,9 +14,9 @@ from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.models.config import NearConfig, RotaryConfig
 from bert_jax.tasks import warm_start
 from bert_jax.training.task import Task
-from packing import assert_packed_equals_separate
-from released import add_tensors, layout_of, released
-from shown import shown
+from tests.support.cases import long_except
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.released_models import add_tensors, family_layout, write_released
 
 FIELDS = {
     "hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 5, "intermediate_size": 20, "vocab_size": 61,
@@ -36,16 +36,16 @@ OLD_KEYS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pooling", shown(["cls", "mean"], ["cls"]))
+@pytest.mark.parametrize("pooling", long_except(["cls", "mean"], ["cls"]))
 def test_packed_rows_equal_separate_ones(pooling):
     fields = FIELDS | {"local_attention": 4, "classifier_pooling": pooling}
-    assert_packed_equals_separate(layout_of("modernbert", fields, ("mlm", "classify"), ("a", "b", "c")))
+    assert_packed_equals_separate(family_layout("modernbert", fields, ("mlm", "classify"), ("a", "b", "c")))
 
 
 @pytest.mark.slow
 def test_a_released_directory_opens(tmp_path):
     config = OLD_KEYS | FIELDS | {"architectures": ["ModernBertForMaskedLM"]}
-    params = released(tmp_path, "modernbert", config, ("mlm",))
+    params = write_released(tmp_path, "modernbert", config, ("mlm",))
     names = set(load_file(tmp_path / "model.safetensors"))
     assert "model.layers.1.attn_norm.weight" in names and "model.layers.0.attn_norm.weight" not in names
     add_tensors(tmp_path, {"decoder.weight": params["encoder"]["embeddings"]["words"]})
@@ -71,7 +71,7 @@ def test_a_released_directory_opens(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["classify", "tag", "answer"])
 def test_a_new_head_keeps_the_transform_of_the_masked_lm(tmp_path, head):
-    params = released(tmp_path, "modernbert", FIELDS, ("mlm",))
+    params = write_released(tmp_path, "modernbert", FIELDS, ("mlm",))
     labels = ["a", "b"] * (head != "answer")
     model = bert_jax.load(tmp_path, head=head, labels=labels[:2], tokenizer=False)
     part = model.params["pooler" if head == "classify" else "transform"]
@@ -115,7 +115,7 @@ def test_absent_keys_have_the_published_values():
     ],
 )  # fmt: skip
 def test_hostile_configs(tmp_path, changes, message):
-    released(tmp_path, "modernbert", FIELDS | changes, ("mlm",), FIELDS)
+    write_released(tmp_path, "modernbert", FIELDS | changes, ("mlm",), FIELDS)
     with pytest.raises(BertJaxError) as error:
         bert_jax.load(tmp_path, tokenizer=False)
     assert message in str(error.value) and "\n" not in str(error.value)
@@ -124,7 +124,7 @@ def test_hostile_configs(tmp_path, changes, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classify", "tag"])
 def test_a_fine_tuning_begins_with_the_transform_of_the_masked_lm(tmp_path, kind):
-    params = released(tmp_path, "modernbert", FIELDS, ("mlm",))
+    params = write_released(tmp_path, "modernbert", FIELDS, ("mlm",))
     layout = hub.survey(tmp_path)[0].with_head(kind, ["a", "b"])
     begun, missing = warm_start.read(str(tmp_path), Task(layout), 0)
     assert missing == [kind]

@@ -9,9 +9,8 @@ from safetensors.numpy import load_file, save_file
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import sized
-from packing import assert_packed_equals_separate
-from parity import assert_equals_transformers
-from test_family_reference import FINE_TUNED
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers
 
 transformers = pytest.importorskip("transformers")
 
@@ -24,7 +23,7 @@ ONE_HEAD = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 1, "intermediate_size": 20, "vocab_size": 47,
     "max_position_embeddings": 30, "layer_norm_eps": 1e-5, "hidden_act": "relu",
 }  # fmt: skip
-CLASSES = {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED}
+CLASSES = {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS}
 
 
 @pytest.mark.slow

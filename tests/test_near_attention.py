@@ -17,8 +17,8 @@ from bert_jax.models.context import Context
 from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
 from bert_jax.models.kernels import attention, banded_attention
 from bert_jax.models.kernels.attention import attend, attend_near_or_far, choose
-from gradients import assert_gradients_equal
-from shown import shown
+from tests.support.cases import long_except
+from tests.support.gradients import assert_gradients_equal
 
 H, K, L = 2, 8, 300
 RANDOM = np.random.RandomState(0)
@@ -48,7 +48,7 @@ def gradient(run, context, qkv=QKV, target=TARGET):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "window"),
-    shown(product(CONTEXTS, (5, 64, 150)), [("padding", 5), ("packs", 64), ("padding", 150)]),
+    long_except(product(CONTEXTS, (5, 64, 150)), [("padding", 5), ("packs", 64), ("padding", 150)]),
 )
 def test_bands_equal_all_scores_at_once(name, window):
     context = CONTEXTS[name]
@@ -62,7 +62,7 @@ def test_bands_equal_all_scores_at_once(name, window):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("window", "near"),  # by bands, and by masks
-    shown(product((3, 40), (False, True)), [(3, True), (40, False)]),
+    long_except(product((3, 40), (False, True)), [(3, True), (40, False)]),
 )
 def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypatch):
     monkeypatch.setattr(banded_attention, "LEAST", 8)

@@ -13,9 +13,9 @@ from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.model import load
 from bert_jax.models.config import RotaryConfig
-from packing import assert_packed_equals_separate
-from released import layout_of
-from seeded import seeded_tensors
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.released_models import family_layout
+from tests.support.seeded_arrays import seeded_tensors
 
 FAMILY = FAMILIES["nomic_bert"]
 
@@ -23,7 +23,7 @@ FAMILY = FAMILIES["nomic_bert"]
 @pytest.mark.slow
 def test_packed_rows_equal_separate_ones():
     fields = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 20}
-    layout = layout_of("nomic_bert", fields | {"vocab_size": 61}, ("mlm", "classify"), ("a", "b", "c"))
+    layout = family_layout("nomic_bert", fields | {"vocab_size": 61}, ("mlm", "classify"), ("a", "b", "c"))
     assert_packed_equals_separate(layout)
 
 

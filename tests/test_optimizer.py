@@ -27,7 +27,7 @@ from bert_jax.training.sharding import check_batch, make_mesh, parameter_shardin
 from bert_jax.training.state import abstract_state, constants_of, fresh_params, initial_state, optimizer_of
 from bert_jax.training.step import make_step
 from bert_jax.training.task import Task
-from tiny_training import Batches, tiny
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 
 def rates(steps, **changes):
@@ -53,7 +53,7 @@ def test_a_share_of_the_steps_warms_up():
 
 def first_update(**changes):
     """What a first step of Adam subtracts, per parameter, where every gradient is 1."""
-    shapes = jax.eval_shape(lambda: fresh_params(*tiny(layers=3)))
+    shapes = jax.eval_shape(lambda: fresh_params(*tiny_pretraining(layers=3)))
     params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
     optimizer = direction(OptimizerConfig(weight_decay=0.0, **changes))
     updates, _ = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params))(params)
@@ -77,7 +77,7 @@ def test_layers_further_down_learn_slower():
 @pytest.mark.slow
 def test_frozen_layers_keep_their_values_and_do_not_count_for_clipping():
     frozen = first_update(frozen_layers=1, clip=1e-3, epsilon=1.0)
-    params = named(jax.eval_shape(lambda: fresh_params(*tiny(layers=3))))
+    params = named(jax.eval_shape(lambda: fresh_params(*tiny_pretraining(layers=3))))
     free = 0
     for name, update in frozen.items():
         kept = update.size if "/embeddings/" in name else update.size // 3 if "/layers/" in name else 0
@@ -108,7 +108,7 @@ def test_the_rate_equals_that_of_transformers():
 
 
 def test_biases_and_norms_do_not_decay_and_embeddings_do():
-    task, config = tiny()
+    task, config = tiny_pretraining()
     params = jax.eval_shape(lambda: fresh_params(task, config))
     decayed = {name for name in named(params) if decide(PARAMETERS, name).decays}
     assert {name.split("/")[-1] for name in decayed} == {"kernel", "words", "positions", "segments"}
@@ -193,7 +193,7 @@ def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
 
 @pytest.mark.slow
 def test_a_step_copies_no_moments_before_it_replaces_them():
-    task, config = tiny()
+    task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
     state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
     lowered = make_step(task, config, mesh).lower(state, Batches().whole(0), constants)
@@ -243,7 +243,7 @@ class Known(Projected):
 @pytest.mark.slow
 @pytest.mark.parametrize("head", FAMILIES["bert"].heads)
 def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
-    task, config = tiny(name="lamb", layer_decay=0.5)
+    task, config = tiny_pretraining(name="lamb", layer_decay=0.5)
     layout = Layout(task.layout.config, heads=(head,), labels=("a", "b"))
     mesh = jax.sharding.AbstractMesh((1, 2, 1), AXES)
     abstract_state(Task(layout), config, mesh)
@@ -257,9 +257,9 @@ def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
 
 @pytest.mark.slow
 def test_what_a_task_freezes_keeps_its_value():
-    task = Known(tiny()[0].layout)
+    task = Known(tiny_pretraining()[0].layout)
     params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), jax.eval_shape(task.init, jax.random.key(0)))
-    optimizer = optimizer_of(task, tiny()[1])
+    optimizer = optimizer_of(task, tiny_pretraining()[1])
     updates, _ = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params))(params)
     moved = {name for name, update in named(updates).items() if np.any(update)}
     assert moved == {name for name in named(params) if not name.startswith("encoder/")}
@@ -294,7 +294,7 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
 
 
 def test_parameters_and_optimizer_are_split_over_data_where_asked():
-    task, config = tiny(shard_optimizer=True)
+    task, config = tiny_pretraining(shard_optimizer=True)
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     state = abstract_state(task, config, mesh)
     for tree in (state.params, state.optimizer):

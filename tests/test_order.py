@@ -3,11 +3,8 @@
 import ast
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "bert_jax"
-ORDER = (
-    "core", "metrics", "text", "data", "models", "losses", "hub", "predictions", "inference", "training", "tasks",
-    "search", "report", "pod", "runs", "bench", "command", "__main__",
-)  # fmt: skip
+from tests.support.package_order import ORDER
+from tests.support.project import PACKAGE
 
 
 def imports(file: Path) -> set[str]:

@@ -17,10 +17,9 @@ from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered, known_l
 from bert_jax.inference.outcomes import read
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
-from test_evaluate import TEXTS, write_lines
-from test_finetune import marked, table
-from test_finetune import model as encoder  # noqa: F401
-from test_hub import edit_config, write
+from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
+from tests.support.tables import write_csv, write_jsonl
+from tests.support.texts import marked_texts
 
 NAMED = Columns(text="review", pair="title", label="stars", id="key", document="film", separator=";")
 LABELS = ("no", "yes")
@@ -29,7 +28,7 @@ LABELS = ("no", "yes")
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    write(path, heads=("classify",), labels=LABELS)
+    write_model(path, heads=("classify",), labels=LABELS)
     return path
 
 
@@ -40,18 +39,18 @@ def trained(written, tmp_path):
     def on(columns: Columns, **config):
         path = shutil.copytree(written, tmp_path / "model")
         edit_config(path, **config)
-        origins.save(path, Origin("bert-jax train", len(TEXTS), {"train": "1f"}, columns))
+        origins.save(path, Origin("bert-jax train", len(SMALL_TEXTS), {"train": "1f"}, columns))
         return bert_jax.load(path)
 
     return on
 
 
 def csv_of(path, header, *columns):
-    return str(table(path, zip(*columns, strict=True), header))
+    return str(write_csv(path, zip(*columns, strict=True), header))
 
 
 def cycled(*values):
-    return [values[i % len(values)] for i in range(len(TEXTS))]
+    return [values[i % len(values)] for i in range(len(SMALL_TEXTS))]
 
 
 # What a table is read by
@@ -105,13 +104,15 @@ def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):
 def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
     model, stars = trained(replace_pair(NAMED)), cycled("no", "yes")
     header = ("film", "stars", "key", "review", "text")
-    data = csv_of(tmp_path / "a.csv", header, cycled("x"), stars, range(len(TEXTS)), TEXTS, cycled("w"))
+    data = csv_of(
+        tmp_path / "a.csv", header, cycled("x"), stars, range(len(SMALL_TEXTS)), SMALL_TEXTS, cycled("w")
+    )
     examples, _ = read(model, data)
     assert [(e.text, e.label, e.id, e.document) for e in examples] == [
-        (text, label, str(n), "x") for n, (text, label) in enumerate(zip(TEXTS, stars, strict=True))
+        (text, label, str(n), "x") for n, (text, label) in enumerate(zip(SMALL_TEXTS, stars, strict=True))
     ]
     found = list(predictions(model, data))
-    expected = [label.label for label in model.classify(TEXTS)]
+    expected = [label.label for label in model.classify(SMALL_TEXTS)]
     assert [(one["id"], one["label"]) for one in found] == [
         (str(n), label) for n, label in enumerate(expected)
     ]
@@ -126,40 +127,40 @@ def replace_pair(columns: Columns) -> Columns:
 
 def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
     model = trained(NAMED)
-    data = csv_of(tmp_path / "a.csv", ("text", "label"), TEXTS, cycled("no", "yes"))
-    assert [e.text for e in read(model, data)[0]] == TEXTS
+    data = csv_of(tmp_path / "a.csv", ("text", "label"), SMALL_TEXTS, cycled("no", "yes"))
+    assert [e.text for e in read(model, data)[0]] == SMALL_TEXTS
     assert [e.label for e in read(model, data)[0]] == cycled("no", "yes")
-    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "a.txt").write_text("\n".join(SMALL_TEXTS))
     lines = list(predictions(model, str(tmp_path / "a.txt")))
-    assert lines == list(predictions(model, data)) and len(lines) == len(TEXTS)
+    assert lines == list(predictions(model, data)) and len(lines) == len(SMALL_TEXTS)
 
 
 def test_a_label_is_no_matter_where_labels_are_predicted(trained, tmp_path):
     model = trained(Columns("review", label="label"))
-    rows = [{"review": text, "label": {"never": "asked"}} for text in TEXTS]
-    assert len(list(predictions(model, write_lines(tmp_path / "a.jsonl", rows)))) == len(TEXTS)
+    rows = [{"review": text, "label": {"never": "asked"}} for text in SMALL_TEXTS]
+    assert len(list(predictions(model, write_jsonl(tmp_path / "a.jsonl", rows)))) == len(SMALL_TEXTS)
 
 
 def test_numbered_columns_are_remembered(trained, tmp_path):
     model = trained(Columns("1", label="0"))
-    (tmp_path / "a.csv").write_text("".join(f"yes,{text},?\n" for text in TEXTS))
+    (tmp_path / "a.csv").write_text("".join(f"yes,{text},?\n" for text in SMALL_TEXTS))
     data = str(tmp_path / "a.csv")
-    assert [(e.text, e.label) for e in read(model, data)[0]] == [(text, "yes") for text in TEXTS]
-    assert len(list(predictions(model, data))) == len(TEXTS)
+    assert [(e.text, e.label) for e in read(model, data)[0]] == [(text, "yes") for text in SMALL_TEXTS]
+    assert len(list(predictions(model, data))) == len(SMALL_TEXTS)
     # A file of another shape.
-    rows = write_lines(tmp_path / "a.jsonl", [{"text": text, "label": "no"} for text in TEXTS])
-    assert [(e.text, e.label) for e in read(model, rows)[0]] == [(text, "no") for text in TEXTS]
-    headed = csv_of(tmp_path / "headed.csv", ("label", "text"), cycled("no", "yes"), TEXTS)
+    rows = write_jsonl(tmp_path / "a.jsonl", [{"text": text, "label": "no"} for text in SMALL_TEXTS])
+    assert [(e.text, e.label) for e in read(model, rows)[0]] == [(text, "no") for text in SMALL_TEXTS]
+    headed = csv_of(tmp_path / "headed.csv", ("label", "text"), cycled("no", "yes"), SMALL_TEXTS)
     with pytest.raises(BertJaxError, match=r"row 1 is a header \(text, label\); name the columns by it"):
         read(model, headed)
-    assert [e.text for e in read(model, headed, Columns(text="text"))[0]] == TEXTS
+    assert [e.text for e in read(model, headed, Columns(text="text"))[0]] == SMALL_TEXTS
 
 
 def test_the_separator_is_remembered(trained, tmp_path):
     model = trained(Columns(separator=";"), problem_type="multi_label_classification")
-    data = csv_of(tmp_path / "a.csv", ("text", "labels"), TEXTS, cycled("no;yes", "", "yes"))
+    data = csv_of(tmp_path / "a.csv", ("text", "labels"), SMALL_TEXTS, cycled("no;yes", "", "yes"))
     assert [e.label for e in read(model, data)[0]] == cycled(("no", "yes"), (), ("yes",))
-    data = csv_of(tmp_path / "b.csv", ("text", "labels"), TEXTS, cycled("no,yes", "", "yes"))
+    data = csv_of(tmp_path / "b.csv", ("text", "labels"), SMALL_TEXTS, cycled("no,yes", "", "yes"))
     assert [e.label for e in read(model, data, Columns(separator=","))[0]] == cycled(
         ("no", "yes"), (), ("yes",)
     )
@@ -167,7 +168,9 @@ def test_the_separator_is_remembered(trained, tmp_path):
 
 def test_two_models_are_compared_by_the_columns_of_the_first(trained, written, tmp_path, capsys):
     trained(Columns("review", label="stars"))
-    data = csv_of(tmp_path / "a.csv", ("review", "stars", "text"), TEXTS, cycled("no", "yes"), cycled("cat"))
+    data = csv_of(
+        tmp_path / "a.csv", ("review", "stars", "text"), SMALL_TEXTS, cycled("no", "yes"), cycled("cat")
+    )
     assert cli.main(["evaluate", "--compare", str(tmp_path / "model"), str(written), "--data", data]) == 0
     assert "B - A" in capsys.readouterr().out
 
@@ -212,7 +215,7 @@ def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
 def test_a_damaged_file_is_told_of_in_a_line(trained, tmp_path, capsys, content, complaint):
     trained(NAMED)
     (tmp_path / "model/origin.json").write_text(content)
-    data = csv_of(tmp_path / "a.csv", ("text", "label"), TEXTS, cycled("no", "yes"))
+    data = csv_of(tmp_path / "a.csv", ("text", "label"), SMALL_TEXTS, cycled("no", "yes"))
     assert cli.main(["evaluate", "--model", str(tmp_path / "model"), "--data", data]) == 1
     told = capsys.readouterr().err
     assert complaint in told and "origin.json" in told and "; delete it, or train again" in told
@@ -221,11 +224,11 @@ def test_a_damaged_file_is_told_of_in_a_line(trained, tmp_path, capsys, content,
 
 
 @pytest.mark.slow
-def test_a_model_of_the_command_remembers(encoder, tmp_path, capsys):  # noqa: F811
-    rows = [(label, text) for text, label in marked(60, 0)]
-    data = table(tmp_path / "train.csv", rows[1:], rows[0])  # without a header
+def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
+    rows = [(label, text) for text, label in marked_texts(60, 0)]
+    data = write_csv(tmp_path / "train.csv", rows[1:], rows[0])  # without a header
     settings = {
-        "init": encoder, "data.train": data, "data.columns.text": 1, "data.columns.label": 0, "method": "probe",
+        "init": encoder_path, "data.train": data, "data.columns.text": 1, "data.columns.label": 0, "method": "probe",
         "head": "probe", "data.max_length": 32, "data.folds": 2, "report": False,
     }  # fmt: skip
     flags = [f"--config.{name}={value}" for name, value in settings.items()]

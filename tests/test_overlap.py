@@ -1,14 +1,13 @@
 """Collectives that are sent beside products, as a compiled text has them: counted once, where they begin."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from bert_jax.pod import preflight, program
 from bert_jax.pod.topology import slice_of
+from tests.support.project import ROOT
 
-ROOT = Path(__file__).parents[1]
 # A fusion begins a sum over 16 chips in each of 12 trips, the product after it sends it on, a third fusion ends it.
 TEXT = """HloModule jit_step, is_scheduled=true
 

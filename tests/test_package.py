@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runs import ROOT
+from tests.support.project import ROOT
 
 pytestmark = pytest.mark.slow
 BUILT = ("pyproject.toml", "README.md", "LICENSE", "bert_jax", "configs", "launch", "tests")

@@ -19,7 +19,7 @@ from bert_jax.models.heads import Bert
 from bert_jax.predictions.kind import kind_of
 from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.pretrain import Pretraining
-from gradients import assert_gradients_equal
+from tests.support.gradients import assert_gradients_equal
 
 LABELS = ("a", "b", "c")
 CONFIG = EncoderConfig(

@@ -10,19 +10,21 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.tasks import load as load_task
-from packing import assert_packed_equals_separate
-from released import layout_of
-from test_distilbert import FIELDS as DISTILBERT
-from test_finetune import finetune, marked, model, table  # noqa: F401
+from tests.support.family_sizes import DISTILBERT_FIELDS
+from tests.support.finetuning_runs import finetune
+from tests.support.packing import assert_packed_equals_separate
+from tests.support.released_models import family_layout
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts
 
 pytestmark = pytest.mark.slow
 LABELS = ("bad", "good")
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_path, model, pooling):  # noqa: F811
+def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_path, encoder_path, pooling):
     head = f"classify_{pooling}"
-    load(model, head=head, labels=LABELS, seed=3).save(tmp_path)
+    load(encoder_path, head=head, labels=LABELS, seed=3).save(tmp_path)
     opened, texts = load(tmp_path), ["w1 w2", "w3", "w4 w5 w6 w7"]
     assert (opened.layout.heads, opened.layout.pooler, opened.labels) == ((head,), False, LABELS)
     dense = opened.params[head]["dense"]
@@ -38,7 +40,7 @@ def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_pat
 
 @pytest.mark.parametrize("head", ["classify_mean", "classify_cls"])
 def test_packed_rows_equal_separate_ones_in_a_family_without_a_pooler(head):
-    assert_packed_equals_separate(layout_of("distilbert", DISTILBERT, (head,), LABELS))
+    assert_packed_equals_separate(family_layout("distilbert", DISTILBERT_FIELDS, (head,), LABELS))
 
 
 @pytest.mark.parametrize(
@@ -46,20 +48,20 @@ def test_packed_rows_equal_separate_ones_in_a_family_without_a_pooler(head):
     [("mean", "auto", "classify_mean"), ("cls", "auto", "classify_cls"), ("mean", "published", "classify"),
      (None, "auto", "classify"), (None, "mean", "classify_mean"), ("max", "auto", "classify")],
 )  # fmt: skip
-def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, model, embedder, pooling, head):  # noqa: F811
-    load(model).save(tmp_path / "init")
+def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, embedder, pooling, head):
+    load(encoder_path).save(tmp_path / "init")
     if embedder:
         sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
-    data = table(tmp_path / "t.csv", marked(12, 0))
+    data = write_csv(tmp_path / "t.csv", marked_texts(12, 0))
     given = [f"init={tmp_path / 'init'}", f"data.train={data}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", [*given, f"model.pooling={pooling}"])
     assert task.open(config)[0].layout.heads == (head,)
 
 
-def test_what_was_trained_on_the_mean_is_trained_on(tmp_path, model):  # noqa: F811
-    path = table(tmp_path / "t.csv", marked(120, 0))
+def test_what_was_trained_on_the_mean_is_trained_on(tmp_path, encoder_path):
+    path = write_csv(tmp_path / "t.csv", marked_texts(120, 0))
     given = {"data.train": path, "data.heldout": path, "model.pooling": "mean"}
-    assert finetune("classify", model, tmp_path / "run", **given)[-1]["accuracy"] > 0.9
+    assert finetune("classify", encoder_path, tmp_path / "run", **given)[-1]["accuracy"] > 0.9
     again = [f"init={tmp_path / 'run/model'}", f"data.train={path}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", again)
     assert task.open(config)[0].layout.heads == ("classify_mean",)

@@ -1,12 +1,9 @@
 """The verb `predict`: each kind of answer, each way in, and what goes wrong on the way."""
 
-import io
 import itertools
 import json
-import os
 import sys
 from dataclasses import replace
-from threading import Timer
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,107 +23,84 @@ from bert_jax.tasks.finetune_config import ExamplesConfig
 from bert_jax.tasks.parts import split_parts
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_rows
-from test_evaluate import TEXTS, squad, write_lines
-from test_hub import edit_config
-from test_hub import write as write_model
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    """A model directory with the head asked for."""
-
-    def of(head, labels=(), **config):
-        path = tmp_path_factory.mktemp("model")
-        write_model(path, heads=(head,), labels=labels)
-        edit_config(path, **config)
-        return path
-
-    return of
-
-
-@pytest.fixture(scope="module")
-def classifier(directory):
-    return bert_jax.load(directory("classify", ("no", "yes", "maybe")))
-
-
-def typed(monkeypatch, content: bytes | str):
-    content = content.encode() if isinstance(content, str) else content
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+from tests.support.small_models import SMALL_TEXTS
+from tests.support.standard_input import set_stdin
+from tests.support.tables import write_jsonl, write_squad
 
 
 @pytest.mark.slow
-def test_classes_come_in_order_with_their_ids(classifier, tmp_path):
-    rows = [{"id": i, "text": t, "label": {"never": "asked"}} for i, t in enumerate(TEXTS)]
-    found = list(predictions(classifier, write_lines(tmp_path / "in.jsonl", rows)))
-    expected = classifier.classify(TEXTS)
-    assert [one["id"] for one in found] == [str(i) for i in range(len(TEXTS))]
+def test_classes_come_in_order_with_their_ids(small_classifier, tmp_path):
+    rows = [{"id": i, "text": t, "label": {"never": "asked"}} for i, t in enumerate(SMALL_TEXTS)]
+    found = list(predictions(small_classifier, write_jsonl(tmp_path / "in.jsonl", rows)))
+    expected = small_classifier.classify(SMALL_TEXTS)
+    assert [one["id"] for one in found] == [str(i) for i in range(len(SMALL_TEXTS))]
     assert [one["label"] for one in found] == [one.label for one in expected]
     assert [one["score"] for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
     # The same out of a csv file without header, of which a column is the text's.
-    (tmp_path / "in.csv").write_text("".join(f'{i},"{text}",?\n' for i, text in enumerate(TEXTS)))
-    numbered = predictions(classifier, str(tmp_path / "in.csv"), Columns(text="1", id="0"))
+    (tmp_path / "in.csv").write_text("".join(f'{i},"{text}",?\n' for i, text in enumerate(SMALL_TEXTS)))
+    numbered = predictions(small_classifier, str(tmp_path / "in.csv"), Columns(text="1", id="0"))
     assert list(numbered) == found
 
 
 @pytest.mark.slow
-def test_lines_of_standard_input(classifier, monkeypatch):
-    typed(monkeypatch, "\r\n".join(TEXTS))
-    plain = list(predictions(classifier, "-"))
-    assert [one["label"] for one in plain] == [one.label for one in classifier.classify(TEXTS)]
-    typed(monkeypatch, "\ufeff" + "".join(json.dumps({"text": text}) + "\n\n" for text in TEXTS))
-    assert list(predictions(classifier, "-")) == plain
+def test_lines_of_standard_input(small_classifier, monkeypatch):
+    set_stdin(monkeypatch, "\r\n".join(SMALL_TEXTS))
+    plain = list(predictions(small_classifier, "-"))
+    assert [one["label"] for one in plain] == [one.label for one in small_classifier.classify(SMALL_TEXTS)]
+    set_stdin(monkeypatch, "\ufeff" + "".join(json.dumps({"text": text}) + "\n\n" for text in SMALL_TEXTS))
+    assert list(predictions(small_classifier, "-")) == plain
 
 
 @pytest.mark.slow
-def test_several_labels_and_numbers(directory, tmp_path):
-    data = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS])
-    several = bert_jax.load(directory("classify", ("a", "b"), problem_type="multi_label_classification"))
+def test_several_labels_and_numbers(headed_model, tmp_path):
+    data = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS])
+    several = bert_jax.load(headed_model("classify", ("a", "b"), problem_type="multi_label_classification"))
     found = [[label["label"] for label in one["labels"]] for one in predictions(several, data)]
-    assert found == [[label.label for label in one] for one in several.classify(TEXTS)]
-    number = bert_jax.load(directory("classify", ("LABEL_0",)))
+    assert found == [[label.label for label in one] for one in several.classify(SMALL_TEXTS)]
+    number = bert_jax.load(headed_model("classify", ("LABEL_0",)))
     assert [one["number"] for one in predictions(number, data)] == pytest.approx(
-        number.classify(TEXTS), abs=1e-5
+        number.classify(SMALL_TEXTS), abs=1e-5
     )
 
 
 @pytest.mark.slow
-def test_tags_of_words_and_spans_of_texts(directory, tmp_path):
-    model = bert_jax.load(directory("tag", ("O", "B-X", "I-X")))
-    words = [text.split() for text in TEXTS]
-    lists = write_lines(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
+def test_tags_of_words_and_spans_of_texts(headed_model, tmp_path):
+    model = bert_jax.load(headed_model("tag", ("O", "B-X", "I-X")))
+    words = [text.split() for text in SMALL_TEXTS]
+    lists = write_jsonl(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
     found = list(predictions(model, lists))
     assert found == [{"tags": tags} for tags in model.tag_words(words)]
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
     assert list(predictions(model, str(tmp_path / "words.conll"))) == found
-    pairs = write_lines(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in TEXTS])
-    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    pairs = write_jsonl(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in SMALL_TEXTS])
+    (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     assert list(predictions(model, pairs)) == list(predictions(model, str(tmp_path / "in.txt")))
     with pytest.raises(BertJaxError, match='reads one text per row; leave out --pair "pair"'):
         list(predictions(model, pairs, Columns(pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predictions(model, str(tmp_path / "in.txt"))]  # fmt: skip
-    assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(TEXTS)]
+    assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(SMALL_TEXTS)]
 
 
 @pytest.mark.slow
-def test_answers(directory, tmp_path, monkeypatch):
-    model = bert_jax.load(directory("answer"))
-    texts = [text for text in TEXTS if text != "cats"]
+def test_answers(headed_model, tmp_path, monkeypatch):
+    model = bert_jax.load(headed_model("answer"))
+    texts = [text for text in SMALL_TEXTS if text != "cats"]
     rows = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(texts)]
-    data = write_lines(tmp_path / "in.jsonl", rows)
+    data = write_jsonl(tmp_path / "in.jsonl", rows)
     expected = model.answer("the ?", texts)
     found = list(predictions(model, data))
     assert [(a["id"], a["answer"], a["start"], a["end"]) for a in found] == [
         (f"q{i}", a.text, a.start, a.end) for i, a in enumerate(expected)
     ]
-    assert list(predictions(model, squad(tmp_path / "in.json", [("the ?", text, []) for text in texts]))) == [
-        one | {"id": one["id"][1:]} for one in found
-    ]
+    assert list(
+        predictions(model, write_squad(tmp_path / "in.json", [("the ?", text, []) for text in texts]))
+    ) == [one | {"id": one["id"][1:]} for one in found]
     missing = model.answer("the ?", texts, may_be_missing=True)
     assert None in missing
     found = predictions(model, data, options=Options(may_be_missing=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
-    typed(monkeypatch, "Who?\n")
+    set_stdin(monkeypatch, "Who?\n")
     with pytest.raises(BertJaxError, match='row 1: a question needs a passage; give both, as {"question": '):
         list(predictions(model, "-"))
 
@@ -134,18 +108,18 @@ def test_answers(directory, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["answer", "Answers"])
 def test_answers_that_are_there_are_not_read(name, tmp_path):
     rows = [{"question": "Who?", "context": "Ann sleeps.", name: "Eve"}]
-    data = write_lines(tmp_path / "in.jsonl", rows)
+    data = write_jsonl(tmp_path / "in.jsonl", rows)
     (example,) = Input(data).examples(Columns(), KINDS["answers"])
     assert (example.text, example.label) == (("Who?", "Ann sleeps."), None)
 
 
 @pytest.mark.slow
-def test_a_stream_is_read_no_further_than_needed(classifier, monkeypatch):
+def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
     read = itertools.count()
     lines = type("Pipe", (), {"readline": lambda self, most: f"the cat sat {next(read)}\n".encode()})
     endless = type("Stdin", (), {"buffer": lines()})
     monkeypatch.setattr(sys, "stdin", endless)
-    found = predictions(classifier, "-")
+    found = predictions(small_classifier, "-")
     for _ in range(3):
         next(found)
     assert next(read) <= 514  # a chunk; an endless stream would never return otherwise
@@ -162,23 +136,23 @@ def test_a_stream_is_read_no_further_than_needed(classifier, monkeypatch):
         ("", "standard input is empty"),
     ],
 )
-def test_bad_lines_are_named(classifier, monkeypatch, content, said):
-    typed(monkeypatch, content)
+def test_bad_lines_are_named(small_classifier, monkeypatch, content, said):
+    set_stdin(monkeypatch, content)
     with pytest.raises(BertJaxError, match=said):
-        list(predictions(classifier, "-"))
+        list(predictions(small_classifier, "-"))
 
 
 @pytest.mark.slow
-def test_a_file_of_predictions_is_whole_or_not_there(directory, tmp_path, capsys):
-    model = directory("classify", ("no", "yes"))
-    rows = [{"text": text} for text in TEXTS]
-    bad = write_lines(tmp_path / "bad.jsonl", [*rows * 100, {"text": 3}])
+def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, capsys):
+    model = headed_model("classify", ("no", "yes"))
+    rows = [{"text": text} for text in SMALL_TEXTS]
+    bad = write_jsonl(tmp_path / "bad.jsonl", [*rows * 100, {"text": 3}])
     with pytest.raises(BertJaxError, match='row 801: column "text" holds a number'):
         write(model, bad, str(tmp_path / "out.jsonl"))
     assert not (tmp_path / "out.jsonl").exists()
     with pytest.raises(BertJaxError, match="out.parquet: predictions are written as .jsonl or .csv"):
         write(model, bad, str(tmp_path / "out.parquet"))
-    good = write_lines(tmp_path / "good.jsonl", rows)
+    good = write_jsonl(tmp_path / "good.jsonl", rows)
     write(model, good, str(tmp_path / "out.jsonl"))
     assert capsys.readouterr().err.startswith("8 predictions in ")
     write(model, good)
@@ -208,10 +182,11 @@ def rows_of(path) -> list[dict]:
 
 
 @pytest.mark.slow
-def test_a_table_of_predictions_keeps_the_columns_of_the_input(directory, tmp_path, capsys):
-    path = directory("classify", ("no", "yes"))
+def test_a_table_of_predictions_keeps_the_columns_of_the_input(headed_model, tmp_path, capsys):
+    path = headed_model("classify", ("no", "yes"))
     rows = [
-        {"Id": str(i), "text": text, "label": "?", "predicted": 'said "so,\n'} for i, text in enumerate(TEXTS)
+        {"Id": str(i), "text": text, "label": "?", "predicted": 'said "so,\n'}
+        for i, text in enumerate(SMALL_TEXTS)
     ]
     (tmp_path / "in.csv").write_text("\n".join(csv_lines(rows)) + "\n")
     write(path, str(tmp_path / "in.csv"), str(tmp_path / "out.csv"))
@@ -226,23 +201,25 @@ def test_a_table_of_predictions_keeps_the_columns_of_the_input(directory, tmp_pa
     assert not (tmp_path / "again.csv").exists()
 
 
-def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(classifier, tmp_path):
-    rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(TEXTS)]
-    data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
+def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(small_classifier, tmp_path):
+    rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(SMALL_TEXTS)]
+    data, columns = write_jsonl(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
     with pytest.warns(match="skipped 3 of 8 rows, the first: .* row 1: "):
-        found = list(predictions(classifier, data, columns, in_table=True))
+        found = list(predictions(small_classifier, data, columns, in_table=True))
     assert [{name: row[name] for name in ("id", "text")} for row in found] == [
         rows[i] for i in (1, 2, 4, 5, 7)
     ]
-    expected = classifier.classify([row["text"] for row in found])
+    expected = small_classifier.classify([row["text"] for row in found])
     assert [row["predicted_label"] for row in found] == [label.label for label in expected]
 
 
 @pytest.mark.slow
-def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys):
-    model = str(directory("classify", ("no", "yes")))
-    rows = [{"text": f"{text} {n}", "label": "yes"} for n in range(3) for text in TEXTS] + [{"text": ""}]
-    data = write_lines(tmp_path / "in.jsonl", rows)
+def test_verbs_and_training_skip_bad_rows_if_told_to(headed_model, tmp_path, capsys):
+    model = str(headed_model("classify", ("no", "yes")))
+    rows = [{"text": f"{text} {n}", "label": "yes"} for n in range(3) for text in SMALL_TEXTS] + [
+        {"text": ""}
+    ]
+    data = write_jsonl(tmp_path / "in.jsonl", rows)
     for command in (["predict", "--input"], ["evaluate", "--data"]):
         assert cli.main([command[0], "--model", model, command[1], data]) == 1
         assert "row 25" in (told := capsys.readouterr().err) and "--skip-bad" in told
@@ -261,22 +238,24 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(directory, tmp_path, capsys
 
 
 @pytest.mark.slow
-def test_predictions_of_every_kind_are_cells(directory, tmp_path):
-    data = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in TEXTS])
-    several = bert_jax.load(directory("classify", ("a", "b"), problem_type="multi_label_classification"))
+def test_predictions_of_every_kind_are_cells(headed_model, tmp_path):
+    data = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS])
+    several = bert_jax.load(headed_model("classify", ("a", "b"), problem_type="multi_label_classification"))
     cells = [row["predicted_labels"] for row in predictions(several, data, in_table=True)]
-    assert cells == [",".join(label.label for label in labels) for labels in several.classify(TEXTS)]
-    tagger = bert_jax.load(directory("tag", ("O", "B-X", "I-X")))
-    words = [text.split() for text in TEXTS]
-    lists = write_lines(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
+    assert cells == [",".join(label.label for label in labels) for labels in several.classify(SMALL_TEXTS)]
+    tagger = bert_jax.load(headed_model("tag", ("O", "B-X", "I-X")))
+    words = [text.split() for text in SMALL_TEXTS]
+    lists = write_jsonl(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
     tagged = list(map(json.dumps, csv_lines(predictions(tagger, lists, in_table=True))))
     for line, texts, tags in zip(tagged[1:], words[1:], tagger.tag_words(words)[1:], strict=True):
         assert line == json.dumps(f"{' '.join(texts)},{' '.join(tags)}")
     # What is no table has a column of its texts.
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
-    assert [row["text"] for row in predictions(tagger, str(tmp_path / "words.conll"), in_table=True)] == TEXTS
-    finder = bert_jax.load(directory("answer"))
-    asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(TEXTS[:6])]
+    assert [
+        row["text"] for row in predictions(tagger, str(tmp_path / "words.conll"), in_table=True)
+    ] == SMALL_TEXTS
+    finder = bert_jax.load(headed_model("answer"))
+    asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(SMALL_TEXTS[:6])]
     (tmp_path / "q.json").write_text(json.dumps(asked))
     answers = list(
         predictions(finder, str(tmp_path / "q.json"), options=Options(may_be_missing=True), in_table=True)
@@ -300,48 +279,36 @@ def test_lines_of_csv_are_read_as_they_were_written(tmp_path):
 # pipes
 
 
-@pytest.fixture
-def pipe(monkeypatch):
-    """Standard input, and the file whose lines come out of it. It ends if nothing is read from it for long."""
-    read, write = os.pipe()
-    with open(read) as stdin, open(write, "w", buffering=1) as lines:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        end = Timer(30, lines.close)
-        end.start()
-        yield lines
-        end.cancel()
-
-
-def test_a_line_of_a_pipe_is_answered_before_the_next_comes(classifier, pipe):
-    found = predictions(classifier, "-", Columns(skip_bad=True))
+def test_a_line_of_a_pipe_is_answered_before_the_next_comes(small_classifier, stdin_pipe):
+    found = predictions(small_classifier, "-", Columns(skip_bad=True))
     with pytest.warns(match="skipped 3 of 6 rows"):
-        for text in TEXTS[:3]:
+        for text in SMALL_TEXTS[:3]:
             # Neither blank lines nor bad rows hold an answer up.
-            pipe.write(json.dumps({"text": text}) + '\n\n{"text": ""}\n')
-            assert next(found)["label"] == classifier.classify(text).label
-            assert not pipe.closed
-        pipe.close()
+            stdin_pipe.write(json.dumps({"text": text}) + '\n\n{"text": ""}\n')
+            assert next(found)["label"] == small_classifier.classify(text).label
+            assert not stdin_pipe.closed
+        stdin_pipe.close()
         assert list(found) == []
 
 
-def test_many_lines_of_a_pipe_are_answered_together(classifier, pipe, monkeypatch):
-    expected = [label.label for label in classifier.classify(TEXTS * 10)]
-    sizes, outcomes = [], classifier.outcomes
+def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe, monkeypatch):
+    expected = [label.label for label in small_classifier.classify(SMALL_TEXTS * 10)]
+    sizes, outcomes = [], small_classifier.outcomes
 
     def counted(kind, texts, *rest):
         sizes.append(len(texts))
         return outcomes(kind, texts, *rest)
 
-    monkeypatch.setattr(classifier, "outcomes", counted)
-    pipe.write("\n".join(TEXTS * 10))
-    pipe.close()
-    assert [one["label"] for one in predictions(classifier, "-")] == expected
+    monkeypatch.setattr(small_classifier, "outcomes", counted)
+    stdin_pipe.write("\n".join(SMALL_TEXTS * 10))
+    stdin_pipe.close()
+    assert [one["label"] for one in predictions(small_classifier, "-")] == expected
     assert sum(sizes) == 80 and len(sizes) < 20
 
 
-def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(classifier, pipe):
-    pipe.write("the cat\n \n")
-    found = predictions(classifier, "-")
+def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(small_classifier, stdin_pipe):
+    stdin_pipe.write("the cat\n \n")
+    found = predictions(small_classifier, "-")
     assert "label" in next(found)
     with pytest.raises(
         BertJaxError, match='standard input row 2: column "text" is empty.*--skip-bad skips such'
@@ -349,22 +316,22 @@ def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(classifier,
         next(found)
 
 
-def test_long_texts_of_a_file_are_all_counted(classifier, tmp_path, monkeypatch):
+def test_long_texts_of_a_file_are_all_counted(small_classifier, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.inference.batching.TOKENS", {"cpu": 4})  # several chunks
     (tmp_path / "texts.txt").write_text(("the cat sat on the mat . " * 5 + "\n") * 9)
     with pytest.warns(match="9 of 9 texts .*are longer than 16 tokens") as told:
-        assert len(list(predictions(classifier, str(tmp_path / "texts.txt")))) == 9
+        assert len(list(predictions(small_classifier, str(tmp_path / "texts.txt")))) == 9
     assert len(told) == 1
 
 
-def test_long_texts_of_a_pipe_are_told_of_once(classifier, pipe):
+def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
     for _ in range(3):
-        pipe.write("the cat sat on the mat . " * 5 + "\n")
-    pipe.close()
+        stdin_pipe.write("the cat sat on the mat . " * 5 + "\n")
+    stdin_pipe.close()
     with pytest.warns(
         match="longer than 16 tokens and were truncated, .*; --long windows reads all of them"
     ) as told:
-        assert len(list(predictions(classifier, "-"))) == 3
+        assert len(list(predictions(small_classifier, "-"))) == 3
     assert len(told) == 1
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 
-import runs
 from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
@@ -32,9 +31,12 @@ from bert_jax.training.config import CheckpointConfig, RunConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
-from test_finetune import ENCODER, TOKENIZER, texts
+from tests.support.pretraining_runs import make_corpus
+from tests.support.project import ROOT
+from tests.support.texts import random_texts
+from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
-CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
+CONFIG = str(ROOT / "configs/pretrain.py")
 HERE = slice_of("v5e:4x4")
 
 
@@ -315,7 +317,7 @@ def test_a_task_that_says_nothing_of_its_steps_is_refused(monkeypatch):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A model directory, for its sizes."""
-    directory, layout = tmp_path_factory.mktemp("model"), Layout(ENCODER, heads=("mlm",), pooler=False)
+    directory, layout = tmp_path_factory.mktemp("model"), Layout(ENCODER_CONFIG, heads=("mlm",), pooler=False)
     shapes = jax.eval_shape(layout.init, jax.random.key(0))
     hub.save(
         directory, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER
@@ -349,7 +351,9 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
     """Not of the devices here."""
     train = tmp_path / "train.csv"
     columns = {"embed": "question,answer", "classify": "text,label"}[name]
-    written = [f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(texts(60))]
+    written = [
+        f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(random_texts(60))
+    ]
     train.write_text("\n".join([columns, *map(str.strip, written)]))
     config = of_texts(name, model, f"data.train={train}", "data.batch=32", "data.heldout_share=0.2")
     devices = jax.sharding.AbstractMesh((chips, 1, 1), AXES)
@@ -385,7 +389,7 @@ def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return runs.small_corpus(tmp_path_factory.mktemp("preflight"))
+    return make_corpus(tmp_path_factory.mktemp("preflight"))
 
 
 def test_a_corpus_is_checked_against_the_model(corpus):

@@ -17,7 +17,6 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-import corpora
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import chunks, duplicates
@@ -26,15 +25,16 @@ from bert_jax.data.corpus.prepare import prepare
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import LONGEST_LINE, Source
 from bert_jax.text.sentences import sentences
-from shown import shown
+from tests.support.cases import long_except
+from tests.support.made_up_language import join_documents, random_documents, save_tokenizer, token_ids
 
-DOCUMENTS = corpora.made_up(40, seed=9)
+DOCUMENTS = random_documents(40, seed=9)
 TEXTS = ["\n".join(" ".join(sentence) for sentence in document) for document in DOCUMENTS]
 
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    return corpora.save_tokenizer(tmp_path_factory.mktemp("vocabulary"))
+    return save_tokenizer(tmp_path_factory.mktemp("vocabulary"))
 
 
 def write_folder(root: Path) -> Path:
@@ -82,7 +82,7 @@ def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
     write, layout = INPUTS[kind]
     prepare(Source([write(tmp_path)], layout), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
     found = arrays(tmp_path / "corpus")
-    sentences = [corpora.ids_of(sentence) for document in DOCUMENTS for sentence in document]
+    sentences = [token_ids(sentence) for document in DOCUMENTS for sentence in document]
     assert found["tokens"].dtype == np.uint16
     assert found["tokens"].tolist() == [i for sentence in sentences for i in sentence]
     assert found["sentences"].tolist() == np.cumsum([0, *map(len, sentences)]).tolist()
@@ -136,7 +136,7 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
         Source(["tfds:made_up/plain:train"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
     )
     assert made["counts"]["train"]["documents"] == len(DOCUMENTS)
-    wanted = sorted(corpora.ids_of(sentence) for document in DOCUMENTS for sentence in document)
+    wanted = sorted(token_ids(sentence) for document in DOCUMENTS for sentence in document)
     found = arrays(tmp_path / "corpus")
     assert (
         sorted(s.tolist() for s in np.split(found["tokens"], found["sentences"][1:-1].astype(int))) == wanted
@@ -177,7 +177,7 @@ def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
         found = arrays(tmp_path / name, "heldout")
         bounds = found["sentences"][found["documents"][1:-1].astype(int)].astype(int)
         held.append({tuple(document) for document in np.split(found["tokens"], bounds)})
-    documents = {tuple(sum(map(corpora.ids_of, document), [])) for document in DOCUMENTS}
+    documents = {tuple(sum(map(token_ids, document), [])) for document in DOCUMENTS}
     assert held[0] == held[1] and held[0] < documents
 
 
@@ -352,7 +352,7 @@ if __name__ == "__main__":
 def child(tmp_path_factory, vocabulary):
     """Starts a prepare of 60 chunks in a process of its own; what an undisturbed one makes, and its seconds."""
     root = tmp_path_factory.mktemp("child")
-    (root / "text.txt").write_text(corpora.written(corpora.made_up(3000, seed=4, sentences=6)))
+    (root / "text.txt").write_text(join_documents(random_documents(3000, seed=4, sentences=6)))
     (root / "child.py").write_text(CHILD)
 
     def start(output, *limit):
@@ -371,7 +371,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", shown([3, 10], [3]))
+@pytest.mark.parametrize("times", long_except([3, 10], [3]))
 def test_killed_at_random_points_it_goes_on_to_the_same_bytes(child, tmp_path, times):
     start, whole, seconds = child
     rng, kills, kept = random.Random(0), 0, 0

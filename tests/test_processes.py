@@ -10,8 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import runs
-from runs import command, finished, last_step, leaves, lines, started
+from tests.support.pretraining_runs import (
+    checkpoint_arrays,
+    last_logged_step,
+    logged_metrics,
+    make_corpus,
+    train_command,
+)
+from tests.support.processes import kill_pod, run_process, start_process
+from tests.support.project import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 SHORT = {"steps": 90, "log.evaluate_every": 30}
@@ -24,13 +31,13 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def corpus(place):
-    return runs.small_corpus(place)
+    return make_corpus(place)
 
 
 @pytest.fixture(scope="module")
 def whole(place, corpus):
     """By one process, uninterrupted."""
-    finished(command(corpus, place / "one", **SHORT))
+    run_process(train_command(corpus, place / "one", **SHORT))
     return place / "one"
 
 
@@ -39,17 +46,17 @@ class Pod:
 
     def __init__(self, corpus: Path, workdir: Path):
         self.workdir, self.folder = workdir, workdir.with_name(f"{workdir.name}.pod")
-        verb = command(corpus, workdir, **SHORT)[3:]  # without `python -m bert_jax`
+        verb = train_command(corpus, workdir, **SHORT)[3:]  # without `python -m bert_jax`
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        script = runs.ROOT / "launch" / "local_pod.sh"
+        script = ROOT / "launch" / "local_pod.sh"
         # A narrow terminal cuts what `ps` says of a process, unless it is told not to.
-        self.shell: subprocess.Popen = started(
+        self.shell: subprocess.Popen = start_process(
             [script, "2", *verb], LOCAL_POD=str(self.folder), PATH=path, COLUMNS="20"
         )
 
     def send(self, number: signal.Signals, index: int, step: int) -> None:
         """A signal to one of the two once the run is past a step."""
-        while last_step(self.workdir) < step:
+        while last_logged_step(self.workdir) < step:
             assert self.shell.poll() is None, self.shell.communicate()[0][-3000:]
             time.sleep(0.001)
         os.kill(int((self.folder / str(index) / "pid").read_text()), number)
@@ -72,7 +79,7 @@ class Pod:
 def pod(place, corpus):
     found = Pod(corpus, place / "two")
     yield found
-    runs.end(found.shell, found.folder)
+    kill_pod(found.shell, found.folder)
 
 
 def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lost(place, corpus, whole, pod):
@@ -101,14 +108,14 @@ def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lo
     assert printed.count("resuming at step") == 2
     assert "resuming at step" not in pod.printed(1), "one process speaks for all"
 
-    assert [(line["step"], line["kind"]) for line in lines(one)] == [
-        (line["step"], line["kind"]) for line in lines(two)
+    assert [(line["step"], line["kind"]) for line in logged_metrics(one)] == [
+        (line["step"], line["kind"]) for line in logged_metrics(two)
     ]
-    for ours, theirs in zip(lines(one), lines(two), strict=True):
+    for ours, theirs in zip(logged_metrics(one), logged_metrics(two), strict=True):
         assert (ours["step"], ours["kind"]) == (theirs["step"], theirs["kind"])
         for name in ours:
             if name.endswith(("loss", "accuracy", "tokens")):
                 assert ours[name] == pytest.approx(theirs[name], rel=1e-5), (ours["step"], name)
-    ours, theirs = leaves(one / "checkpoints/90"), leaves(two / "checkpoints/90")
+    ours, theirs = checkpoint_arrays(one / "checkpoints/90"), checkpoint_arrays(two / "checkpoints/90")
     for name, value in ours.items():
         np.testing.assert_allclose(theirs[name], value, rtol=1e-4, atol=1e-5, err_msg=name)

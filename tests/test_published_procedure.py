@@ -9,15 +9,21 @@ from itertools import product
 import numpy as np
 import pytest
 
-import corpora
-import published
 from bert_jax.data.corpus import masking, pairs
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.text.readers import Source
-from shown import shown
+from tests.support.cases import long_except
+from tests.support.made_up_language import (
+    ENTRIES,
+    join_documents,
+    random_documents,
+    save_tokenizer,
+    token_ids,
+)
+from tests.support.published_examples import make_sentence_pairs, mask_row
 
 LENGTH = 128
 CAP = 20
@@ -28,8 +34,8 @@ SPECIAL = range(5)
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("published")
-    (root / "text.txt").write_text(corpora.written(corpora.made_up(DOCUMENTS, seed=1)))
-    vocabulary = corpora.save_tokenizer(root / "vocabulary")
+    (root / "text.txt").write_text(join_documents(random_documents(DOCUMENTS, seed=1)))
+    vocabulary = save_tokenizer(root / "vocabulary")
     prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0)
     return root / "corpus"
 
@@ -38,12 +44,12 @@ def corpus(tmp_path_factory):
 def theirs():
     """Statistics of the published procedure over the same text."""
     rng = random.Random(2)
-    documents = [[corpora.ids_of(s) for s in document] for document in corpora.made_up(DOCUMENTS, seed=1)]
-    replacements = list(range(len(SPECIAL), len(corpora.ENTRIES)))
+    documents = [[token_ids(s) for s in document] for document in random_documents(DOCUMENTS, seed=1)]
+    replacements = list(range(len(SPECIAL), len(ENTRIES)))
     seen = {name: [] for name in ("a", "b", "label", "targets", "fate", "random")}
-    for a, b, is_random in published.pairs_of(documents, LENGTH, 0.1, rng):
+    for a, b, is_random in make_sentence_pairs(documents, LENGTH, 0.1, rng):
         row = [2, *a, 3, *b, 3]
-        out, positions, originals = published.masked(row, set(SPECIAL), 4, replacements, CAP, rng)
+        out, positions, originals = mask_row(row, set(SPECIAL), 4, replacements, CAP, rng)
         new = [out[i] for i in positions]
         gather(seen, len(a), len(b), is_random, new, originals)
     return {name: np.array(values) for name, values in seen.items()}
@@ -115,7 +121,7 @@ def compare(ours, theirs):
         same_share(*shares, len(ours["fate"]), len(theirs["fate"]), name)
     for s in (ours, theirs):
         expect(s["random"].min() >= len(SPECIAL), "a special token stands for a target")
-        ids = np.bincount(s["random"], minlength=len(corpora.ENTRIES))[len(SPECIAL) :]
+        ids = np.bincount(s["random"], minlength=len(ENTRIES))[len(SPECIAL) :]
         expected = len(s["random"]) / len(ids)
         chi2 = ((ids - expected) ** 2 / expected).sum()
         expect(
@@ -176,7 +182,7 @@ def test_bernoulli_masking_is_caught(corpus, theirs, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("examples", "length"),
-    shown(product(SORTS, (64, 128)), [("next_sentence", 64), *product(SORTS, [128])]),
+    long_except(product(SORTS, (64, 128)), [("next_sentence", 64), *product(SORTS, [128])]),
 )
 def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
     config = DataConfig(corpora=(str(corpus),), lengths=(length,), shares=(1.0,), examples=examples)

@@ -20,8 +20,9 @@ from bert_jax.predictions.kinds.tags import Pieces
 from bert_jax.predictions.labelling import by_usefulness
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_rows
-from test_evaluate import TEXTS, write_lines
-from test_predict import classifier, directory, typed  # noqa: F401
+from tests.support.small_models import SMALL_TEXTS
+from tests.support.standard_input import set_stdin
+from tests.support.tables import write_jsonl
 
 
 def groups(sizes, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -134,25 +135,25 @@ def rank_of(model, source, options=PLAIN, in_table=False, columns=EVIDENT):
 
 
 @pytest.mark.slow
-def test_every_row_comes_once_with_its_prediction(classifier, tmp_path):  # noqa: F811
-    rows = [{"id": f"t{i}", "text": text} for i, text in enumerate(TEXTS)]
-    data = write_lines(tmp_path / "in.jsonl", rows)
-    found = rank_of(classifier, data)
-    assert [one["rank"] for one in found] == list(range(1, len(TEXTS) + 1))
+def test_every_row_comes_once_with_its_prediction(small_classifier, tmp_path):
+    rows = [{"id": f"t{i}", "text": text} for i, text in enumerate(SMALL_TEXTS)]
+    data = write_jsonl(tmp_path / "in.jsonl", rows)
+    found = rank_of(small_classifier, data)
+    assert [one["rank"] for one in found] == list(range(1, len(SMALL_TEXTS) + 1))
     assert {one["id"]: one["text"] for one in found} == {row["id"]: row["text"] for row in rows}
-    plain = {one["id"]: one for one in predictions(classifier, data)}
+    plain = {one["id"]: one for one in predictions(small_classifier, data)}
     assert all(one == plain[one["id"]] | {"text": one["text"], "rank": one["rank"]} for one in found)
     assert [one["id"] for one in found] != list(plain), "in another order"
-    vectors = classifier.pooled(TEXTS)
-    doubts = np.array([1 - plain[f"t{i}"]["score"] for i in range(len(TEXTS))])
+    vectors = small_classifier.pooled(SMALL_TEXTS)
+    doubts = np.array([1 - plain[f"t{i}"]["score"] for i in range(len(SMALL_TEXTS))])
     assert [one["id"] for one in found] == [f"t{i}" for i in by_usefulness(vectors, doubts)]
-    assert rank_of(classifier, data) == found
+    assert rank_of(small_classifier, data) == found
 
 
 @pytest.mark.slow
-def test_a_table_keeps_the_columns_of_the_input(directory, tmp_path, capsys):  # noqa: F811
-    path = str(directory("classify", ("no", "yes")))
-    rows = [{"key": str(i), "text": text, "label": ""} for i, text in enumerate(TEXTS)]
+def test_a_table_keeps_the_columns_of_the_input(headed_model, tmp_path, capsys):
+    path = str(headed_model("classify", ("no", "yes")))
+    rows = [{"key": str(i), "text": text, "label": ""} for i, text in enumerate(SMALL_TEXTS)]
     (tmp_path / "in.csv").write_text("\n".join(csv_lines(rows)) + "\n")
     command = ["predict", "--model", path, "--input", str(tmp_path / "in.csv"), "--rank-for-labelling"]
     assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 0
@@ -188,15 +189,15 @@ def test_a_table_keeps_the_columns_of_the_input(directory, tmp_path, capsys):  #
 
 
 @pytest.mark.slow
-def test_standard_input_pairs_and_rows_that_are_skipped(classifier, monkeypatch, tmp_path):  # noqa: F811
-    typed(monkeypatch, "\n".join(TEXTS))
-    assert sorted(one["text"] for one in rank_of(classifier, "-")) == sorted(TEXTS)
-    rows = [{"text1": text, "text2": "" if i == 3 else "the mat"} for i, text in enumerate(TEXTS)]
-    data, columns = write_lines(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
+def test_standard_input_pairs_and_rows_that_are_skipped(small_classifier, monkeypatch, tmp_path):
+    set_stdin(monkeypatch, "\n".join(SMALL_TEXTS))
+    assert sorted(one["text"] for one in rank_of(small_classifier, "-")) == sorted(SMALL_TEXTS)
+    rows = [{"text1": text, "text2": "" if i == 3 else "the mat"} for i, text in enumerate(SMALL_TEXTS)]
+    data, columns = write_jsonl(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
     with pytest.warns(match="skipped 1 of 8 rows"):
-        found = rank_of(classifier, data, in_table=True, columns=columns)
-    assert sorted(row["text1"] for row in found) == sorted(TEXTS[:3] + TEXTS[4:])
-    expected = classifier.classify([(row["text1"], row["text2"]) for row in found])
+        found = rank_of(small_classifier, data, in_table=True, columns=columns)
+    assert sorted(row["text1"] for row in found) == sorted(SMALL_TEXTS[:3] + SMALL_TEXTS[4:])
+    expected = small_classifier.classify([(row["text1"], row["text2"]) for row in found])
     assert [row["predicted_label"] for row in found] == [label.label for label in expected]
 
 
@@ -206,29 +207,29 @@ def test_standard_input_pairs_and_rows_that_are_skipped(classifier, monkeypatch,
     [("tag", ("O", "B-X", "I-X"), {}), ("classify", ("a", "b"), {"problem_type": "multi_label_classification"}),
      ("answer", (), {})],
 )  # fmt: skip
-def test_models_of_other_kinds(directory, tmp_path, head, labels, config):  # noqa: F811
-    model = bert_jax.load(directory(head, labels, **config))
-    asked = [{"question": "the ?", "context": text, "text": text} for text in TEXTS if text != "cats"]
-    data = write_lines(tmp_path / "in.jsonl", asked)
+def test_models_of_other_kinds(headed_model, tmp_path, head, labels, config):
+    model = bert_jax.load(headed_model(head, labels, **config))
+    asked = [{"question": "the ?", "context": text, "text": text} for text in SMALL_TEXTS if text != "cats"]
+    data = write_jsonl(tmp_path / "in.jsonl", asked)
     found = rank_of(model, data)
     assert [one["rank"] for one in found] == list(range(1, len(asked) + 1))
     assert len({one["text"] for one in found}) == len(asked)
 
 
-def test_what_cannot_be_ranked_is_said(classifier, directory, tmp_path, monkeypatch, capsys):  # noqa: F811
-    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+def test_what_cannot_be_ranked_is_said(small_classifier, headed_model, tmp_path, monkeypatch, capsys):
+    (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(BertJaxError, match="empty.txt is empty: there is nothing to predict"):
-        rank_of(classifier, tmp_path / "empty.txt")
+        rank_of(small_classifier, tmp_path / "empty.txt")
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
-        rank_of(classifier, tmp_path / "in.txt", Options(precision=0.9))
+        rank_of(small_classifier, tmp_path / "in.txt", Options(precision=0.9))
     monkeypatch.setattr(rank, "MOST", 7)
     with pytest.raises(
         BertJaxError, match="in.txt has more than 7 texts, the most that .*; draw a random sample of them"
     ):
-        rank_of(classifier, tmp_path / "in.txt")
-    number = str(directory("classify", ("LABEL_0",)))
-    (tmp_path / "few.txt").write_text("\n".join(TEXTS[:7]))
+        rank_of(small_classifier, tmp_path / "in.txt")
+    number = str(headed_model("classify", ("LABEL_0",)))
+    (tmp_path / "few.txt").write_text("\n".join(SMALL_TEXTS[:7]))
     few = ["--input", str(tmp_path / "few.txt"), "--output", str(tmp_path / "out.jsonl")]
     assert cli.main(["predict", "--model", number, *few, "--rank-for-labelling"]) == 1
     told = capsys.readouterr().err

@@ -10,9 +10,9 @@ from bert_jax.losses.ranking import LOSSES, Settings
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.pieces import by_example
 from bert_jax.training.state import fresh_params
-from gradients import assert_like_reference
-from test_embed_task import table
-from test_finetune import model, texts  # noqa: F401
+from tests.support.gradients import assert_loss_and_gradients_close
+from tests.support.tables import write_jsonl
+from tests.support.texts import random_texts
 
 QUERIES, DOCUMENTS = 6, 4
 # Our name of a loss, and the labels of documents that it is compared by.
@@ -28,11 +28,11 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def both(model, tmp_path_factory):  # noqa: F811
+def both(encoder_path, tmp_path_factory):
     """(our value and gradients of each case, sentence-transformers')"""
     root = tmp_path_factory.mktemp("rankers")
     rng = np.random.default_rng(2)
-    queries, documents = texts(QUERIES, (3, 5)), texts(QUERIES * DOCUMENTS, (1, 14), 7)
+    queries, documents = random_texts(QUERIES, (3, 5)), random_texts(QUERIES * DOCUMENTS, (1, 14), 7)
     lists = [documents[n * DOCUMENTS : (n + 1) * DOCUMENTS] for n in range(QUERIES)]
     labels = {
         "right": np.float32([[1.0, *[0.0] * (DOCUMENTS - 1)]] * QUERIES),
@@ -48,9 +48,9 @@ def both(model, tmp_path_factory):  # noqa: F811
         }
         for query, (first, *rest), given in zip(queries, lists, scores.tolist(), strict=True)
     ]
-    train = table(root / "train.jsonl", rows)
+    train = write_jsonl(root / "train.jsonl", rows)
     overrides = [
-        f"init={model}", f"data.train={train}", f"data.heldout={train}", "data.calibration_share=0.0",
+        f"init={encoder_path}", f"data.train={train}", f"data.heldout={train}", "data.calibration_share=0.0",
         f"data.batch={QUERIES}", "data.max_length=24", "data.rows=packed", "model.dropout=0.0",
         "model.attention_dropout=0.0", "model.head_dropout=0.0", "loss.name=margin_mse",
     ]  # fmt: skip
@@ -127,7 +127,7 @@ def reference(directory, queries, lists, labels, scores):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_loss_has_the_reference_s_value_and_gradients(case, both):
     ours, theirs = both
-    assert_like_reference(ours[case], theirs(case))
+    assert_loss_and_gradients_close(ours[case], theirs(case))
 
 
 def padded(rng):

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import bert_jax
-import corpora
 from bert_jax import tasks
 from bert_jax.command import main as cli
 from bert_jax.hub import directory as hub
@@ -28,10 +27,11 @@ from bert_jax.models import blocks
 from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions import kinds
 from bert_jax.text.wordpiece import WordPiece
-from runs import ROOT
-from seeded import seeded_tensors
-from test_google import checkpoint, google_shapes
-from test_order import ORDER
+from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
+from tests.support.made_up_language import ENTRIES, join_documents, random_documents
+from tests.support.package_order import ORDER
+from tests.support.project import ROOT
+from tests.support.seeded_arrays import seeded_tensors
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
@@ -88,17 +88,19 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     for name in ("configs", "launch", "pyproject.toml"):
         (folder / name).symlink_to(ROOT / name)
-    texts = corpora.made_up(80, seed=3)
+    texts = random_documents(80, seed=3)
     (folder / "texts").mkdir()
     for n in range(2):
-        (folder / f"texts/{n}.txt").write_text(corpora.written(texts[n::2]))
-    config = EncoderConfig(vocab_size=len(corpora.ENTRIES), **WIDTH)
+        (folder / f"texts/{n}.txt").write_text(join_documents(texts[n::2]))
+    config = EncoderConfig(vocab_size=len(ENTRIES), **WIDTH)
     layout = Layout(config, heads=("mlm", "nsp"))
     batch = {name: np.ones((1, 4), np.int32) for name in ("tokens", "segments", "mask")}
     params = jax.jit(layout.module.init)(jax.random.key(0), batch)["params"]
-    hub.save(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(corpora.ENTRIES))
+    hub.save(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(ENTRIES))
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
-    checkpoint(folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3))
+    write_google_checkpoint(
+        folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3)
+    )
     sentences = [" ".join(words) for document in texts for words in document]
     labelled(folder, sentences)
     belonging(folder, sentences)
@@ -270,12 +272,12 @@ def test_a_family_member_computes_what_it_is_published_for(tmp_path, monkeypatch
     monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
     (tmp_path / "data2vec_text.py").write_text(code)
     config = transformers.Data2VecTextConfig(
-        vocab_size=len(corpora.ENTRIES), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        vocab_size=len(ENTRIES), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=64, max_position_embeddings=40,
     )  # fmt: skip
     theirs = transformers.Data2VecTextModel(config).eval()
     theirs.save_pretrained(tmp_path)
-    WordPiece.from_vocabulary(corpora.ENTRIES).save(tmp_path)
+    WordPiece.from_vocabulary(ENTRIES).save(tmp_path)
     ours = bert_jax.load(tmp_path)
     ids = np.random.RandomState(0).randint(5, 900, (2, 11))
     batch = {"tokens": ids, "segments": np.zeros_like(ids), "mask": np.ones_like(ids)}

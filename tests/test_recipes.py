@@ -6,8 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-import corpora
-import runs
 from bert_jax.bench import gain, recipes
 from bert_jax.bench.gain import Arm
 from bert_jax.bench.recipe import Recipe
@@ -22,19 +20,22 @@ from bert_jax.training.config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
+from tests.support.made_up_language import ENTRIES, random_documents
+from tests.support.pretraining_runs import RUN_CONFIG, make_corpus
+from tests.support.project import ROOT
 
-PRETRAIN, ELECTRA = (f"{runs.ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
-CLASSIFY = f"{runs.ROOT}/configs/classify.py"
+PRETRAIN, ELECTRA = (f"{ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
+CLASSIFY = f"{ROOT}/configs/classify.py"
 REPLACED = f"{ELECTRA} generator.width=1"
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return runs.small_corpus(tmp_path_factory.mktemp("corpus"))
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def flags(corpus, workdir, *more):
-    settings = runs.CONFIG | {
+    settings = RUN_CONFIG | {
         "data.corpora": corpus, "model.attention_dropout": 0, "log.evaluate_every": 20, "checkpoints.every": 40,
     }  # fmt: skip
     del settings["steps"]
@@ -114,7 +115,7 @@ def test_a_line_of_one_step_takes_as_long_as_others(tmp_path):
     assert result.curves == {"mlm_loss": [(1.0, 6.0)], "mlm_accuracy": [(1.0, 0.1)]} and result.tokens == 100
 
 
-@pytest.mark.parametrize("heads, entries", [((), corpora.ENTRIES), (("mlm",), corpora.ENTRIES[:-1])])
+@pytest.mark.parametrize("heads, entries", [((), ENTRIES), (("mlm",), ENTRIES[:-1])])
 def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries, corpus, tmp_path):
     """A model that predicts none, and one of another vocabulary."""
     layout = Layout(
@@ -145,7 +146,7 @@ def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
 def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsys):
     """Each arm at its better rate: here the one that learns."""
     monkeypatch.setattr(recipes, "steps_in", lambda *_: 40)
-    words = corpora.made_up(40, seed=6)
+    words = random_documents(40, seed=6)
     rows = [{"text": " ".join(words[n][0]), "label": "ab"[n % 2]} for n in range(40)]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tuning = (

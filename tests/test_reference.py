@@ -7,7 +7,14 @@ import pytest
 
 from bert_jax.inference.model import load
 from bert_jax.losses import loss as losses
-from seeded import seeded_batch, seeded_tensors
+from tests.support.seeded_arrays import seeded_batch
+from tests.support.transformers_models import (
+    assert_close,
+    assert_gradients_close,
+    save_transformers_model,
+    transformers_inputs,
+    transformers_mlm_labels,
+)
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -34,38 +41,6 @@ ROBERTA = {
 }  # fmt: skip
 
 
-def reference(class_name: str, directory, seed: int = 0, **config):
-    """A transformers model with seeded weights, saved to `directory`."""
-    model_class = getattr(transformers, class_name)
-    model = model_class(model_class.config_class(**config)).eval()
-    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    with torch.no_grad():
-        for name, value in seeded_tensors(shapes, seed).items():
-            model.get_parameter(name).copy_(torch.from_numpy(value))
-    model.save_pretrained(directory)
-    return model
-
-
-def inputs(batch) -> dict:
-    names = {"input_ids": "tokens", "token_type_ids": "segments", "attention_mask": "mask"}
-    return {theirs: torch.from_numpy(np.asarray(batch[ours], np.int64)) for theirs, ours in names.items()}
-
-
-def masked_lm_labels(batch):
-    labels = np.full(batch["tokens"].shape, -100)
-    for row in range(len(labels)):
-        for k in np.flatnonzero(batch["target_weight"][row]):
-            labels[row, batch["target_positions"][row, k]] = batch["targets"][row, k]
-    return torch.from_numpy(labels)
-
-
-def assert_close(ours, theirs, mask=None, tolerance=1e-5):
-    difference = np.abs(np.asarray(ours) - theirs.detach().numpy())
-    if mask is not None:
-        difference = difference[mask > 0]
-    assert difference.max() <= tolerance
-
-
 @pytest.mark.parametrize(
     ("name", "length"),
     [
@@ -75,7 +50,7 @@ def assert_close(ours, theirs, mask=None, tolerance=1e-5):
     ],
 )
 def test_pre_training_equals_transformers(name, length, tmp_path):
-    theirs = reference("BertForPreTraining", tmp_path, **BERT[name])
+    theirs = save_transformers_model("BertForPreTraining", tmp_path, **BERT[name])
     model = load(tmp_path, tokenizer=False)
     segments = BERT[name].get("type_vocab_size", 2)
     batch = seeded_batch(4, length, BERT[name]["vocab_size"], segments, targets=min(6, length), seed=length)
@@ -88,8 +63,8 @@ def test_pre_training_equals_transformers(name, length, tmp_path):
 
     (ours, outputs), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
     answer = theirs(
-        **inputs(batch),
-        labels=masked_lm_labels(batch),
+        **transformers_inputs(batch),
+        labels=transformers_mlm_labels(batch),
         next_sentence_label=torch.from_numpy(batch["labels"]),
         output_hidden_states=True,
     )
@@ -103,16 +78,6 @@ def test_pre_training_equals_transformers(name, length, tmp_path):
     assert_close(outputs["mlm"], at_targets)
     assert_close(ours, answer.loss)
     assert_gradients_close(model.layout.published_tensors(gradients), theirs)
-
-
-def assert_gradients_close(ours: dict, model):
-    theirs = {name: p.grad.numpy() for name, p in model.named_parameters()}
-    assert set(ours) == set(theirs)
-    # Some gradients are zero but for rounding (that of the attention's key bias always is): they are measured
-    # against the whole gradient instead of themselves.
-    floor = 1e-3 * np.sqrt(sum((g**2).sum() for g in theirs.values()))
-    for name, gradient in theirs.items():
-        assert np.abs(ours[name] - gradient).max() <= 1e-4 * max(np.abs(gradient).max(), floor), name
 
 
 HEADS = [
@@ -133,7 +98,7 @@ HEADS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("class_name", "config"), HEADS, ids=[name for name, _ in HEADS])
 def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
-    theirs = reference(class_name, tmp_path / "theirs", seed=3, **config)
+    theirs = save_transformers_model(class_name, tmp_path / "theirs", seed=3, **config)
     model = load(tmp_path / "theirs", tokenizer=False)
     batch = seeded_batch(3, 30, config["vocab_size"], config.get("type_vocab_size", 2), targets=4, seed=1)
     if "oberta" in class_name:
@@ -154,11 +119,11 @@ def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
             per_token = head in ("mlm", "tag")
             assert_close(ours[head], answer.logits, mask if per_token else None)
 
-    compare(theirs(**inputs(batch)))
+    compare(theirs(**transformers_inputs(batch)))
     model.save(tmp_path / "ours")
     opened, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
-    compare(opened.eval()(**inputs(batch)))
+    compare(opened.eval()(**transformers_inputs(batch)))
 
 
 def test_losses_equal_torch():
@@ -182,12 +147,16 @@ def test_losses_equal_torch():
 
 @pytest.mark.slow
 def test_answer_loss_equals_transformers(tmp_path):
-    theirs = reference("BertForQuestionAnswering", tmp_path, **BERT["three_heads_three_segments"])
+    theirs = save_transformers_model(
+        "BertForQuestionAnswering", tmp_path, **BERT["three_heads_three_segments"]
+    )
     model = load(tmp_path, tokenizer=False)
     batch = seeded_batch(3, 30, 101, 3, targets=4, seed=1)
     starts, ends = np.array([1, 0, 4]), np.array([2, 5, 4])
     answer = theirs(
-        **inputs(batch), start_positions=torch.from_numpy(starts), end_positions=torch.from_numpy(ends)
+        **transformers_inputs(batch),
+        start_positions=torch.from_numpy(starts),
+        end_positions=torch.from_numpy(ends),
     )
     logits = model.module.apply({"params": model.params}, batch)["answer"]
     assert_close(losses.span_cross_entropy(logits, starts, ends, jnp.ones(3)).mean, answer.loss)

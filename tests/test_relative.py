@@ -18,7 +18,7 @@ from bert_jax.models.context import Context
 from bert_jax.models.kernels import attention, relative_attention, short_attention
 from bert_jax.models.kernels.attention import KERNELS, Request, attend, choose
 from bert_jax.models.relative import Relative, columns, row_of_distances
-from gradients import assert_gradients_equal
+from tests.support.gradients import assert_gradients_equal
 
 L, H, K = 11, 2, 3
 RANDOM = np.random.RandomState(0)

@@ -10,15 +10,25 @@ import numpy as np
 import pytest
 
 import bert_jax
-import runs
 from bert_jax.command.main import main
 from bert_jax.command.train import export
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.tasks import load, warm_start
 from bert_jax.tasks.electra import DELTA, GENERATOR, ReplacedTokens, draw, embeddings, with_embeddings
-from gradients import assert_like_reference
-from seeded import seeded_batch
+from tests.support.gradients import assert_loss_and_gradients_close
+from tests.support.pretraining_runs import (
+    RUN_STEPS,
+    assert_same_result,
+    checkpoint_arrays,
+    kill_while_training,
+    logged_metrics,
+    make_corpus,
+    train_command,
+)
+from tests.support.processes import run_on_eight_devices, run_process
+from tests.support.project import ROOT
+from tests.support.seeded_arrays import seeded_batch
 
 WEIGHT = 50.0
 VOCABULARY = 61
@@ -50,12 +60,12 @@ class Torch:
         torch = pytest.importorskip("torch")
         from safetensors.numpy import load_file, save_file
 
-        from test_reference import reference
+        from tests.support.transformers_models import save_transformers_model
 
         self.torch, self.sharing = torch, sharing
         (kind, config), (generator, smaller) = SIZES[sharing]
-        self.discriminator = reference(kind, root, seed=3, **config)
-        self.generator = reference(generator, root / GENERATOR, seed=4, **smaller)
+        self.discriminator = save_transformers_model(kind, root, seed=3, **config)
+        self.generator = save_transformers_model(generator, root / GENERATOR, seed=4, **smaller)
         self.head = {}
         if sharing == "tied":
             self.generator.electra.embeddings = shared = self.discriminator.electra.embeddings
@@ -76,11 +86,13 @@ class Torch:
 
     def losses(self, batch, tokens, replaced):
         """(the generator's, the discriminator's) and the gradients of both by published names, summed with WEIGHT."""
-        from test_reference import inputs, masked_lm_labels
+        from tests.support.transformers_models import transformers_inputs, transformers_mlm_labels
 
         torch = self.torch
-        mlm = self.generator(**self.given(inputs(batch)), labels=masked_lm_labels(batch)).loss
-        seen = self.given(inputs(batch | {"tokens": tokens}))
+        mlm = self.generator(
+            **self.given(transformers_inputs(batch)), labels=transformers_mlm_labels(batch)
+        ).loss
+        seen = self.given(transformers_inputs(batch | {"tokens": tokens}))
         labels = torch.from_numpy(replaced.astype(np.int64))
         if self.sharing == "tied":
             told = self.discriminator(**seen, labels=labels).loss
@@ -177,7 +189,7 @@ def test_losses_and_gradients_equal_transformers(computed, sharing):
     }
     ours |= task.layout.published_tensors(of_discriminator)
     ours = {name: value for name, value in ours.items() if name in expected}
-    assert_like_reference((sum(values), ours), (mlm + WEIGHT * told, expected))
+    assert_loss_and_gradients_close((sum(values), ours), (mlm + WEIGHT * told, expected))
 
 
 @pytest.mark.slow
@@ -253,14 +265,14 @@ QUICK = {
 def trained(tmp_path_factory):
     """sharing -> the directory of a run; it may be repeated, and other settings given."""
     root = tmp_path_factory.mktemp("runs")
-    corpus = runs.small_corpus(root)
+    corpus = make_corpus(root)
 
     def run(workdir, **changes):
         settings = [f"--config.{name}={value}" for name, value in (QUICK | changes).items()]
         words = [
             "train",
             "--config",
-            f"{runs.ROOT}/configs/electra.py:tiny",
+            f"{ROOT}/configs/electra.py:tiny",
             "--workdir",
             str(root / workdir),
         ]
@@ -274,7 +286,7 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
     """Here with disentangled embeddings, of which the sum is exported."""
     code, whole = trained("whole", sharing="disentangled")
     assert code == 0
-    heldout = [line for line in runs.lines(whole) if line["kind"] == "heldout"]
+    heldout = [line for line in logged_metrics(whole) if line["kind"] == "heldout"]
     measures = {"mlm_loss", "mlm_accuracy", "replaced_loss", "replaced_accuracy", "replaced_share",
                 "replaced_precision", "replaced_recall", "mlm_top5_accuracy"}  # fmt: skip
     assert len(heldout) == 2 and measures <= set(heldout[0])
@@ -285,8 +297,8 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
     capsys.readouterr()
     trained("again", sharing="disentangled")
     assert "resuming at step 3" in "".join(capsys.readouterr())
-    assert runs.lines(again) == runs.lines(whole)
-    ours, theirs = (runs.leaves(workdir / "checkpoints/6") for workdir in (whole, again))
+    assert logged_metrics(again) == logged_metrics(whole)
+    ours, theirs = (checkpoint_arrays(workdir / "checkpoints/6") for workdir in (whole, again))
     assert ours.keys() == theirs.keys()
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
 
@@ -307,7 +319,7 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
 
     code, more = trained("more", init=whole / "model", first_step=6, steps=7, sharing="tied")
     assert code == 0
-    went_on = runs.leaves(more / "checkpoints/7")
+    went_on = checkpoint_arrays(more / "checkpoints/7")
     (words,) = [v for name, v in went_on.items() if name.startswith("['params']") and "words" in name]
     assert 0 < np.abs(words - tables[0]).max() < 0.01
     shutil.rmtree(whole / "model" / GENERATOR)
@@ -317,19 +329,21 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
 
 @pytest.mark.long
 def test_kills_change_nothing(tmp_path):
-    corpus, rng = runs.small_corpus(tmp_path), random.Random(1)
+    corpus, rng = make_corpus(tmp_path), random.Random(1)
     changes = {
         "task": "electra",
         "family": "electra",
         "data__examples": "full_sentences",
         "generator__width": 0.5,
     }
-    whole, often = (runs.command(corpus, tmp_path / name, **changes) for name in ("whole", "often"))
-    runs.finished(whole)
+    whole, often = (train_command(corpus, tmp_path / name, **changes) for name in ("whole", "often"))
+    run_process(whole)
     for n in range(4):
-        runs.killed(often, tmp_path / "often", writing=n % 2 == 0, steps=rng.randint(1, runs.STEPS // 10))
-    runs.finished(often)
-    runs.assert_same_end(tmp_path / "whole", tmp_path / "often")
+        kill_while_training(
+            often, tmp_path / "often", writing=n % 2 == 0, steps=rng.randint(1, RUN_STEPS // 10)
+        )
+    run_process(often)
+    assert_same_result(tmp_path / "whole", tmp_path / "often")
 
 
 REFUSED = {
@@ -375,7 +389,7 @@ def test_recipes_have_the_published_sizes(size):
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["electra", "deberta-v2"])
 def test_meshes_and_accumulation_give_the_same_losses(family):
-    one, *others = runs.on_eight_devices("replaced_on_eight_devices.py", family).values()
+    one, *others = run_on_eight_devices("tests.replaced_on_eight_devices", family).values()
     losses = np.array(one["losses"])
     assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
     for other in others:

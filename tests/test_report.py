@@ -26,9 +26,8 @@ from bert_jax.report.intervals import RESAMPLES, differences, intervals
 from bert_jax.report.page import About, contradiction_lines, describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import Results
-from test_evaluate import TEXTS, write_lines
-from test_hub import WORDS
-from test_hub import write as write_model
+from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model
+from tests.support.tables import write_jsonl
 
 
 def made(kind: str, count: int = 60, seed: int = 0, skill: float = 2.0) -> Outcomes:
@@ -158,7 +157,7 @@ def test_what_stands_twice_is_counted():
     ]
     held = [Example(t, "x", "") for t in ("A CAT", "the cat sat on the mat", "mat")]
     kind = KINDS["classes"](("x", "y"))
-    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(WORDS), 6, kind)
+    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(SMALL_VOCABULARY), 6, kind)
     assert (found["training"].repeated, found["training"].conflicting) == (1, 1)
     assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
     assert found["training"].labels == {"x": 3, "y": 1}
@@ -325,13 +324,13 @@ def two(tmp_path):
     """Two classifiers of the same labels, one of which says what the other does not, and a file."""
     write_model(tmp_path / "a", heads=("classify",), labels=("no", "yes"))
     model = bert_jax.load(tmp_path / "a")
-    said = [one.label for one in model.classify(TEXTS)]
+    said = [one.label for one in model.classify(SMALL_TEXTS)]
     head = jax.tree.map(lambda leaf: -leaf, model.params["classify"])
     bert_jax.inference.model.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(
         tmp_path / "b"
     )
-    rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(TEXTS)]
-    return tmp_path / "a", tmp_path / "b", write_lines(tmp_path / "dev.jsonl", rows)
+    rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(SMALL_TEXTS)]
+    return tmp_path / "a", tmp_path / "b", write_jsonl(tmp_path / "dev.jsonl", rows)
 
 
 @pytest.mark.slow
@@ -366,8 +365,11 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
 def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_path):
     write_model(tmp_path / "m", heads=("mlm",))
     rng = np.random.default_rng(0)
-    rows = [{"text": f"{n} {rng.choice(TEXTS)}", "label": str(rng.choice(["no", "yes"]))} for n in range(240)]
-    data = write_lines(tmp_path / "train.jsonl", rows)
+    rows = [
+        {"text": f"{n} {rng.choice(SMALL_TEXTS)}", "label": str(rng.choice(["no", "yes"]))}
+        for n in range(240)
+    ]
+    data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = ["data.max_length=16", "data.calibration_share=0.25", "epochs=1", "data.batch=32", "log.every=2"]
     settings = "configs/classify.py", [f"init={tmp_path / 'm'}", f"data.train={data}", *given]
     foreign = tmp_path / "other" / "report" / "thesis.md"

@@ -23,9 +23,9 @@ from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, fresh_params, shardings_of
-from gradients import assert_gradients_equal
-from test_embed_task import table
-from test_finetune import model, texts  # noqa: F401
+from tests.support.gradients import assert_gradients_equal
+from tests.support.tables import write_jsonl
+from tests.support.texts import random_texts
 
 CONFIG = "configs/rerank.py"
 TUPLE = {"query": "q", "positive": "a", "negative_1": "b", "negative_2": "c"}
@@ -46,7 +46,7 @@ TAUGHT = {"query": "q", "positive": "p", "negatives": ["n", "m"], "scores": [9.1
     ],
 )  # fmt: skip
 def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
-    lists = read_candidates(table(tmp_path / "t.jsonl", rows), CandidateColumns())
+    lists = read_candidates(write_jsonl(tmp_path / "t.jsonl", rows), CandidateColumns())
     assert [(c.query, "".join(c.documents), c.grades, c.scores) for c in lists] == found
 
 
@@ -66,13 +66,13 @@ def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
         ([TUPLE | {"negative_1": " "}], 'column "negative_1" is empty'),
     ],
 )  # fmt: skip
-def test_bad_tables_are_one_clear_line(rows, message, tmp_path, model):  # noqa: F811
-    train = table(tmp_path / "t.jsonl", rows)
+def test_bad_tables_are_one_clear_line(rows, message, tmp_path, encoder_path):
+    train = write_jsonl(tmp_path / "t.jsonl", rows)
     with pytest.raises(BertJaxError, match=message):
-        open_task(model, train)
+        open_task(encoder_path, train)
 
 
-def open_task(model, train, *overrides):  # noqa: F811
+def open_task(model, train, *overrides):
     module, config = load_task(
         CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=32", *overrides]
     )
@@ -88,32 +88,32 @@ def open_task(model, train, *overrides):  # noqa: F811
         (["data.max_length=5000"], "reads at most 64 tokens; set --config.data.max_length=64"),
     ],
 )
-def test_losses_that_do_not_fit_are_refused(changes, message, tmp_path, model):  # noqa: F811
+def test_losses_that_do_not_fit_are_refused(changes, message, tmp_path, encoder_path):
     rows = [{"query": f"w{n}", "document": f"w1{n}", "label": n % 3} for n in range(30)]
     with pytest.raises(BertJaxError, match=message):
-        open_task(model, table(tmp_path / "t.jsonl", rows), *changes)
+        open_task(encoder_path, write_jsonl(tmp_path / "t.jsonl", rows), *changes)
 
 
-def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(model, tmp_path):  # noqa: F811
+def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(encoder_path, tmp_path):
     rows = [TAUGHT | {name: f"{name}{n}" for name in ("query", "positive")} for n in range(30)]
     rows = [row | {"negatives": [f"n{n}", f"m{n}"]} for n, row in enumerate(rows)]
-    train = table(tmp_path / "t.jsonl", rows)
+    train = write_jsonl(tmp_path / "t.jsonl", rows)
     with pytest.raises(BertJaxError, match="data.others=2 adds documents that no teacher has scored; leave"):
-        open_task(model, train, "data.others=2")
-    task, _, _ = open_task(model, train, "data.others=2", "loss.name=binary", "data.documents=4")
-    assert task.documents == 4 and open_task(model, train)[0].loss.name == "teacher_ranking"
+        open_task(encoder_path, train, "data.others=2")
+    task, _, _ = open_task(encoder_path, train, "data.others=2", "loss.name=binary", "data.documents=4")
+    assert task.documents == 4 and open_task(encoder_path, train)[0].loss.name == "teacher_ranking"
 
 
 def test_bad_rows_are_skipped_where_that_is_asked(tmp_path):
     rows = [{"query": "q", "document": "a", "label": grade} for grade in (1, -1)]
     with pytest.warns(UserWarning, match="skipped 1 of 2 rows.*the label is -1; use 0"):
-        (kept,) = read_candidates(table(tmp_path / "t.jsonl", rows), CandidateColumns(skip_bad=True))
+        (kept,) = read_candidates(write_jsonl(tmp_path / "t.jsonl", rows), CandidateColumns(skip_bad=True))
     assert kept.grades == (1,)
 
 
 def test_documents_of_other_queries_are_none_of_its_own(tmp_path):
     rows = [{"query": f"q{n}", "document": f"d{n // 2}"} for n in range(12)]
-    lists = read_candidates(table(tmp_path / "t.jsonl", rows), CandidateColumns())
+    lists = read_candidates(write_jsonl(tmp_path / "t.jsonl", rows), CandidateColumns())
     for found in with_others(lists, 4):
         assert len(set(found.documents)) == 5 and found.grades == (1, 0, 0, 0, 0)
     assert all(len(found.documents) == 6 for found in with_others(lists, 40)), "there are no more"
@@ -128,13 +128,13 @@ def test_rankings_are_scored_by_query():
 
 
 @pytest.mark.long
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, tmp_path):  # noqa: F811
-    documents = iter(texts(200, (1, 14)))
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(encoder_path, tmp_path):
+    documents = iter(random_texts(200, (1, 14)))
     rows = [{"query": f"w{n}", "documents": [next(documents) for _ in range(1 + n % 5)]} for n in range(24)]
     rows = [row | {"labels": [float(k == 0) for k in range(len(row["documents"]))]} for row in rows]
-    train = table(tmp_path / "t.jsonl", rows)
+    train = write_jsonl(tmp_path / "t.jsonl", rows)
     given = ("data.batch=16", "loss.name=lambda_rank", f"data.heldout={train}", "data.calibration_share=0.0")
-    task, data, config = open_task(model, train, *given)
+    task, data, config = open_task(encoder_path, train, *given)
     params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
     (batch,) = data.batches(0, 1, 0, 1)
     found = []
@@ -154,8 +154,8 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, tmp_path):  # noq
 def marked(count: int, seed: int) -> list[dict]:
     """Those documents are relevant that hold w10."""
     rng, rows = random.Random(seed), []
-    for query in texts(count, (2, 4), seed):
-        documents = texts(4, (4, 9), rng.randrange(10**6))
+    for query in random_texts(count, (2, 4), seed):
+        documents = random_texts(4, (4, 9), rng.randrange(10**6))
         right = rng.randrange(4)
         documents[right] += " w10"
         rows += [
@@ -166,11 +166,11 @@ def marked(count: int, seed: int) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def trained(model, tmp_path_factory):  # noqa: F811
+def trained(encoder_path, tmp_path_factory):
     root = tmp_path_factory.mktemp("rerank")
-    train, heldout = (table(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40)))
+    train, heldout = (write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40)))
     settings = {
-        "init": model, "data.train": train, "data.heldout": heldout, "data.max_length": 32, "epochs": 12,
+        "init": encoder_path, "data.train": train, "data.heldout": heldout, "data.max_length": 32, "epochs": 12,
         "data.calibration_share": 0.15, "optimizer.rate": 3e-3,
     }  # fmt: skip
     assert start(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
@@ -192,11 +192,11 @@ def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
     main(["evaluate", "--model", str(trained / "run/model"), "--data", str(trained / "2.jsonl"), "--json"])
     scored = json.loads(capsys.readouterr().out)
     assert scored["metrics"]["mrr@10"] == pytest.approx(lines[-1]["mrr@10"])
-    asked = table(trained / "asked.jsonl", [{"query": "w30 w31", "documents": documents}])
+    asked = write_jsonl(trained / "asked.jsonl", [{"query": "w30 w31", "documents": documents}])
     main(["rerank", "--model", str(trained / "run/model"), "--input", asked, "--top", "1"])
     (row,) = json.loads(capsys.readouterr().out)["ranked"]
     assert row == {"index": 1, "score": round(best.score, 6), "document": documents[1]}
-    pair = table(trained / "pairs.jsonl", [{"query": "w30 w31", "document": documents[1]}])
+    pair = write_jsonl(trained / "pairs.jsonl", [{"query": "w30 w31", "document": documents[1]}])
     main(["predict", "--model", str(trained / "run/model"), "--input", pair])
     assert json.loads(capsys.readouterr().out)["relevance"] == row["score"]
 
@@ -217,7 +217,7 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
     lines = [line for line in read(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
     assert f"| ndcg@10 | {max(line['ndcg@10'] for line in lines):.4f} |" in card
     slope, sign, offset = re.search(r"sigmoid\((\S+) \* logit ([+-]) (\S+)\)", card).groups()
-    ours, documents = bert_jax.load(directory), texts(5, (2, 20), 9)
+    ours, documents = bert_jax.load(directory), random_texts(5, (2, 20), 9)
     calibrated = {one.index: one.score for one in ours.rank("w30 w31", documents)}
     ours.calibration = calibrations.NONE
     for one in ours.rank("w30 w31", documents):
@@ -236,7 +236,7 @@ def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
     library = pytest.importorskip("sentence_transformers")
     ours = bert_jax.load(trained / "run/model")
     ours.calibration = calibrations.NONE
-    documents = texts(12, (2, 20), 9)
+    documents = random_texts(12, (2, 20), 9)
     expected = {one.index: one.score for one in ours.rank("w30 w31", documents)}
     theirs = library.CrossEncoder(str(trained / "run/model"), device="cpu")
     scores = theirs.predict([("w30 w31", text) for text in documents])

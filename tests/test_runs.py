@@ -6,8 +6,16 @@ import time
 
 import pytest
 
-import runs
-from runs import STEPS, assert_same_end, command, finished, killed, last_step, lines, started
+from tests.support.pretraining_runs import (
+    RUN_STEPS,
+    assert_same_result,
+    kill_while_training,
+    last_logged_step,
+    logged_metrics,
+    make_corpus,
+    train_command,
+)
+from tests.support.processes import run_process, start_process
 
 pytestmark = pytest.mark.slow
 
@@ -19,34 +27,36 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def corpus(place):
-    return runs.small_corpus(place)
+    return make_corpus(place)
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(place, corpus):
-    finished(command(corpus, place / "whole"))
+    run_process(train_command(corpus, place / "whole"))
     return place / "whole"
 
 
 @pytest.mark.long
 def test_twenty_kills_change_nothing(place, corpus, uninterrupted):
     rng, workdir = random.Random(2), place / "killed often"
-    arguments, interrupted = command(corpus, workdir), 0
+    arguments, interrupted = train_command(corpus, workdir), 0
     for n in range(20):
-        interrupted += killed(arguments, workdir, writing=n % 2 == 0, steps=rng.randint(1, STEPS // 40))
+        interrupted += kill_while_training(
+            arguments, workdir, writing=n % 2 == 0, steps=rng.randint(1, RUN_STEPS // 40)
+        )
     assert interrupted >= 5, "of twenty, so many fell into the writing of a checkpoint"
-    finished(arguments)
-    assert_same_end(uninterrupted, workdir)
+    run_process(arguments)
+    assert_same_result(uninterrupted, workdir)
 
 
 def test_kills_change_nothing_and_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
     rng, workdir = random.Random(1), place / "stopped"
-    arguments = command(corpus, workdir)
-    while not killed(arguments, workdir, writing=True, steps=rng.randint(1, STEPS // 10)):
-        assert last_step(workdir) < STEPS // 2, "no kill falls into the writing of a checkpoint"
-    killed(arguments, workdir, writing=False, steps=rng.randint(1, STEPS // 10))
-    killed_at, process = last_step(workdir), started(arguments)
-    while last_step(workdir) < killed_at + 13:
+    arguments = train_command(corpus, workdir)
+    while not kill_while_training(arguments, workdir, writing=True, steps=rng.randint(1, RUN_STEPS // 10)):
+        assert last_logged_step(workdir) < RUN_STEPS // 2, "no kill falls into the writing of a checkpoint"
+    kill_while_training(arguments, workdir, writing=False, steps=rng.randint(1, RUN_STEPS // 10))
+    killed_at, process = last_logged_step(workdir), start_process(arguments)
+    while last_logged_step(workdir) < killed_at + 13:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
@@ -56,19 +66,23 @@ def test_kills_change_nothing_and_sigterm_saves_and_ends_cleanly(place, corpus, 
     names = [path.name for path in (workdir / "checkpoints").iterdir()]
     step = max(int(name) for name in names if name.isdecimal())
     assert f"stopped at step {step}; run the same command to resume" in output
-    assert step < STEPS
+    assert step < RUN_STEPS
     assert not (workdir / "model").exists()
-    assert f"resuming at step {step}\n" in finished(arguments)
-    assert_same_end(uninterrupted, workdir)
+    assert f"resuming at step {step}\n" in run_process(arguments)
+    assert_same_result(uninterrupted, workdir)
 
 
 def test_what_a_run_leaves(place, corpus, uninterrupted):
     names = {path.name.split(".")[0] for path in uninterrupted.iterdir()}
     assert names >= {"run", "tokenizer", "checkpoints", "metrics", "curves", "model", "events"}
-    kinds = [line["kind"] for line in lines(uninterrupted)]
-    assert kinds.count("train") == STEPS // 3
-    assert [line["step"] for line in lines(uninterrupted) if line["kind"] == "heldout"] == [80, 160, 240]
-    heldout = lines(uninterrupted)[-1]
+    kinds = [line["kind"] for line in logged_metrics(uninterrupted)]
+    assert kinds.count("train") == RUN_STEPS // 3
+    assert [line["step"] for line in logged_metrics(uninterrupted) if line["kind"] == "heldout"] == [
+        80,
+        160,
+        240,
+    ]
+    heldout = logged_metrics(uninterrupted)[-1]
     assert heldout.keys() >= {"mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy"}
     assert (uninterrupted / "curves.png").read_bytes()[:4] == b"\x89PNG"
     steps = sorted(int(path.name) for path in (uninterrupted / "checkpoints").iterdir())

@@ -30,10 +30,9 @@ from bert_jax.text.tables import read_rows
 from bert_jax.text.truncation import Reading
 from bert_jax.training.task import Results
 from bert_jax.training.workdir import Workdir
-from test_evaluate import TEXTS, write_lines
-from test_finetune import marked, model, table  # noqa: F401
-from test_hub import write as write_model
-from test_predict import pipe, typed  # noqa: F401
+from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.tables import write_csv, write_jsonl
+from tests.support.texts import marked_texts
 
 RNG = np.random.default_rng(0)
 
@@ -109,7 +108,7 @@ def classifier(tmp_path_factory):
     write_model(path, heads=("classify",), labels=("no", "yes"))
     opened = bert_jax.load(path)
     scope = Scope.of(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
-    known = np.quantile(scope.similarity(opened.pooled(TEXTS)), np.linspace(0, 1, 40))
+    known = np.quantile(scope.similarity(opened.pooled(SMALL_TEXTS)), np.linspace(0, 1, 40))
     opened.scope = Scope.of(scope.vectors, known)
     opened.save(path)
     return path
@@ -175,12 +174,12 @@ def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
 
 @pytest.mark.slow
 def test_one_text_a_list_and_a_stream_are_answered_alike(scoped):
-    shares = scoped.in_scope(TEXTS)
-    expected = scoped.scope.share(scoped.scope.similarity(scoped.pooled(TEXTS)))
+    shares = scoped.in_scope(SMALL_TEXTS)
+    expected = scoped.scope.share(scoped.scope.similarity(scoped.pooled(SMALL_TEXTS)))
     np.testing.assert_allclose(shares, expected, atol=0.03)  # a place among 40
     assert len(set(shares.tolist())) > 3
-    assert scoped.in_scope(TEXTS[0]) == shares[0]
-    stream = scoped.in_scope(iter(TEXTS))
+    assert scoped.in_scope(SMALL_TEXTS[0]) == shares[0]
+    stream = scoped.in_scope(iter(SMALL_TEXTS))
     assert not isinstance(stream, list | np.ndarray) and list(stream) == shares.tolist()
     assert scoped.in_scope([]).shape == (0,)
 
@@ -189,7 +188,7 @@ def test_one_text_a_list_and_a_stream_are_answered_alike(scoped):
 def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     write_model(tmp_path, heads=("tag",), labels=("O", "B-X"))
     tagger = bert_jax.load(tmp_path)
-    words = [tuple(text.split()) for text in TEXTS] + [("the", "cat", "sat") * 9]
+    words = [tuple(text.split()) for text in SMALL_TEXTS] + [("the", "cat", "sat") * 9]
     vectors = vectors_of(tagger, words)
     tagger.scope = Scope.of(vectors[:3], np.array([0.5]))
     given = outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
@@ -209,9 +208,9 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
 
 @pytest.mark.slow
 def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, capsys):
-    data = write_lines(tmp_path / "in.jsonl", [{"id": i, "text": text} for i, text in enumerate(TEXTS)])
+    data = write_jsonl(tmp_path / "in.jsonl", [{"id": i, "text": text} for i, text in enumerate(SMALL_TEXTS)])
     plain = list(predictions(scoped, data))
-    shares = np.round(scoped.in_scope(TEXTS), 6).tolist()
+    shares = np.round(scoped.in_scope(SMALL_TEXTS), 6).tolist()
     middle = float(np.median(shares))
     found = list(predictions(scoped, data, options=Options(foreign=middle)))
     expected = [
@@ -230,14 +229,14 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
         assert "--foreign: must be a number" in capsys.readouterr().err
 
 
-def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, pipe):  # noqa: F811
+def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
     found = predictions(scoped, "-", options=Options(foreign=0.3))
-    for text in TEXTS[:3]:
-        pipe.write(text + "\n")
+    for text in SMALL_TEXTS[:3]:
+        stdin_pipe.write(text + "\n")
         row, share = next(found), scoped.in_scope(text)
         assert (row["in_scope"], row["foreign"]) == (round(share, 6), share < 0.3)
-        assert not pipe.closed
-    pipe.close()
+        assert not stdin_pipe.closed
+    stdin_pipe.close()
     assert list(found) == []
 
 
@@ -249,7 +248,7 @@ def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
     with pytest.raises(BertJaxError, match=said):
         bare.in_scope("the cat")
     (tmp_path / "in.txt").write_text("the cat\n")
-    rows = write_lines(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
+    rows = write_jsonl(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
     files = ["--model", str(tmp_path / "m")], str(tmp_path / "in.txt")
     predict = ["predict", *files[0], "--input", files[1], "--foreign", "0.1"]
     evaluate = ["evaluate", *files[0], "--data", rows, "--foreign", files[1]]
@@ -267,18 +266,18 @@ def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
 @pytest.fixture
 def files(tmp_path):
     """A test set, and a file of foreign texts that has another column."""
-    rows = [{"review": text, "label": "no"} for text in TEXTS]
-    data = write_lines(tmp_path / "dev.jsonl", rows)
-    return data, write_lines(tmp_path / "foreign.jsonl", [{"text": ". . on ."}, {"text": "on on . ."}])
+    rows = [{"review": text, "label": "no"} for text in SMALL_TEXTS]
+    data = write_jsonl(tmp_path / "dev.jsonl", rows)
+    return data, write_jsonl(tmp_path / "foreign.jsonl", [{"text": ". . on ."}, {"text": "on on . ."}])
 
 
 @pytest.mark.slow
 def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, files, tmp_path, capsys):
     data, foreign = files
-    shares, others = scoped.in_scope(TEXTS), scoped.in_scope([". . on .", "on on . ."])
+    shares, others = scoped.in_scope(SMALL_TEXTS), scoped.in_scope([". . on .", "on on . ."])
     likely, other = (
         np.array([max(row.values()) for row in scoped.classify(texts, scores=True)])
-        for texts in (TEXTS, [". . on .", "on on . ."])
+        for texts in (SMALL_TEXTS, [". . on .", "on on . ."])
     )
     arguments = ["evaluate", "--model", str(classifier), "--data", data, "--text", "review"]
     assert cli.main([*arguments, "--foreign", foreign, "--json"]) == 0
@@ -323,8 +322,8 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
 def test_numbers_have_no_probability_to_compare_with(tmp_path):
     write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
     number = bert_jax.load(tmp_path)
-    number.scope = Scope.of(number.pooled(TEXTS[:4]), np.linspace(0.9, 1, 40))
-    known = outcomes(number, [Example(text, 1.0, "") for text in TEXTS], scoped=True)
+    number.scope = Scope.of(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
+    known = outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], scoped=True)
     scores = compared(number, known, [Example("on on", None, "")]).scores
     assert scores.area_of_probability is None and "probability" not in " ".join(in_lines(scores))
 
@@ -406,9 +405,9 @@ def test_foreign_texts_are_read_from_any_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_foreign_texts_that_are_not_there_are_told_before_the_first_step(tmp_path, model):  # noqa: F811
-    path = table(tmp_path / "train.csv", marked(40, 0))
-    given = [f"init={model}", f"data.train={path}", "data.foreign=nowhere.txt", "data.max_length=32"]
+def test_foreign_texts_that_are_not_there_are_told_before_the_first_step(tmp_path, encoder_path):
+    path = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
+    given = [f"init={encoder_path}", f"data.train={path}", "data.foreign=nowhere.txt", "data.max_length=32"]
     with pytest.raises((BertJaxError, FileNotFoundError), match="nowhere.txt"):
         run.start("configs/classify.py", given, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -6,7 +6,6 @@ import random
 import numpy as np
 import pytest
 
-import corpora
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.prepare import prepare
@@ -14,13 +13,14 @@ from bert_jax.inference import score as scoring
 from bert_jax.inference.model import load
 from bert_jax.text.readers import Source
 from bert_jax.text.wordpiece import WordPiece
-from runs import ROOT
-from test_reference import reference
+from tests.support.made_up_language import ENTRIES, IDS, SPECIAL, save_tokenizer, token_ids
+from tests.support.project import ROOT
+from tests.support.transformers_models import save_transformers_model
 
 torch = pytest.importorskip("torch")
 SIZES = {
     "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 80,
-    "vocab_size": len(corpora.ENTRIES), "max_position_embeddings": 24,
+    "vocab_size": len(ENTRIES), "max_position_embeddings": 24,
 }  # fmt: skip
 TEXTS = ["w1 w2 w3", "w5y1y2 w7", "w9", "w1 w1 w2 w44 w300y4 w6 w7 w8"]
 
@@ -29,13 +29,13 @@ TEXTS = ["w1 w2 w3", "w5y1y2 w7", "w9", "w1 w1 w2 w44 w300y4 w6 w7 w8"]
 def models(tmp_path_factory):
     """(torch's, the directory)"""
     path = tmp_path_factory.mktemp("model")
-    theirs = reference("BertForMaskedLM", path, seed=4, **SIZES)
-    corpora.save_tokenizer(path)
+    theirs = save_transformers_model("BertForMaskedLM", path, seed=4, **SIZES)
+    save_tokenizer(path)
     return theirs, path
 
 
 def scored_by_torch(model, text: str) -> list[float]:
-    ids = [2, *corpora.ids_of(text.split()), 3]
+    ids = [2, *token_ids(text.split()), 3]
     logarithms = []
     for place in range(1, len(ids) - 1):
         masked = [4 if n == place else token for n, token in enumerate(ids)]
@@ -66,14 +66,14 @@ def test_scores_equal_an_independent_computation(models, monkeypatch, capsys):
 
 def filled_by_torch(model, text: str, steps: int):
     """(tokens, the product of their probabilities)"""
-    product, ids = 1.0, [2, *(4 if word == "[MASK]" else corpora.IDS[word] for word in text.split()), 3]
+    product, ids = 1.0, [2, *(4 if word == "[MASK]" else IDS[word] for word in text.split()), 3]
     for left in range(steps, 0, -1):
         places = [n for n, token in enumerate(ids) if token == 4]
         with torch.no_grad():
             best, tokens = model(torch.tensor([ids])).logits[0].softmax(-1).max(-1)
         for place in sorted(places, key=lambda place: -best[place])[: -(-len(places) // left)]:
             ids[place], product = tokens[place].item(), product * best[place].item()
-    return [corpora.ENTRIES[token] for token in ids[1:-1]], product
+    return [ENTRIES[token] for token in ids[1:-1]], product
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
     (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in documents) + "\n")
     words = {word for document in documents for line in document for word in line.split()}
     vocabulary = tmp_path / "vocabulary"
-    WordPiece.from_vocabulary([*corpora.SPECIAL, *sorted(words)]).save(vocabulary)
+    WordPiece.from_vocabulary([*SPECIAL, *sorted(words)]).save(vocabulary)
     source = Source([tmp_path / "text.txt"], "sentences")
     prepare(source, vocabulary, tmp_path / "corpus", heldout=0.02, processes=1)
     values = {

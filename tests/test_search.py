@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 
 import bm25s
@@ -21,49 +20,21 @@ from bert_jax.search import approximate, nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.indexing import writing
-from bert_jax.search.manifest import Manifest, ModelFacts
-from bert_jax.search.passages import Cutter, Words
 from bert_jax.search.recall import measured
-
-WIDTH = 16
-MODEL = ModelFacts("", "", "", "mean", True, "", "", 64, WIDTH)
-SETTINGS = Manifest(MODEL, passage_tokens=12, overlap=3)
-VOCABULARY = [f"w{n}" for n in range(60)]
-
-
-def vectors_of(texts: list[str]) -> np.ndarray:
-    """Any text's own vector, and now and then that of another text."""
-    seeds = [int.from_bytes(blake2b(text.encode(), digest_size=2).digest()) % 5000 for text in texts]
-    vectors = np.stack([np.random.default_rng(seed).normal(size=WIDTH) for seed in seeds])
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
-def document(name: str, rng: random.Random) -> Document:
-    words = rng.choices(VOCABULARY, range(len(VOCABULARY), 0, -1), k=rng.randint(1, 60))
-    text = "".join(word.capitalize() + rng.choice([" ", " ", ". ", ".\n"]) for word in words)
-    return Document(name, rng.choice(["", "w1 w2"]), text)
-
-
-def change(path, documents=(), remove=(), compact=False, settings=SETTINGS):
-    with writing(path, settings) as writer:
-        if remove:
-            writer.remove(remove)
-        if documents:
-            writer.add(documents, Cutter(Words(), settings.passage_tokens, settings.overlap), vectors_of)
-        if compact:
-            writer.compact(settings)
-    return writer
-
-
-class Queries:
-    """Stands in for a model."""
-
-    queries = staticmethod(vectors_of)
+from tests.support.indexes import (
+    INDEX_SETTINGS,
+    QueryEncoder,
+    change_index,
+    file_contents,
+    hashed_vectors,
+    random_document,
+)
+from tests.support.project import ROOT
 
 
 def opened(path, **how) -> Index:
     index = Index.open(path, **how)
-    index.encoder = Queries
+    index.encoder = QueryEncoder
     return index
 
 
@@ -87,10 +58,10 @@ def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
 def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libraries(tmp_path):
     rng, there = random.Random(0), {}
     for step in range(8):
-        new = [document(f"d{rng.randint(0, 80)}", rng) for _ in range(rng.randint(1, 30))]
+        new = [random_document(f"d{rng.randint(0, 80)}", rng) for _ in range(rng.randint(1, 30))]
         new = list({one.id: one for one in new}.values())
         gone = rng.sample(sorted(there), min(len(there), 5)) if step % 2 else []
-        writer = change(tmp_path / "changed", new, gone, compact=step in (5, 7))
+        writer = change_index(tmp_path / "changed", new, gone, compact=step in (5, 7))
         for name in gone:
             del there[name]
         there |= {one.id: one for one in new}
@@ -99,7 +70,7 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
         if step not in (4, 5, 7):
             continue
         shuffled = rng.sample(list(there.values()), len(there))
-        change(tmp_path / f"fresh{step}", shuffled)
+        change_index(tmp_path / f"fresh{step}", shuffled)
         changed, fresh = opened(tmp_path / "changed"), opened(tmp_path / f"fresh{step}")
         assert len(changed.segments) == (5 if step == 4 else 1 if step in (5, 7) else len(changed.segments))
         assert asked(changed) == asked(fresh) and asked(changed)[0][0]
@@ -118,7 +89,7 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
             ]
             assert hits[0].score == pytest.approx(sum(hits[0].parts["keywords"].words.values()))
             vectors = np.stack([row[3] for row in rows]).astype(np.float64)
-            cosines = (vectors @ vectors_of([query])[0]).astype(np.float32)
+            cosines = (vectors @ hashed_vectors([query])[0]).astype(np.float32)
             order = sorted(range(len(rows)), key=lambda n: -cosines[n])[:10]
             hits = changed.search(query, legs=["vectors"])
             assert [(hit.id, hit.start) for hit in hits] == [rows[n][:2] for n in order]
@@ -131,10 +102,11 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_pa
     monkeypatch.setattr(nearest, "LEAST", 100)
     documents = [Document(f"d{n:03}", "", f"word number {n}") for n in range(400)]
     path, name = tmp_path / "index", "quantization" if kind in nearest.SMALL else "approximate"
-    settings = replace(SETTINGS, **{name: kind})
-    change(path, documents[:350], settings=settings)
-    change(path, documents[350:], [f"d{n:03}" for n in range(0, 350, 7)])  # few enough to be searched exactly
-    index, queries = opened(path), vectors_of([f"query {n}" for n in range(20)])
+    settings = replace(INDEX_SETTINGS, **{name: kind})
+    change_index(path, documents[:350], settings=settings)
+    # Few enough to be searched exactly.
+    change_index(path, documents[350:], [f"d{n:03}" for n in range(0, 350, 7)])
+    index, queries = opened(path), hashed_vectors([f"query {n}" for n in range(20)])
     (rows, live), exact = (index.segments[0].vectors, index.segments[0].live), 0
     assert live.sum() == 300 and len(index.segments[1].small) == 0 and index.segments[1].approximate is None
     for query, ranking in zip(queries, index.by_vectors(queries, 10), strict=True):
@@ -164,13 +136,13 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_pa
     assert measured(index.segments).recall < 0.1  # who finds itself alone finds little
     monkeypatch.undo()
     before = asked(index)
-    change(path, compact=True, settings=replace(SETTINGS, **{name: None}))
+    change_index(path, compact=True, settings=replace(INDEX_SETTINGS, **{name: None}))
     assert opened(path).manifest.exact and [asked(opened(path))[leg][:3] for leg in (0, 2)]
     assert [hit.id for hit in asked(opened(path))[1][0]][:5] == [hit.id for hit in before[1][0]][:5]
 
 
 def test_fusion_is_that_of_the_ranks(tmp_path):
-    change(tmp_path / "index", [document(f"d{n}", random.Random(n)) for n in range(30)])
+    change_index(tmp_path / "index", [random_document(f"d{n}", random.Random(n)) for n in range(30)])
     weights = {"keywords": 0.5, "vectors": 2.0}
     hits = opened(tmp_path / "index").search("w1 w2 w9", 5, weights=weights)
     for hit in hits:
@@ -190,10 +162,10 @@ def test_fusion_is_that_of_the_ranks(tmp_path):
 
 def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
     path = tmp_path / "index"
-    change(path, [document(f"a{n}", random.Random(n)) for n in range(20)])
+    change_index(path, [random_document(f"a{n}", random.Random(n)) for n in range(20)])
     reader = opened(path)
     before = asked(reader)
-    change(path, [document(f"b{n}", random.Random(n)) for n in range(20)], ["a1"], compact=True)
+    change_index(path, [random_document(f"b{n}", random.Random(n)) for n in range(20)], ["a1"], compact=True)
     assert not (path / "segments/000001").exists() and asked(reader) == before
     reader.refresh()
     assert asked(reader) == asked(opened(path)) != before
@@ -202,12 +174,12 @@ def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
 
 def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
     monkeypatch.setattr(nearest, "LEAST", 100)
-    path, settings, read = tmp_path / "index", replace(SETTINGS, approximate="hnsw"), approximate.read
-    change(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
+    path, settings, read = tmp_path / "index", replace(INDEX_SETTINGS, approximate="hnsw"), approximate.read
+    change_index(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
 
     def compacting(file: Path):
         monkeypatch.setattr(approximate, "read", read)
-        change(path, compact=True, settings=settings)
+        change_index(path, compact=True, settings=settings)
         return read(file)
 
     monkeypatch.setattr(approximate, "read", compacting)
@@ -217,16 +189,12 @@ def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_pa
         read(tmp_path / "hnsw.faiss")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 KILLED = """
 import os, pathlib, random, signal, sys, traceback
-import test_search
 from bert_jax.search import cache, keywords, manifest
+from tests.support import indexes
 cache.tokens_in_batch = lambda: 8
-KILLS = {"encode": (test_search, "vectors_of", 4), "postings": (keywords, "write", 1), "commit": (manifest, "write", 1)}
+KILLS = {"encode": (indexes, "hashed_vectors", 4), "postings": (keywords, "write", 1), "commit": (manifest, "write", 1)}
 
 def kill_at(module, name, calls):
     function, left = getattr(module, name), list(range(calls))
@@ -238,8 +206,8 @@ def kill_at(module, name, calls):
 def add(place, at):
     if at:
         kill_at(*KILLS[at])
-    documents = [test_search.document(f"d{n}", random.Random(n)) for n in range(30)]
-    writer = test_search.change(pathlib.Path(place), documents)
+    documents = [indexes.random_document(f"d{n}", random.Random(n)) for n in range(30)]
+    writer = indexes.change_index(pathlib.Path(place), documents)
     pathlib.Path(place + ".count").write_text(str(writer.counts.encoded))
 
 def run(place, at):
@@ -259,7 +227,7 @@ for place in sys.argv[1:]:
 
 
 def run_killed(folder: Path, *places: str) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "ignore", "-c", KILLED, *(str(folder / place) for place in places)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
@@ -268,7 +236,10 @@ def run_killed(folder: Path, *places: str) -> None:
 @pytest.mark.slow
 def test_killed_it_resumes_to_the_same_bytes(tmp_path):
     kills = ("encode", "postings", "commit")
-    change(tmp_path / "before", [document("d1", random.Random(100)), document("e", random.Random(101))])
+    change_index(
+        tmp_path / "before",
+        [random_document("d1", random.Random(100)), random_document("e", random.Random(101))],
+    )
     for place in ("whole", *kills):
         shutil.copytree(tmp_path / "before", tmp_path / place)
     run_killed(tmp_path, "whole", *kills)
@@ -279,15 +250,15 @@ def test_killed_it_resumes_to_the_same_bytes(tmp_path):
     run_killed(tmp_path, *(f"{at} again" for at in kills))
     whole = int((tmp_path / "whole.count").read_text())
     for at in kills:
-        assert contents(tmp_path / f"{at} again") == contents(tmp_path / "whole")
+        assert file_contents(tmp_path / f"{at} again") == file_contents(tmp_path / "whole")
         left = whole - 24 if at == "encode" else 0  # three windows were finished
         assert int((tmp_path / f"{at} again.count").read_text()) == left
 
 
 def test_a_flipped_byte_is_noticed(tmp_path, capsys):
     path = tmp_path / "index"
-    change(path, [document(f"d{n}", random.Random(n)) for n in range(20)])
-    change(path, remove=["d3", "d7"])
+    change_index(path, [random_document(f"d{n}", random.Random(n)) for n in range(20)])
+    change_index(path, remove=["d3", "d7"])
     for name in ("index.json", "removed/000001-000002.npy", *(f"segments/000001/{n}.npy" for n in (
         "ids", "spans", "documents", "order", "lengths", "vectors", "postings", "frequencies", "texts", "words",
     ))):  # fmt: skip
@@ -318,19 +289,19 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
 
 def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_path):
     path = tmp_path / "index"
-    change(path, [document("a", random.Random(0))])
+    change_index(path, [random_document("a", random.Random(0))])
     with (
         writing(path),
         pytest.raises(BertJaxError, match="another process is writing .*index; wait until it ends"),
     ):
-        change(path, [document("b", random.Random(1))])
+        change_index(path, [random_document("b", random.Random(1))])
     with pytest.raises(BertJaxError, match='has no document "b"; it has: a; `bert-jax info'):
-        change(path, remove=["b"])
+        change_index(path, remove=["b"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").touch()
     with pytest.raises(BertJaxError, match=r"is left as it is because .* \(letter.txt\)"):
-        change(tmp_path / "mine", [document("b", random.Random(1))])
-    change(path, remove=["a"])
+        change_index(tmp_path / "mine", [random_document("b", random.Random(1))])
+    change_index(path, remove=["a"])
     assert len(Index.open(path)) == 0 and asked(opened(path)) == [[[]] * 5] * 3
 
 

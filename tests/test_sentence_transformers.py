@@ -11,9 +11,9 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import Embedder, read
 from bert_jax.hub.sentence_transformers import write as write_embedder
-from shown import shown
-from test_hub import write
-from test_real_weights import MINILM, varied_texts
+from tests.support.cases import long_except
+from tests.support.minilm import MINILM, varied_texts
+from tests.support.small_models import write_model
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +63,12 @@ POOLINGS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "normalize"),
-    shown(product(POOLINGS, (True, False)), [("mean", False), *product(POOLINGS, [True])]),
+    long_except(product(POOLINGS, (True, False)), [("mean", False), *product(POOLINGS, [True])]),
 )
 def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_transformers, tmp_path):
     from sentence_transformers.models import Normalize, Pooling, Transformer
 
-    write(tmp_path / "plain", heads=())
+    write_model(tmp_path / "plain", heads=())
     body = Transformer(str(tmp_path / "plain"))
     modules = [body, Pooling(8, pooling_mode=mode), *([Normalize()] if normalize else [])]
     model = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
@@ -139,7 +139,7 @@ def test_a_dense_layer_is_computed_or_refused(kind, sentence_transformers, tmp_p
     import torch
     from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
-    write(tmp_path / "plain", heads=())
+    write_model(tmp_path / "plain", heads=())
     activation = torch.nn.Tanh() if kind == "tanh" else torch.nn.Identity()
     more = {"use_residual": True} if kind == "residual" else {}
     layers = [Dense(8, 6, bias=kind != "none", activation_function=activation, **more)]

@@ -7,14 +7,14 @@ import jax
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.command.main import main
 from bert_jax.hub import directory as hub
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
-from test_reference import inputs, masked_lm_labels
-from tiny_training import Batches, tiny
+from tests.support.pretraining_runs import make_corpus, train_command
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
+from tests.support.transformers_models import transformers_inputs, transformers_mlm_labels
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -38,7 +38,9 @@ def theirs(directory, data, config):
     losses = []
     for batch in data.batches(0, STEPS, 0, 1):
         labels = torch.from_numpy(np.asarray(batch["labels"], np.int64))
-        loss = model(**inputs(batch), labels=masked_lm_labels(batch), next_sentence_label=labels).loss
+        loss = model(
+            **transformers_inputs(batch), labels=transformers_mlm_labels(batch), next_sentence_label=labels
+        ).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
@@ -50,7 +52,7 @@ def theirs(directory, data, config):
 
 @pytest.mark.long
 def test_two_hundred_steps_are_those_of_transformers(tmp_path):
-    task, config = tiny(STEPS, layers=2, warmup=20)
+    task, config = tiny_pretraining(STEPS, layers=2, warmup=20)
     quiet = task.layout.config.replace(dropout=0.0, attention_dropout=0.0)
     task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=quiet))
     data, mesh = Batches(rows=8), make_mesh(config.mesh)
@@ -67,8 +69,8 @@ def test_two_hundred_steps_are_those_of_transformers(tmp_path):
 
 @pytest.mark.long
 def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys):
-    settings = runs.command(
-        runs.small_corpus(tmp_path), tmp_path / "run", steps=40,
+    settings = train_command(
+        make_corpus(tmp_path), tmp_path / "run", steps=40,
         **{"log.evaluate_every": 20, "model.dropout": 0, "model.attention_dropout": 0},
     )  # fmt: skip
     flags = settings[settings.index("train") + 1 :]

@@ -9,8 +9,6 @@ import time
 import numpy as np
 import pytest
 
-import corpora
-import published
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import PARTS, Corpus
@@ -20,7 +18,15 @@ from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.text.readers import Source
 from bert_jax.text.tokenizer import Special
-from shown import shown
+from tests.support.cases import long_except
+from tests.support.made_up_language import (
+    ENTRIES,
+    join_documents,
+    random_documents,
+    save_tokenizer,
+    token_ids,
+)
+from tests.support.published_examples import choose_groups, whole_word_groups
 
 STEPS = (0, 1, 777, 1_000_000)
 BATCH = 32
@@ -29,8 +35,8 @@ BATCH = 32
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("stream")
-    (root / "text.txt").write_text(corpora.written(corpora.made_up(600, seed=5)))
-    vocabulary = corpora.save_tokenizer(root / "vocabulary")
+    (root / "text.txt").write_text(join_documents(random_documents(600, seed=5)))
+    vocabulary = save_tokenizer(root / "vocabulary")
     prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05)
     return root / "corpus"
 
@@ -58,7 +64,7 @@ def boundary(stream: Stream, length: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "examples", shown(["next_sentence", "sentence_order", "full_sentences"], ["next_sentence"])
+    "examples", long_except(["next_sentence", "sentence_order", "full_sentences"], ["next_sentence"])
 )
 def test_any_step_can_be_made_again(corpus, examples):
     stream = opened(corpus, examples=examples)
@@ -171,7 +177,7 @@ def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
 
 def test_rows_are_text_of_the_corpus(corpus):
     """What stands in the rows, targets put back, are runs of a document's tokens between special ones."""
-    documents = (sum(map(corpora.ids_of, document), []) for document in corpora.made_up(600, seed=5))
+    documents = (sum(map(token_ids, document), []) for document in random_documents(600, seed=5))
     everything = "|".join("".join(f",{i}" for i in document) + "," for document in documents)
 
     def stands_there(piece):
@@ -211,13 +217,13 @@ def restored(batch, row) -> np.ndarray:
 
 def test_whole_words_are_never_split_and_fill_the_count(corpus):
     """Each row against the published rule: words in random order, one that no longer fits is passed over."""
-    continues = {i for i, entry in enumerate(corpora.ENTRIES) if entry.startswith("##")}
+    continues = {i for i, entry in enumerate(ENTRIES) if entry.startswith("##")}
     batch = opened(corpus, unit="word", batch=256).batch(0)
     exact = 0
     for i in range(256):
         row = restored(batch, i)
         positions = set(batch["target_positions"][i, : int(batch["target_weight"][i].sum())].tolist())
-        groups = published.whole_word_groups(row[: batch["mask"][i].sum()].tolist(), set(range(5)), continues)
+        groups = whole_word_groups(row[: batch["mask"][i].sum()].tolist(), set(range(5)), continues)
         for group in groups:
             assert not positions & set(group) or positions >= set(group), "a word is split"
         wanted = min(10, max(1, round(0.15 * int(batch["mask"][i].sum()))))
@@ -243,7 +249,7 @@ def test_word_groups_are_taken_as_the_published_loop_takes_them():
     order = masking.hashes(tf.constant(keys), masking.ORDER + np.arange(64)).numpy()
     for i in range(64):
         groups = [np.flatnonzero(group[i] == g).tolist() for g in range(group[i].max() + 1)]
-        expected = published.taken(groups, np.argsort(order[i, : len(groups)]).tolist(), wanted[i])
+        expected = choose_groups(groups, np.argsort(order[i, : len(groups)]).tolist(), wanted[i])
         assert [p for p in found[i].numpy().tolist() if p < 64] == expected
 
 
@@ -270,7 +276,7 @@ def test_span_lengths_follow_their_distribution(corpus):
         batch = stream.batch(step)
         for i in range(64):
             k = int(batch["target_weight"][i].sum())
-            words = np.cumsum([not corpora.ENTRIES[t].startswith("##") for t in restored(batch, i)])
+            words = np.cumsum([not ENTRIES[t].startswith("##") for t in restored(batch, i)])
             hit = np.unique(words[batch["target_positions"][i, :k]])
             lengths = np.diff(np.flatnonzero(np.diff(hit, prepend=-9, append=10**6) != 1))
             runs += np.bincount(lengths, minlength=100)
@@ -313,8 +319,8 @@ def test_mixture_counts_are_closed_form():
 
 @pytest.mark.slow
 def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
-    (tmp_path / "small.txt").write_text(corpora.written(corpora.made_up(60, seed=6)))
-    vocabulary = corpora.save_tokenizer(tmp_path / "vocabulary")
+    (tmp_path / "small.txt").write_text(join_documents(random_documents(60, seed=6)))
+    vocabulary = save_tokenizer(tmp_path / "vocabulary")
     prepare(Source([tmp_path / "small.txt"], "sentences"), vocabulary, tmp_path / "small", heldout=0)
 
     def share(**changes):
@@ -334,8 +340,8 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
 
 
 def test_another_tokenizers_corpus_is_refused(corpus, tmp_path):
-    (tmp_path / "text.txt").write_text(corpora.written(corpora.made_up(60, seed=6)))
-    other = corpora.save_tokenizer(tmp_path / "vocabulary", [*corpora.ENTRIES, "more"])
+    (tmp_path / "text.txt").write_text(join_documents(random_documents(60, seed=6)))
+    other = save_tokenizer(tmp_path / "vocabulary", [*ENTRIES, "more"])
     prepare(Source([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", heldout=0)
     with pytest.raises(BertJaxError, match="another tokenizer"):
         Stream(DataConfig(corpora=(str(corpus), str(tmp_path / "other"))), 0, 10)

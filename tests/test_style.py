@@ -2,9 +2,9 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "bert_jax"
+from tests.support.project import PACKAGE
+
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
 

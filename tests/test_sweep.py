@@ -6,7 +6,6 @@ import signal
 import jax
 import pytest
 
-import corpora
 from bert_jax import tasks
 from bert_jax.command import train as run
 from bert_jax.core.config_files import read_file
@@ -22,7 +21,9 @@ from bert_jax.training.config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
-from test_finetune import marked, table
+from tests.support.made_up_language import ENTRIES
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts
 
 CONSTANT = "predictions look constant or random; try another --config."
 
@@ -32,12 +33,16 @@ def begun(tmp_path_factory):
     """(a tiny model directory, a file of 120 texts, one of 40)"""
     root = tmp_path_factory.mktemp("begun")
     encoder = EncoderConfig(
-        vocab_size=len(corpora.ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=32
+        vocab_size=len(ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=32
     )
     layout = hub.Layout(encoder, heads=("mlm", "nsp"))
     params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
-    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(corpora.ENTRIES))
-    return root / "model", table(root / "t.csv", marked(120, 0)), table(root / "d.csv", marked(40, 1))
+    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(ENTRIES))
+    return (
+        root / "model",
+        write_csv(root / "t.csv", marked_texts(120, 0)),
+        write_csv(root / "d.csv", marked_texts(40, 1)),
+    )
 
 
 def overrides(begun, **changes) -> list[str]:

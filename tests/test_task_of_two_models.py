@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.command.main import main
 from bert_jax.command.train import export
 from bert_jax.hub.layout import Layout
@@ -19,7 +18,9 @@ from bert_jax.losses.loss import cross_entropy
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.pretrain import Config  # noqa: F401 - what reads the config of the task
 from bert_jax.training.task import Task
-from tiny_training import Batches, tiny
+from tests.support.pretraining_runs import checkpoint_arrays, logged_metrics
+from tests.support.project import ROOT
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 SETTINGS = {
     "steps": 12, "checkpoints.every": 4, "log.every": 4, "log.evaluate_every": 6, "optimizer.rate": 3e-3,
@@ -28,7 +29,7 @@ SETTINGS = {
 
 
 def open(config):
-    model = tiny()[0].layout.config
+    model = tiny_pretraining()[0].layout.config
     generator = Layout(model.replace(hidden_size=16, feed_forward=32), heads=("mlm",), pooler=False)
     discriminator = Layout(model, heads=("tag",), labels=("kept", "replaced"), pooler=False)
     return Pair(discriminator, generator), Batches(rows=8), config
@@ -75,7 +76,7 @@ def trained(tmp_path, monkeypatch):
 
     def run(name):
         settings = [f"--config.{key}={value}" for key, value in SETTINGS.items()]
-        spec = f"{runs.ROOT}/configs/pretrain.py:tiny"
+        spec = f"{ROOT}/configs/pretrain.py:tiny"
         workdir = str(tmp_path / name)
         assert main(["train", "--config", spec, "--config.task=pair", "--workdir", workdir, *settings]) == 0
         return tmp_path / name
@@ -93,8 +94,8 @@ def test_both_models_are_trained_saved_resumed_and_exported(trained, tmp_path, c
     capsys.readouterr()
     trained("again")
     assert "step 4" in capsys.readouterr().out
-    assert runs.lines(whole) == runs.lines(again)
-    ours, theirs = (runs.leaves(workdir / "checkpoints/12") for workdir in (whole, again))
+    assert logged_metrics(whole) == logged_metrics(again)
+    ours, theirs = (checkpoint_arrays(workdir / "checkpoints/12") for workdir in (whole, again))
     assert ours.keys() == theirs.keys()
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
 

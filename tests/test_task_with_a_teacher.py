@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import squared_error
 from bert_jax.training.feed import placed
@@ -17,7 +16,9 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import StepCache, make_evaluation, make_step
 from bert_jax.training.task import Task
-from tiny_training import Batches, tiny
+from tests.support.pretraining_runs import checkpoint_arrays, logged_metrics
+from tests.support.processes import run_on_eight_devices
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 STEPS = 3
 
@@ -43,7 +44,9 @@ class Distilling(Task):
 
 
 def distilling(seed: int, **changes):
-    task, config = tiny(STEPS, checkpoint_every=STEPS, rate=1e-2, warmup=1, log_every=1, **changes)
+    task, config = tiny_pretraining(
+        STEPS, checkpoint_every=STEPS, rate=1e-2, warmup=1, log_every=1, **changes
+    )
     student = Layout(task.layout.config, pooler=False)
     teacher = Layout(student.config.replace(layers=2), pooler=False)
     params = jax.device_get(jax.jit(teacher.init)(jax.random.key(seed)))
@@ -69,9 +72,9 @@ def losses_on(devices: int, **changes):
 def test_the_teacher_is_in_no_checkpoint_and_the_student_comes_nearer(tmp_path):
     task, config = distilling(seed=5)
     assert train(task, Batches(), config, tmp_path)
-    lines = [line["loss"] for line in runs.lines(tmp_path) if line["kind"] == "train"]
+    lines = [line["loss"] for line in logged_metrics(tmp_path) if line["kind"] == "train"]
     assert lines[-1] < 0.9 * lines[0]
-    saved = runs.leaves(tmp_path / f"checkpoints/{STEPS}")
+    saved = checkpoint_arrays(tmp_path / f"checkpoints/{STEPS}")
     params = {name for name in saved if name.startswith("['params']")}
     assert len(saved) == 3 * len(params) + 4, "two moments for each, Adam's count and three of the state"
     assert not [name for name in saved if "teacher" in name]
@@ -95,7 +98,7 @@ def test_two_teachers_share_a_compiled_step():
 
 @pytest.mark.long
 def test_the_teacher_is_split_over_the_mesh_as_its_parameters_would_be():
-    results = runs.on_eight_devices(__file__)
+    results = run_on_eight_devices(__name__)
     assert [results[mesh]["share"] for mesh in ("one", "fsdp 8", "2 x 2 x 2")] == [1, 1 / 8, 1 / 4]
     for mesh in ("fsdp 8", "2 x 2 x 2"):
         np.testing.assert_allclose(results[mesh]["losses"], results["one"]["losses"], rtol=1e-5)

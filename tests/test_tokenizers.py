@@ -8,14 +8,21 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.wordpiece import WordPiece
-from vocabularies import ADVERSARIAL, SENTENCES, bytepair, sentencepiece, wordpiece, write_json
+from tests.support.vocabularies import (
+    ADVERSARIAL,
+    SENTENCES,
+    write_bytepair,
+    write_json,
+    write_sentencepiece,
+    write_wordpiece,
+)
 
 KINDS = {
-    "uncased": wordpiece,
-    "cased": lambda directory: wordpiece(directory, cased=True),
-    "bytes": bytepair,
-    "albert": lambda directory: sentencepiece(directory, "albert"),
-    "xlm-roberta": lambda directory: sentencepiece(directory, "xlm-roberta"),
+    "uncased": write_wordpiece,
+    "cased": lambda directory: write_wordpiece(directory, cased=True),
+    "bytes": write_bytepair,
+    "albert": lambda directory: write_sentencepiece(directory, "albert"),
+    "xlm-roberta": lambda directory: write_sentencepiece(directory, "xlm-roberta"),
 }
 
 
@@ -31,7 +38,7 @@ def tokenizer(directory):
 
 @pytest.fixture(scope="module")
 def uncased(tmp_path_factory):
-    return open_tokenizer(wordpiece(tmp_path_factory.mktemp("vocab")))
+    return open_tokenizer(write_wordpiece(tmp_path_factory.mktemp("vocab")))
 
 
 def test_encode_and_ids_agree(tokenizer):
@@ -117,8 +124,8 @@ def test_tokens_outside_the_vocabulary(tokenizer):
 
 
 def test_a_vocabulary_with_capitals_keeps_them(tmp_path):
-    assert not open_tokenizer(wordpiece(tmp_path / "cased", cased=True)).lower_case
-    lower = wordpiece(tmp_path / "lower")
+    assert not open_tokenizer(write_wordpiece(tmp_path / "cased", cased=True)).lower_case
+    lower = write_wordpiece(tmp_path / "lower")
     assert open_tokenizer(lower).lower_case
     write_json(lower / "tokenizer_config.json", {"do_lower_case": False})
     assert not open_tokenizer(lower).lower_case
@@ -150,7 +157,7 @@ def test_lines_of_a_vocabulary_keep_their_numbers(tmp_path):
 
 
 def test_added_tokens(tmp_path):
-    directory = wordpiece(tmp_path)
+    directory = write_wordpiece(tmp_path)
     size = open_tokenizer(directory).size
     write_json(directory / "added_tokens.json", {"[E1]": size, "[E2]": size + 1})
     tokenizer = open_tokenizer(directory)

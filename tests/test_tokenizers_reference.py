@@ -7,29 +7,29 @@ from bert_jax.bench.tokenizers import compare, google_albert, transformers_on
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.subwords import clean
-from vocabularies import (
+from tests.support.vocabularies import (
     ADVERSARIAL,
+    MULTILINGUAL_TEXTS,
     SENTENCES,
-    TEXTS,
-    bytepair,
-    modernbert,
-    mpnet,
-    sentencepiece,
-    wordpiece,
+    write_bytepair,
     write_json,
+    write_modernbert,
+    write_mpnet,
+    write_sentencepiece,
+    write_wordpiece,
 )
 
 transformers = pytest.importorskip("transformers")
 
 
-def agree(ours, theirs, texts=TEXTS):
+def agree(ours, theirs, texts=MULTILINGUAL_TEXTS):
     counts = compare(ours, theirs, texts)
     assert (counts["ids"], counts["offsets"]) == (0, 0), counts["first"]
 
 
 @pytest.fixture(scope="module", params=["uncased", "cased", "no accents stripped", "no spaces around CJK"])
 def words(request, tmp_path_factory):
-    directory = wordpiece(tmp_path_factory.mktemp("words"), cased=request.param == "cased")
+    directory = write_wordpiece(tmp_path_factory.mktemp("words"), cased=request.param == "cased")
     config = {
         "uncased": {"do_lower_case": True},
         "cased": {"do_lower_case": False},
@@ -52,7 +52,7 @@ def test_wordpiece(words, tmp_path):
 
 @pytest.mark.parametrize("casing", [{}, {"do_lower_case": False}])
 def test_mpnet_s_wordpiece(casing, tmp_path):
-    directory = mpnet(tmp_path / "files", cased=bool(casing))
+    directory = write_mpnet(tmp_path / "files", cased=bool(casing))
     write_json(directory / "tokenizer_config.json", {"tokenizer_class": "MPNetTokenizer", **casing})
     ours, theirs = open_tokenizer(directory), transformers.MPNetTokenizer.from_pretrained(directory)
     agree(ours, transformers_on(directory))
@@ -69,7 +69,7 @@ def test_mpnet_s_wordpiece(casing, tmp_path):
 
 
 def test_byte_level_bpe(tmp_path):
-    directory = bytepair(tmp_path / "files")
+    directory = write_bytepair(tmp_path / "files")
     ours = open_tokenizer(directory)
     agree(ours, transformers_on(directory, "RobertaTokenizer"))
     ours.save(tmp_path / "saved")
@@ -77,7 +77,7 @@ def test_byte_level_bpe(tmp_path):
 
 
 def test_byte_level_bpe_with_names_of_bert(tmp_path):
-    directory = modernbert(tmp_path / "files")
+    directory = write_modernbert(tmp_path / "files")
     ours, theirs = open_tokenizer(directory), transformers.AutoTokenizer.from_pretrained(directory)
     agree(ours, transformers_on(directory))
     pair = ours.encode([("the quick", "fox")])[0]
@@ -92,7 +92,7 @@ def test_byte_level_bpe_with_names_of_bert(tmp_path):
 
 
 def test_xlm_roberta_model(tmp_path):
-    directory = sentencepiece(tmp_path / "files", "xlm-roberta")
+    directory = write_sentencepiece(tmp_path / "files", "xlm-roberta")
     ours = open_tokenizer(directory)
     agree(ours, transformers_on(directory, "XLMRobertaTokenizer"))
     ours.save(tmp_path / "saved")
@@ -100,7 +100,7 @@ def test_xlm_roberta_model(tmp_path):
 
 
 def test_albert_model(tmp_path):
-    directory = sentencepiece(tmp_path / "files", "albert")
+    directory = write_sentencepiece(tmp_path / "files", "albert")
     ours = open_tokenizer(directory)
     # What Google's ALBERT, an English model, saw in training; in other scripts the Rust normalizer differs.
     latin = [*SENTENCES[:4], *(text for text in ADVERSARIAL if text.isascii() and len(text) < 10_000)]
@@ -112,13 +112,13 @@ def test_albert_model(tmp_path):
 
 
 def test_the_first_deberta_s_byte_level_bpe(tmp_path):
-    directory = bytepair(tmp_path / "files", ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"))
+    directory = write_bytepair(tmp_path / "files", ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"))
     write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
     ours = open_tokenizer(directory)
     agree(
         ours,
         transformers_on(directory, "DebertaTokenizer"),
-        [text for text in TEXTS if " [MASK]" not in text],
+        [text for text in MULTILINGUAL_TEXTS if " [MASK]" not in text],
     )
     (masked,) = ours.encode(["a [MASK]"])
     assert ours.tokens(masked.ids)[1:-1] == ["a", "[MASK]"], "the masked word has its space with it"
@@ -131,10 +131,10 @@ def test_the_first_deberta_s_byte_level_bpe(tmp_path):
 
 def test_deberta_model(tmp_path):
     """The file's own normalisation and bytes, which transformers leaves out: ids are those of `sentencepiece`."""
-    directory = sentencepiece(tmp_path / "files", "deberta")
+    directory = write_sentencepiece(tmp_path / "files", "deberta")
     ours = open_tokenizer(directory)
     library = SentencePieceProcessor(model_file=str(directory / "spm.model"))
-    texts = [text for text in clean(TEXTS) if "[" not in text]
+    texts = [text for text in clean(MULTILINGUAL_TEXTS) if "[" not in text]
     for encoding, text in zip(ours.encode(texts), texts, strict=True):
         assert encoding.ids == [ours.special.cls, *library.encode(text), ours.special.sep], text
     (encoding,) = ours.encode(["x𠀀 [MASK]y"])
@@ -177,7 +177,7 @@ def test_truncated_pairs(words):
 
 def test_tokenizer_json_of_a_pretrained_fast_tokenizer(tmp_path):
     """Padding and truncation baked into the file are no part of the tokenizer; its template is."""
-    fast = transformers.BertTokenizer.from_pretrained(wordpiece(tmp_path / "files"))
+    fast = transformers.BertTokenizer.from_pretrained(write_wordpiece(tmp_path / "files"))
     fast.backend_tokenizer.enable_padding(length=64)
     fast.backend_tokenizer.enable_truncation(8)
     fast.save_pretrained(tmp_path / "saved")
@@ -185,11 +185,11 @@ def test_tokenizer_json_of_a_pretrained_fast_tokenizer(tmp_path):
 
 
 def test_added_tokens_survive_both_ways(tmp_path):
-    fast = transformers.BertTokenizer.from_pretrained(wordpiece(tmp_path / "files"))
+    fast = transformers.BertTokenizer.from_pretrained(write_wordpiece(tmp_path / "files"))
     fast.add_tokens(["[E1]", "newword"])
     fast.save_pretrained(tmp_path / "theirs")
     ours = open_tokenizer(tmp_path / "theirs")
-    texts = ["the [E1] newword fox", *TEXTS]
+    texts = ["the [E1] newword fox", *MULTILINGUAL_TEXTS]
     assert ours.size == len(fast) and len(fast) - 2 in ours.ids(texts[:1])[0]
     agree(ours, transformers_on(tmp_path / "theirs"), texts)
     ours.save(tmp_path / "ours")

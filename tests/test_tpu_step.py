@@ -10,18 +10,19 @@ import jax
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.cost import layer_flops
 from bert_jax.pod import preflight
 from bert_jax.pod.topology import slice_of
-from test_finetune import ENCODER, TOKENIZER
+from tests.support.pretraining_runs import make_corpus
+from tests.support.project import ROOT
+from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
-CONFIG = str(Path(__file__).parents[1] / "configs/pretrain.py")
+CONFIG = str(ROOT / "configs/pretrain.py")
 PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
 
 
@@ -68,7 +69,7 @@ def test_the_compiled_program_has_the_products_that_were_traced(base):
 def test_an_embedder_s_batch_in_parts(tmp_path):
     """All vectors, then each part again with their slopes."""
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    encoder = ENCODER.replace(hidden_size=128, layers=2, heads=2, feed_forward=512)
+    encoder = ENCODER_CONFIG.replace(hidden_size=128, layers=2, heads=2, feed_forward=512)
     layout = Layout(encoder, heads=("mlm",), pooler=False)
     shapes = jax.eval_shape(layout.init, jax.random.key(0))
     hub.save(tmp_path, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER)
@@ -118,7 +119,7 @@ def test_what_cannot_fit_is_refused_with_what_to_change():
 @pytest.mark.long
 def test_training_takes_the_program_that_was_checked(tmp_path):
     """What `train` would lower on such devices, with the corpus' task, against what preflight lowers."""
-    corpus = runs.small_corpus(tmp_path)
+    corpus = make_corpus(tmp_path)
     overrides = [*PACKED[:1], f"data.corpora={corpus}", "data.lengths=128", "data.shares=1", "data.batch=16"]
     script = """
 import json, sys
@@ -141,7 +142,7 @@ print("SAME", trained.as_text() == checked.as_text())
 """
     ran = subprocess.run(
         [sys.executable, "-c", script, f"{CONFIG}:tiny,tpu", json.dumps(overrides)],
-        env=os.environ | preflight.ENVIRONMENT, capture_output=True, text=True, cwd=Path(__file__).parents[1],
+        env=os.environ | preflight.ENVIRONMENT, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "SAME True" in ran.stdout

@@ -6,22 +6,23 @@ import numpy as np
 import pytest
 
 import bert_jax
-import runs
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.core.errors import BertJaxError
 from bert_jax.tasks import pretrain
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
+from tests.support.pretraining_runs import logged_metrics, make_corpus, train_command
+from tests.support.project import ROOT
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return runs.small_corpus(tmp_path_factory.mktemp("verb"))
+    return make_corpus(tmp_path_factory.mktemp("verb"))
 
 
 def told(capsys, corpus, workdir, *flags) -> str:
-    settings = runs.command(corpus, workdir)[3:]
+    settings = train_command(corpus, workdir)[3:]
     code = main([*settings, *flags])
     said = capsys.readouterr()
     assert code == 1, said
@@ -62,7 +63,7 @@ def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):
 @pytest.mark.slow
 def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     workdir = tmp_path / "run"
-    spec, *flags = runs.command(corpus, workdir)[5:]
+    spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     config = configs.load(spec, overrides, pretrain.Config)
     task, data, _ = pretrain.open(config)
@@ -72,7 +73,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     begun.close()
     other = tmp_path / "other"
     other.mkdir()
-    said = told(capsys, runs.small_corpus(other, seed=6), workdir)
+    said = told(capsys, make_corpus(other, seed=6), workdir)
     assert f"{workdir} was started with other data: corpus 0 was" in said
     assert "put them back, or name another --workdir" in said
 
@@ -80,15 +81,15 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
 @pytest.mark.slow
 def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     workdir = tmp_path / "run"
-    arguments = [*runs.command(corpus, workdir)[3:], "--config.steps=0"]
+    arguments = [*train_command(corpus, workdir)[3:], "--config.steps=0"]
     for _ in range(2):  # the second has nothing left to do
         assert main(arguments) == 0
-        (line,) = runs.lines(workdir)
+        (line,) = logged_metrics(workdir)
         assert (line["step"], line["kind"]) == (0, "heldout")
     assert 0.5 < line["mlm_loss"] / np.log(1000) < 1.5, "it has learnt nothing"
     model = bert_jax.load(workdir / "model")
     # Made again from the batches, with the model as anyone opens it.
-    spec, *flags = runs.command(corpus, workdir)[5:]
+    spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     _, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
     hits = []
@@ -102,7 +103,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
 
 
 def test_recipes_of_the_config_file():
-    spec = f"{runs.ROOT}/configs/pretrain.py"
+    spec = f"{ROOT}/configs/pretrain.py"
     base = configs.load(f"{spec}:base", [], pretrain.Config)
     # The numbers of the paper.
     assert (base.data.batch, base.steps, base.data.lengths) == (256, 1_000_000, (128, 512))

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import runs
 from bert_jax.losses.loss import cross_entropy, weigh
 from bert_jax.training.feed import placed
 from bert_jax.training.gradient import make_gradient, with_rows
@@ -19,8 +18,9 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, constants_of, fresh_params, shardings_of
 from bert_jax.training.step import make_evaluation
 from bert_jax.training.task import Task
-from shown import shown
-from tiny_training import Batches, tiny
+from tests.support.cases import long_except
+from tests.support.processes import run_on_eight_devices
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
@@ -69,7 +69,7 @@ class Matching(Task):
 
 
 def matching(steps: int = 4, **changes):
-    task, config = tiny(steps, **changes)
+    task, config = tiny_pretraining(steps, **changes)
     assert task.layout.config.dropout > 0
     return Matching(task.layout), config
 
@@ -134,10 +134,10 @@ def as_json(loss, gradients) -> dict:
 
 @functools.cache
 def results_of(process: str) -> dict:
-    return runs.on_eight_devices(__file__, process)
+    return run_on_eight_devices(__name__, process)
 
 
-@pytest.mark.parametrize(("process", "mesh", "accumulate"), shown(TAKEN, TAKEN[:2]))
+@pytest.mark.parametrize(("process", "mesh", "accumulate"), long_except(TAKEN, TAKEN[:2]))
 def test_loss_and_gradients_are_those_of_the_whole_batch(process, mesh, accumulate):
     results = results_of(process)
     expected, ours = results["plain"], results[f"{mesh}, {accumulate}"]
@@ -148,7 +148,7 @@ def test_loss_and_gradients_are_those_of_the_whole_batch(process, mesh, accumula
         np.testing.assert_allclose(ours["gradients"][name], gradient, atol=1e-6 * largest, err_msg=name)
 
 
-@pytest.mark.parametrize(("process", "mesh"), shown(EVALUATED, EVALUATED[:1]))
+@pytest.mark.parametrize(("process", "mesh"), long_except(EVALUATED, EVALUATED[:1]))
 def test_an_evaluation_is_that_of_the_whole_batch(process, mesh):
     results = results_of(process)
     expected, ours = results["plain"], results[f"{mesh}, evaluation"]

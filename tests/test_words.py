@@ -2,10 +2,16 @@ import random
 
 import pytest
 
-import vocabularies
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.words import encode_words
+from tests.support.vocabularies import (
+    SENTENCES,
+    write_bytepair,
+    write_json,
+    write_sentencepiece,
+    write_wordpiece,
+)
 
 ODD = [
     "a",
@@ -23,22 +29,22 @@ ODD = [
     "Ā",
     "ﷺ",
 ]
-LISTS = [*(sentence.split() for sentence in vocabularies.SENTENCES), ODD, ["\x00"], []]
+LISTS = [*(sentence.split() for sentence in SENTENCES), ODD, ["\x00"], []]
 
 
 def untrimmed(path):
     """Byte-level BPE whose offsets have the space before a word in it."""
-    vocabularies.bytepair(path)
-    vocabularies.write_json(path / "tokenizer_config.json", {"trim_offsets": False})
+    write_bytepair(path)
+    write_json(path / "tokenizer_config.json", {"trim_offsets": False})
     return path
 
 
 KINDS = {
     "untrimmed": untrimmed,
-    "wordpiece": vocabularies.wordpiece,
-    "bytepair": vocabularies.bytepair,
-    "albert": lambda path: vocabularies.sentencepiece(path, "albert"),
-    "xlm-roberta": lambda path: vocabularies.sentencepiece(path, "xlm-roberta"),
+    "wordpiece": write_wordpiece,
+    "bytepair": write_bytepair,
+    "albert": lambda path: write_sentencepiece(path, "albert"),
+    "xlm-roberta": lambda path: write_sentencepiece(path, "xlm-roberta"),
 }
 
 

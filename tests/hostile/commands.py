@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import runs
 from bert_jax.command import main as cli
 from bert_jax.tasks import TASKS
-from hostile import oddities
+from tests.hostile import oddities
+from tests.support.project import ROOT
 
 LONG = "9" * 5000
 # No value of any number.
@@ -61,7 +61,7 @@ class Case:
 
 
 def train(task: str, verb: str = "train") -> list[str]:
-    spec, settings = f"{runs.ROOT}/configs/{task}.py", {"init": "{root}/masked", **GENTLE}
+    spec, settings = f"{ROOT}/configs/{task}.py", {"init": "{root}/masked", **GENTLE}
     if task == "pretrain":
         spec, settings = f"{spec}:tiny", TINY | {"data.corpora": "{root}/corpus"}
     else:

@@ -1,7 +1,7 @@
 import pytest
 
-from hostile import material
-from hostile.forks import Forks
+from tests.hostile import material
+from tests.hostile.forks import Forks
 
 
 @pytest.fixture(scope="session")

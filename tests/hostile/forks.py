@@ -10,16 +10,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import runs
+from tests.support.processes import process_environment
 
 
 class Forks:
     """The process to fork from. Use as a context manager."""
 
     def __enter__(self):
-        tests = Path(__file__).parents[1]
-        environment = runs.environment()
-        environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(tests)])
+        environment = process_environment()
         environment["GLIBC_TUNABLES"] = ""  # `train` starts itself again where this is not set
         self.process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("fork_server.py")],

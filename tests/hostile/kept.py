@@ -7,9 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hostile.outcomes import table
-
-PACKAGE = Path(__file__).parents[2] / "bert_jax"
+from tests.hostile.outcomes import table
+from tests.support.project import PACKAGE
 
 
 class Kept:

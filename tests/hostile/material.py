@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-import corpora
-import runs
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.directory import open_tokenizer
+from tests.support.made_up_language import WORDS
+from tests.support.pretraining_runs import make_corpus, train_command
+from tests.support.processes import run_process
 
 LABELS = ("no", "yes")
 
@@ -21,7 +22,7 @@ LABELS = ("no", "yes")
 def make(root: Path) -> Path:
     """text.txt, vocabulary/, corpus/, masked/ and classifier/ (models), lines.txt and labelled.jsonl."""
     root.mkdir(parents=True, exist_ok=True)
-    runs.small_corpus(root)
+    make_corpus(root)
     model(root / "masked", root / "vocabulary", ("mlm", "nsp"))
     model(root / "classifier", root / "vocabulary", ("classify",), LABELS)
     lines = sentences(60)
@@ -33,7 +34,7 @@ def make(root: Path) -> Path:
 
 def sentences(count: int) -> list[str]:
     drawn = random.Random(1)
-    return [" ".join(drawn.choices(corpora.WORDS, k=drawn.randint(3, 12))) for _ in range(count)]
+    return [" ".join(drawn.choices(WORDS, k=drawn.randint(3, 12))) for _ in range(count)]
 
 
 def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = "bert") -> Path:
@@ -53,5 +54,5 @@ def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = 
 def run(root: Path, workdir: Path) -> Path:
     """A finished run of eight steps, with its checkpoints."""
     settings = {"steps": 8, "checkpoints.every": 4, "log.evaluate_every": 4, "optimizer.warmup": 2}
-    runs.finished(runs.command(root / "corpus", workdir, **settings))
+    run_process(train_command(root / "corpus", workdir, **settings))
     return workdir

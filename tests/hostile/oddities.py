@@ -14,7 +14,7 @@ import pyarrow
 from pyarrow import parquet
 from safetensors.numpy import load_file, save_file
 
-from hostile import material
+from tests.hostile import material
 
 WORD_TAGS = "w1\tO\nw2\tB-X\nw3\tI-X\n\nw4\tO\nw5\tB-X\n\n"
 PASSAGE = "w1 w2 w3 w4 w5 w6"

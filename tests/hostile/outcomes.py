@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import runs
+from tests.support.processes import process_environment
 
 LONGEST = 400  # characters of a message
 SECONDS = 20  # that a command on small material may take, whatever it is given
@@ -48,7 +48,7 @@ class Outcome:
 def started(arguments: Iterable, **options) -> subprocess.Popen:
     """`bert-jax ARGUMENTS` in a process of its own."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    options["env"] = runs.environment() | options.get("env", {})
+    options["env"] = process_environment() | options.get("env", {})
     command = [sys.executable, "-m", "bert_jax", *map(str, arguments)]
     return subprocess.Popen(command, text=True, errors="replace", **options)
 

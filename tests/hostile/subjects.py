@@ -21,7 +21,6 @@ import zstandard
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
-import tiny_training
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.plan import load_or_build
 from bert_jax.data.corpus.rows import Rows
@@ -37,6 +36,7 @@ from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
 from bert_jax.training import manifest
 from bert_jax.training.workdir import Workdir
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 LABELS = ("no", "yes")
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
@@ -150,10 +150,10 @@ def saved(source: Path, work: Path) -> Path:
 
 
 def run(source: Path, work: Path) -> Path:
-    task, config = tiny_training.tiny()
+    task, config = tiny_pretraining()
     workdir = Workdir(work / "folder")
     workdir.path.mkdir()
-    workdir.begin(config, tiny_training.Batches(), task)
+    workdir.begin(config, Batches(), task)
     return workdir.path
 
 

@@ -8,9 +8,8 @@ import shutil
 
 import pytest
 
-from hostile.outcomes import kill_when, started
-from test_adapt import documents, results
-from test_finetune import model  # noqa: F401
+from tests.hostile.outcomes import kill_when, started
+from tests.test_adapt import documents, results
 
 pytestmark = pytest.mark.long
 BEGUN = (  # what stands in the output when a stage has begun, and still when it is over; in their order
@@ -28,11 +27,11 @@ SECONDS = 0.5  # after that, at most
 @pytest.mark.parametrize(
     ("begun", "more"), [(BEGUN, []), (OF_ALL, ["--masked-lm", "4", "--distil"])], ids=["usual", "all"]
 )
-def test_a_kill_in_any_stage_changes_nothing(begun, more, model, tmp_path):  # noqa: F811
+def test_a_kill_in_any_stage_changes_nothing(begun, more, encoder_path, tmp_path):
     """Both are written to the same place, for results name it."""
     given = [
-        "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(model), "--output", str(tmp_path / "out"),
-        "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "2", *more,
+        "adapt", documents(tmp_path / "docs.jsonl", 60), "--model", str(encoder_path), "--output",
+        str(tmp_path / "out"), "--pairs", "128", "--passage-tokens", "32", "--rate", "1e-3", "--epochs", "2", *more,
     ]  # fmt: skip
     out, drawn = tmp_path / "out", random.Random(1)
     finish(given)

@@ -16,7 +16,7 @@ from bert_jax.data.corpus.directory import Corpus
 from bert_jax.inference.model import load
 from bert_jax.training import manifest
 from bert_jax.training.workdir import Workdir
-from hostile import subjects
+from tests.hostile import subjects
 
 
 @pytest.fixture

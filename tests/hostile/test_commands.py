@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import runs
 from bert_jax.command.main import main
-from hostile import commands, oddities
-from hostile.outcomes import RIGHT, Outcome, table
-from hostile.worker import Worker
+from tests.hostile import commands, oddities
+from tests.hostile.outcomes import RIGHT, Outcome, table
+from tests.hostile.worker import Worker
+from tests.support.pretraining_runs import train_command
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_some_odd_commands(root):
 def test_all_odd_commands(root):
     if not (root / "run" / "model").exists():
         settings = {"steps": 4, "checkpoints.every": 2, "log.evaluate_every": 4}
-        assert main(runs.command(root / "corpus", root / "run", **settings)[3:]) == 0
+        assert main(train_command(root / "corpus", root / "run", **settings)[3:]) == 0
     log = root.parent / "outcomes.jsonl"
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     kinds = {entry["name"]: entry["kind"] for entry in done}

@@ -6,13 +6,13 @@ import warnings
 
 import pytest
 
-import corpora
-import runs
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.tags import read_tags
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentences import check_language
+from tests.support.made_up_language import ENTRIES, save_tokenizer
+from tests.support.processes import process_environment
 
 
 def test_a_table_of_sentences_is_no_table_of_words(tmp_path):
@@ -22,7 +22,7 @@ def test_a_table_of_sentences_is_no_table_of_words(tmp_path):
 
 
 def test_lengths_without_room_for_a_text(tmp_path):
-    tokenizer = open_tokenizer(corpora.save_tokenizer(tmp_path))
+    tokenizer = open_tokenizer(save_tokenizer(tmp_path))
     for text, least in (("w1 w2", 3), (("w1", "w2"), 5)):
         assert len(tokenizer.encode([text], max_length=least)[0].ids) == least
         with pytest.raises(BertJaxError, match=f"{least - 1} tokens have no room .* allow {least} or more"):
@@ -43,18 +43,18 @@ def test_languages(code):
 
 
 def test_lines_of_a_vocabulary_that_are_wasted_or_damaged(tmp_path):
-    corpora.save_tokenizer(tmp_path)
+    save_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     file = tmp_path / "vocab.txt"
-    file.write_text("\n".join(corpora.ENTRIES) + "\n")
+    file.write_text("\n".join(ENTRIES) + "\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         size = open_tokenizer(tmp_path).size
-    file.write_text("\n".join([*corpora.ENTRIES, "w1", "", "w9999"]) + "\n")
+    file.write_text("\n".join([*ENTRIES, "w1", "", "w9999"]) + "\n")
     told = f"2 blank or duplicate lines, the first is line {size + 1}"
     with pytest.warns(UserWarning, match=told):
         assert open_tokenizer(tmp_path).size == size + 3
-    file.write_text("\n".join([*corpora.ENTRIES, "w\0"]) + "\n")
+    file.write_text("\n".join([*ENTRIES, "w\0"]) + "\n")
     with pytest.raises(BertJaxError, match=f"vocab.txt line {size + 1} has NUL bytes"):
         open_tokenizer(tmp_path)
 
@@ -75,7 +75,10 @@ def test_several_processes_that_could_not_meet(flags, tmp_path, capsys):
 def test_a_closed_output_is_said(small):
     command = [sys.executable, "-m", "bert_jax", "info", str(small / "masked")]
     closed = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=runs.environment(), capture_output=True, text=True
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command],
+        env=process_environment(),
+        capture_output=True,
+        text=True,
     )
     assert closed.returncode == 1
     assert (

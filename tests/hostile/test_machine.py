@@ -22,9 +22,9 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, constants_of
 from bert_jax.training.step import make_step
 from bert_jax.training.workdir import Workdir
-from hostile.outcomes import LINE, RIGHT, outcome
-from shown import shown
-from tiny_training import Batches, tiny
+from tests.hostile.outcomes import LINE, RIGHT, outcome
+from tests.support.cases import long_except
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 pytestmark = pytest.mark.optimized
 
@@ -62,10 +62,10 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("remat", "accumulate"), shown([("none", 1), ("full", 1), ("none", 4)], [("none", 4)])
+    ("remat", "accumulate"), long_except([("none", 1), ("full", 1), ("none", 4)], [("none", 4)])
 )
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
-    task, config = tiny(steps=2, layers=4, accumulate=accumulate)
+    task, config = tiny_pretraining(steps=2, layers=4, accumulate=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
     step = step_of(Pretraining.of(config), config, Batches(512))
     constants = constants_of(step.task, config, step.mesh)
@@ -84,11 +84,11 @@ def step_of(task, config, rows) -> Footprint:
 @pytest.mark.slow
 def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch):
     def check(rows: int = 256, **changes) -> None:
-        task, config = tiny(steps=2, **changes)
+        task, config = tiny_pretraining(steps=2, **changes)
         with closing(Workdir(tmp_path / "run")) as workdir:
             Run(task, Batches(rows), config, workdir, None, None).check_memory()
 
-    task, config = tiny(steps=2)
+    task, config = tiny_pretraining(steps=2)
     free = int(0.4 * step_of(task, config, Batches(256)).bytes)
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)
     with pytest.raises(BertJaxError, match="a step of 256 rows of 20 tokens needs about ") as refused:

@@ -22,7 +22,7 @@ from bert_jax.core.files import write_atomically
 from bert_jax.core.output import PARTIAL, beside, building, holding, replacing, streaming
 from bert_jax.data.arrays import growing_array
 from bert_jax.hub import directory as hub
-from hostile.outcomes import LINE, LONGEST, outcome
+from tests.hostile.outcomes import LINE, LONGEST, outcome
 
 
 def names(folder: Path) -> list[str]:

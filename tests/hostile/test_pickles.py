@@ -19,9 +19,9 @@ import pytest
 
 from bert_jax.hub import torch_pickle
 from bert_jax.hub.tensors import Tensors
-from hostile.mutations import mutated
-from hostile.outcomes import LINE, RIGHT, table
-from hostile.test_files import Tried, tried
+from tests.hostile.mutations import mutated
+from tests.hostile.outcomes import LINE, RIGHT, table
+from tests.hostile.trials import Tried, tried
 
 torch = pytest.importorskip("torch")
 FEW, MANY = 300, 10_000

@@ -9,8 +9,8 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from hostile import material
-from hostile.outcomes import LONGEST
+from tests.hostile import material
+from tests.hostile.outcomes import LONGEST
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from hostile import verbs
-from hostile.kept import kept_and_shown
-from hostile.outcomes import started
-from hostile.verbs import CASES
+from tests.hostile import verbs
+from tests.hostile.kept import kept_and_shown
+from tests.hostile.outcomes import started
+from tests.hostile.verbs import CASES
 
 pytestmark = pytest.mark.long
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)

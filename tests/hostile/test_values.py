@@ -17,9 +17,9 @@ from bert_jax.hub import directory as hub
 from bert_jax.tasks import TASKS
 from bert_jax.training.log import Log, read
 from bert_jax.training.loop import train
-from hostile.commands import NO_NUMBERS, keys_of
-from hostile.outcomes import LONGEST
-from tiny_training import Batches, tiny
+from tests.hostile.commands import NO_NUMBERS, keys_of
+from tests.hostile.outcomes import LONGEST
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 NEEDED = {"pretrain": {}, "classify": {"init": "m", "data": {"train": "t"}}}
 NEEDED |= dict.fromkeys(("tag", "answer", "embed"), NEEDED["classify"])
@@ -79,14 +79,14 @@ def test_a_range_is_said(override, complaint):
 
 
 def test_more_frozen_layers_than_there_are(tmp_path):
-    task, config = tiny(frozen_layers=2)
+    task, config = tiny_pretraining(frozen_layers=2)
     with pytest.raises(BertJaxError, match="optimizer.frozen_layers is 2, but the model has 1 layers"):
         train(task, Batches(), config, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
-    task, config = tiny(checkpoint_best="mlm_los")
+    task, config = tiny_pretraining(checkpoint_best="mlm_los")
     with pytest.raises(BertJaxError, match='no validation metric "mlm_los"; did you mean "mlm_loss"'):
         train(task, Batches(), config, tmp_path)
     assert read(tmp_path / "metrics.jsonl") == []
@@ -94,7 +94,7 @@ def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_ends_in_numbers_that_are_not_finite_saves_no_model(tmp_path):
-    task, config = tiny(
+    task, config = tiny_pretraining(
         steps=9, rate=1e3, weight_decay=1e3, warmup=0, log_evaluate_every=9, checkpoint_every=9
     )
     with pytest.raises(NotFinite):

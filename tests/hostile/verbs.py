@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import runs
+from tests.support.pretraining_runs import train_command
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Case:
 
 def training(small: Path, folder: Path) -> list[str]:
     settings = {"steps": 12, "checkpoints.every": 3, "log.evaluate_every": 6, "optimizer.warmup": 2}
-    return runs.command(small / "corpus", folder / "run", **settings)[3:]
+    return train_command(small / "corpus", folder / "run", **settings)[3:]
 
 
 CASES = {
@@ -64,7 +64,7 @@ CASES = {
 
 def material(small: Path) -> Path:
     """What the commands read beside what `material.make` makes."""
-    from hostile import material
+    from tests.hostile import material
 
     lines = material.sentences(2000)
     (small / "many.txt").write_text("\n".join(lines) + "\n")

@@ -1,6 +1,6 @@
 """Commands run one after the other in one process, for starting JAX takes seconds; a hang or a crash costs it.
 
-python -m hostile.worker        reads a command a line, as JSON, and answers each with its exit code
+python -m tests.hostile.worker        reads a command a line, as JSON, and answers each with its exit code
 """
 
 import io
@@ -15,8 +15,8 @@ import time
 import traceback
 from pathlib import Path
 
-import runs
-from hostile.outcomes import SECONDS, Outcome
+from tests.hostile.outcomes import SECONDS, Outcome
+from tests.support.processes import process_environment
 
 MEMORY = 8 << 30  # bytes of the process; a command on small material needs far less
 TICK = 0.1
@@ -51,10 +51,9 @@ class Worker:
 
     def started(self) -> subprocess.Popen:
         if self.process is None:
-            tests = str(runs.ROOT / "tests")
-            environment = runs.environment() | {"PYTHONPATH": f"{runs.ROOT}:{tests}", "PYTHONUNBUFFERED": ""}
+            environment = process_environment() | {"PYTHONUNBUFFERED": ""}
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hostile.worker"], env=environment, stdin=subprocess.PIPE,
+                [sys.executable, "-m", "tests.hostile.worker"], env=environment, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, cwd=self.folder,
             )  # fmt: skip
             self.process.stdout.readline()  # it is ready

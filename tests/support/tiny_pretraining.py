@@ -7,10 +7,10 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.pretrain import Config, Pretraining
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig
-from corpora import ENTRIES
-from seeded import seeded_batch
+from tests.support.made_up_language import ENTRIES
+from tests.support.seeded_arrays import seeded_batch
 
-LENGTH, TARGETS = 20, 3
+ROW_LENGTH, TARGETS = 20, 3
 HELDOUT = 1_000_000  # held-out batches are those of the two steps after it
 
 
@@ -25,13 +25,13 @@ class Batches:
         return {"rows": "made up"}
 
     def length(self, step):
-        return LENGTH
+        return ROW_LENGTH
 
     def features(self, step):
         return {name: (value.shape, value.dtype) for name, value in self.whole(0).items()}
 
     def whole(self, step):
-        batch = seeded_batch(self.batch, LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
+        batch = seeded_batch(self.batch, ROW_LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
         batch = {k: v.astype(np.float32 if k.endswith("weight") else np.int32) for k, v in batch.items()}
         batch["targets"] = 5 + batch["targets"] % 7  # so that there is something to learn
         return self.plant(step, batch) if self.plant else batch
@@ -52,7 +52,7 @@ class Batches:
         return {}
 
 
-def tiny(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretraining, Config]:
+def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretraining, Config]:
     """Task and config; `changes` go to whichever section has a field of that name."""
     model = EncoderConfig(
         vocab_size=len(ENTRIES), hidden_size=32, layers=layers, heads=4, feed_forward=64, max_positions=24
@@ -75,6 +75,6 @@ def tiny(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretraining, Conf
         "optimizer": section(OptimizerConfig),
         "mesh": section(MeshConfig),
     }
-    data = DataConfig(lengths=(LENGTH,), shares=(1.0,), cap=TARGETS)
+    data = DataConfig(lengths=(ROW_LENGTH,), shares=(1.0,), cap=TARGETS)
     config = Config(steps=steps, seed=3, model=model, data=data, **sections, **values)
     return Pretraining.of(config), config

@@ -6,7 +6,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.models.heads import HEADS
-from gradients import assert_gradients_equal
+from tests.support.gradients import assert_gradients_equal
 
 
 def assert_packed_equals_separate(layout, lengths=(5, 9, 4)):

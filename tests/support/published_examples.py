@@ -8,7 +8,7 @@ between the two says something. Chance comes from `random.Random`.
 import random
 
 
-def pairs_of(documents: list[list[list[int]]], length: int, short: float, rng: random.Random):
+def make_sentence_pairs(documents: list[list[list[int]]], length: int, short: float, rng: random.Random):
     """(a, b, is_random) of all documents in turn: the two token lists of each example."""
     room = length - 3
     for number, document in enumerate(documents):
@@ -45,7 +45,7 @@ def pairs_of(documents: list[list[list[int]]], length: int, short: float, rng: r
             i += 1
 
 
-def masked(
+def mask_row(
     row: list[int], special: set[int], mask: int, replacements: list[int], cap: int, rng: random.Random
 ):
     """(row with masks, positions, originals): 15% of the row, of which 80% [MASK], 10% random, 10% as they
@@ -76,7 +76,7 @@ def whole_word_groups(row: list[int], special: set[int], continues: set[int]) ->
     return groups
 
 
-def taken(groups: list[list[int]], order: list[int], wanted: int) -> list[int]:
+def choose_groups(groups: list[list[int]], order: list[int], wanted: int) -> list[int]:
     """Positions of the groups taken in `order`, passing over those that would be too many."""
     out: list[int] = []
     for g in order:

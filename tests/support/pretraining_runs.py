@@ -2,25 +2,23 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-import corpora
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.text.readers import Source
+from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
+from tests.support.processes import start_process
+from tests.support.project import ROOT
 
-ROOT = Path(__file__).parent.parent
-STEPS = 240
-CONFIG = {
-    "steps": STEPS,
+RUN_STEPS = 240
+RUN_CONFIG = {
+    "steps": RUN_STEPS,
     "model.layers": 1,
     "model.hidden_size": 32,
     "model.feed_forward": 64,
@@ -38,24 +36,16 @@ CONFIG = {
 }
 
 
-def small_corpus(root: Path, seed: int = 5) -> Path:
-    (root / "text.txt").write_text(corpora.written(corpora.made_up(300, seed=seed)))
-    vocabulary = corpora.save_tokenizer(root / "vocabulary")
+def make_corpus(root: Path, seed: int = 5) -> Path:
+    (root / "text.txt").write_text(join_documents(random_documents(300, seed=seed)))
+    vocabulary = save_tokenizer(root / "vocabulary")
     prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05, processes=1)
     return root / "corpus"
 
 
-# Compiling takes the time here, not running; an optimizer that does less compares as well.
-QUICK_TO_COMPILE = "--xla_backend_optimization_level=0"
-
-
-def environment() -> dict:
-    return os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": QUICK_TO_COMPILE}
-
-
-def command(corpus: Path, workdir: Path, *more: str, **changes) -> list[str]:
+def train_command(corpus: Path, workdir: Path, *more: str, **changes) -> list[str]:
     keys = (
-        CONFIG
+        RUN_CONFIG
         | {"data.corpora": corpus}
         | {name.replace("__", "."): value for name, value in changes.items()}
     )
@@ -75,59 +65,19 @@ def command(corpus: Path, workdir: Path, *more: str, **changes) -> list[str]:
     ]
 
 
-def started(arguments: list[str], **changes) -> subprocess.Popen:
-    return subprocess.Popen(
-        arguments,
-        env=environment() | changes,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finished(arguments: list[str], code: int = 0, **changes) -> str:
-    process = started(arguments, **changes)
-    output = process.communicate(timeout=300)[0]
-    assert process.returncode == code, output[-3000:]
-    return output
-
-
-def on_eight_devices(script: str, *arguments: str) -> dict:
-    """What a script of this folder prints as JSON in a process with eight CPU devices."""
-    changes = {
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {QUICK_TO_COMPILE}",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
-    }
-    ran = subprocess.run(
-        [sys.executable, ROOT / "tests" / script, *arguments],
-        env=environment() | changes, capture_output=True, text=True,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout)
-
-
-def end(pod: subprocess.Popen, folder: Path) -> None:
-    """Nothing of launch/local_pod.sh goes on, also when its test has failed."""
-    pod.kill()
-    for process in folder.glob("*/pid"):
-        if not process.with_name("exit").exists():
-            with suppress(ProcessLookupError):
-                os.kill(int(process.read_text()), signal.SIGKILL)
-
-
-def lines(workdir: Path) -> list[dict]:
+def logged_metrics(workdir: Path) -> list[dict]:
     """metrics.jsonl without timings."""
     found = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "time"} for line in found]
 
 
-def last_step(workdir: Path) -> int:
+def last_logged_step(workdir: Path) -> int:
     path = workdir / "metrics.jsonl"
     complete = path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
     return json.loads(complete[-1])["step"] if complete else 0
 
 
-def being_written(workdir: Path) -> bool:
+def is_saving(workdir: Path) -> bool:
     checkpoints = workdir / "checkpoints"
     found = os.listdir(checkpoints) if checkpoints.is_dir() else []
     return any(
@@ -135,22 +85,22 @@ def being_written(workdir: Path) -> bool:
     )
 
 
-def killed(arguments: list[str], workdir: Path, writing: bool, steps: int) -> bool:
+def kill_while_training(arguments: list[str], workdir: Path, writing: bool, steps: int) -> bool:
     """Starts, kills when so many more steps are done, and says whether a checkpoint was being written then."""
-    target = last_step(workdir) + steps
-    process = started(arguments)
+    target = last_logged_step(workdir) + steps
+    process = start_process(arguments)
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
-        if last_step(workdir) >= target and (not writing or being_written(workdir)):
+        if last_logged_step(workdir) >= target and (not writing or is_saving(workdir)):
             break
         time.sleep(0.0005)
     process.kill()
     output = process.communicate()[0]
     assert process.returncode == -9, output[-3000:]
-    return being_written(workdir)
+    return is_saving(workdir)
 
 
-def leaves(checkpoint: Path) -> dict[str, np.ndarray]:
+def checkpoint_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
     """Every array of a checkpoint, by its name."""
     # As NumPy arrays, whatever devices they were saved from.
     handler = ocp.PyTreeCheckpointHandler()
@@ -162,10 +112,10 @@ def leaves(checkpoint: Path) -> dict[str, np.ndarray]:
     }
 
 
-def assert_same_end(one: Path, other: Path) -> None:
+def assert_same_result(one: Path, other: Path) -> None:
     """Parameters, optimizer state, counters, metrics and the model: bit for bit."""
-    assert lines(one) == lines(other)
-    ours, theirs = (leaves(workdir / "checkpoints" / str(STEPS)) for workdir in (one, other))
+    assert logged_metrics(one) == logged_metrics(other)
+    ours, theirs = (checkpoint_arrays(workdir / "checkpoints" / str(RUN_STEPS)) for workdir in (one, other))
     assert ours.keys() == theirs.keys()
     assert sum("optimizer" in name for name in ours) > sum("params" in name for name in ours)
     for name, value in ours.items():

@@ -18,7 +18,9 @@ def save_tokenizer(directory, entries=ENTRIES):
 
 
 @functools.cache
-def made_up(documents: int, seed: int, sentences: float = 12, words: int = 9) -> list[list[list[str]]]:
+def random_documents(
+    documents: int, seed: int, sentences: float = 12, words: int = 9
+) -> list[list[list[str]]]:
     """Documents of sentences of words; a third of the words has one to three pieces after the first."""
     rng = random.Random(seed)
     words_of = [word + "".join(rng.choices(PIECES, k=k)) for word in WORDS for k in (0, 0, 0, 0, 1, 2)]
@@ -29,14 +31,14 @@ def made_up(documents: int, seed: int, sentences: float = 12, words: int = 9) ->
     return [[sentence() for _ in range(1 + int(rng.expovariate(1 / sentences)))] for _ in range(documents)]
 
 
-def written(documents: list[list[list[str]]]) -> str:
+def join_documents(documents: list[list[list[str]]]) -> str:
     """One sentence a line, blank lines between documents."""
     return (
         "\n\n".join("\n".join(" ".join(sentence) for sentence in document) for document in documents) + "\n"
     )
 
 
-def ids_of(sentence: list[str]) -> list[int]:
+def token_ids(sentence: list[str]) -> list[int]:
     """Ids of a sentence, by hand."""
     out = []
     for word in sentence:

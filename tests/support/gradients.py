@@ -13,7 +13,7 @@ def assert_gradients_equal(ours, expected, tolerance: float = 1e-5) -> None:
     )
 
 
-def assert_like_reference(ours, reference) -> None:
+def assert_loss_and_gradients_close(ours, reference) -> None:
     """(value of a loss, gradients by name): within 1e-5, and 1e-4 of the largest gradient."""
     (value, gradients), (expected, theirs) = ours, reference
     assert abs(float(value) - expected) <= 1e-5 * abs(expected)

@@ -1,6 +1,6 @@
-"""Writes tests/golden.json: what `transformers` computes from weights that a seed makes.
+"""Writes golden.json beside this file: what `transformers` computes from weights that a seed makes.
 
-    python tests/golden_bert.py
+    python -m tests.support.golden_bert
 
 The file keeps the check against the reference alive where torch is not installed. It holds names and shapes of the
 weights, never weights.
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-FILE = Path(__file__).with_name("golden.json")
-SEED = 7
-CONFIGS = {
+GOLDEN_FILE = Path(__file__).with_name("golden.json")
+GOLDEN_SEED = 7
+GOLDEN_CONFIGS = {
     "BertForPreTraining": {
         "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,
         "type_vocab_size": 3, "max_position_embeddings": 20,
@@ -25,32 +25,32 @@ CONFIGS = {
 }  # fmt: skip
 
 
-def main():
+def write_golden():
     import torch
     import transformers
 
-    from seeded import seeded_batch, seeded_tensors
-    from test_reference import inputs, masked_lm_labels
+    from tests.support.seeded_arrays import seeded_batch, seeded_tensors
+    from tests.support.transformers_models import transformers_inputs, transformers_mlm_labels
 
-    golden = {"seed": SEED, "models": {}}
-    for class_name, fields in CONFIGS.items():
+    golden = {"seed": GOLDEN_SEED, "models": {}}
+    for class_name, fields in GOLDEN_CONFIGS.items():
         model_class = getattr(transformers, class_name)
         config = model_class.config_class(**fields)
         model = model_class(config).eval()
         shapes = {name: list(p.shape) for name, p in model.named_parameters()}
         with torch.no_grad():
-            for name, value in seeded_tensors(shapes, SEED).items():
+            for name, value in seeded_tensors(shapes, GOLDEN_SEED).items():
                 model.get_parameter(name).copy_(torch.from_numpy(value))
-        batch = seeded_batch(3, 18, fields["vocab_size"], fields["type_vocab_size"], 4, SEED)
+        batch = seeded_batch(3, 18, fields["vocab_size"], fields["type_vocab_size"], 4, GOLDEN_SEED)
         if class_name == "BertForPreTraining":
             labels = {
-                "labels": masked_lm_labels(batch),
+                "labels": transformers_mlm_labels(batch),
                 "next_sentence_label": torch.from_numpy(batch["labels"]),
             }
         else:
             batch["tokens"] = np.where(batch["mask"] > 0, batch["tokens"], fields["pad_token_id"])
             labels = {"labels": torch.from_numpy(batch["labels"])}
-        answer = model(**inputs(batch), **labels, output_hidden_states=True)
+        answer = model(**transformers_inputs(batch), **labels, output_hidden_states=True)
         answer.loss.backward()
         golden["models"][class_name] = {
             "config": json.loads(config.to_json_string()) | {"architectures": [class_name]},
@@ -58,15 +58,17 @@ def main():
             "loss": answer.loss.item(),
             "hidden": answer.hidden_states[-1].detach().numpy().round(7).tolist(),
             # Of each gradient: its norm, and its product with a seeded direction, which feels every element.
-            "gradients": {name: summary(name, p.grad.numpy()) for name, p in model.named_parameters()},
+            "gradients": {
+                name: summarize_gradient(name, p.grad.numpy()) for name, p in model.named_parameters()
+            },
         }
-    FILE.write_text(json.dumps(golden) + "\n")
+    GOLDEN_FILE.write_text(json.dumps(golden) + "\n")
 
 
-def summary(name: str, gradient: np.ndarray) -> list[float]:
+def summarize_gradient(name: str, gradient: np.ndarray) -> list[float]:
     direction = np.random.RandomState(len(name)).standard_normal(gradient.shape)
     return [float(np.linalg.norm(gradient)), float((gradient * direction).sum())]
 
 
 if __name__ == "__main__":
-    main()
+    write_golden()

@@ -8,11 +8,18 @@ import pytest
 from bert_jax.inference.model import load
 from bert_jax.losses import loss as losses
 from bert_jax.models.heads import Bert
-from seeded import seeded_batch
-from test_reference import assert_close, assert_gradients_close, inputs, masked_lm_labels, reference
+from tests.support.seeded_arrays import seeded_batch
+from tests.support.transformers_models import (
+    assert_close,
+    assert_gradients_close,
+    save_transformers_model,
+    transformers_inputs,
+    transformers_mlm_labels,
+)
 
-torch = pytest.importorskip("torch")
-LABELS = 3  # of classes and tags
+LABEL_COUNT = 3  # of classes and tags
+
+
 # Heads of one output for each token; the others have one for each row.
 PER_TOKEN = ("mlm", "tag", "answer", "replaced")
 
@@ -31,28 +38,28 @@ def assert_equals_transformers(
     """
     theirs = {}
     for suffix in classes:
-        labels = {"num_labels": LABELS} if suffix.endswith("Classification") else {}
-        theirs[suffix] = reference(prefix + suffix, root / suffix, seed=3, **config, **labels)
+        labels = {"num_labels": LABEL_COUNT} if suffix.endswith("Classification") else {}
+        theirs[suffix] = save_transformers_model(prefix + suffix, root / suffix, seed=3, **config, **labels)
     ours = {suffix: load(root / suffix, tokenizer=False) for suffix in classes}
     whole = {name: part for model in ours.values() for name, part in model.params.items()}
     heads = list(dict.fromkeys(head for of_class in classes.values() for head in of_class))
     encoder = next(iter(ours.values())).config
-    module = Bert(encoder, tuple(heads), LABELS, "pooler" in whole)
+    module = Bert(encoder, tuple(heads), LABEL_COUNT, "pooler" in whole)
 
     def loss(params, batch, weights):
         outputs = module.apply({"params": params}, batch)
-        return sum(weights[head] * loss_of(head, outputs[head], batch).mean for head in heads), outputs
+        return sum(weights[head] * head_loss(head, outputs[head], batch).mean for head in heads), outputs
 
     run = jax.jit(jax.value_and_grad(loss, has_aux=True))
     for suffix, of_class in classes.items():
-        batch = batch_for(of_class, config, encoder, length)
-        given = inputs(batch)
+        batch = batch_for_heads(of_class, config, encoder, length)
+        given = transformers_inputs(batch)
         if not encoder.segment_types:
             del given["token_type_ids"]
         model, weights = ours[suffix], {head: float(head in of_class) for head in heads}
         assert model.layout.heads == of_class and model.config == encoder
         (total, outputs), gradients = run(whole | model.params, batch, weights)
-        answer = theirs[suffix](**given, **labels_for(of_class, batch), output_hidden_states=True)
+        answer = theirs[suffix](**given, **labels_for_heads(of_class, batch), output_hidden_states=True)
         hidden = answer.last_hidden_state if "last_hidden_state" in answer else answer.hidden_states[-1]
         assert_close(outputs["hidden"], hidden, batch["mask"])
         assert_outputs_close(of_class, outputs, answer, batch)
@@ -61,7 +68,7 @@ def assert_equals_transformers(
             answer.loss.backward()
             own = {name: gradients[name] for name in model.layout.module_names}
             assert_gradients_close(
-                named(model.layout.published_tensors(own), old or {}), with_zeros(theirs[suffix])
+                rename_tensors(model.layout.published_tensors(own), old or {}), fill_gradients(theirs[suffix])
             )
         saved = root / f"{suffix}-ours"
         model.save(saved)
@@ -70,13 +77,13 @@ def assert_equals_transformers(
         assert_outputs_close(of_class, outputs, opened.eval()(**given), batch)
 
 
-def named(published: dict, old: dict) -> dict:
+def rename_tensors(published: dict, old: dict) -> dict:
     for new, name in old.items():
         published = {key.replace(new, name): gradient for key, gradient in published.items()}
     return published
 
 
-def with_zeros(model):
+def fill_gradients(model):
     """The gradient of a parameter that nothing reads is 0."""
     for parameter in model.parameters():
         if parameter.grad is None:
@@ -84,7 +91,7 @@ def with_zeros(model):
     return model
 
 
-def batch_for(heads, config: dict, encoder, length: int = 19) -> dict:
+def batch_for_heads(heads, config: dict, encoder, length: int = 19) -> dict:
     batch = seeded_batch(3, length, config["vocab_size"], max(encoder.segment_types, 1), targets=4, seed=1)
     if "answer" in heads:  # the reference's loss reads padding, whose embedding it gives no gradient
         batch["mask"][:] = 1
@@ -93,18 +100,18 @@ def batch_for(heads, config: dict, encoder, length: int = 19) -> dict:
     batch["tokens"] = np.where(batch["mask"] > 0, words, config.get("pad_token_id", 0))
     random, mask = np.random.RandomState(2), batch["mask"]
     more = {
-        "classes": random.randint(0, LABELS, len(mask)),
-        "tags": random.randint(0, LABELS, mask.shape),
+        "classes": random.randint(0, LABEL_COUNT, len(mask)),
+        "tags": random.randint(0, LABEL_COUNT, mask.shape),
         "ends": mask.sum(1) - 1,
     }
     return batch | more
 
 
-def labels_for(heads, batch: dict) -> dict:
+def labels_for_heads(heads, batch: dict) -> dict:
     """What the reference is given as labels."""
     mask = batch["mask"]
     labels = {
-        "mlm": {"labels": masked_lm_labels(batch)},
+        "mlm": {"labels": transformers_mlm_labels(batch)},
         "sop": {"sentence_order_label": torch.from_numpy(batch["labels"])},
         "classify": {"labels": torch.from_numpy(batch["classes"])},
         "tag": {"labels": torch.from_numpy(np.where(mask > 0, batch["tags"], -100))},
@@ -117,7 +124,7 @@ def labels_for(heads, batch: dict) -> dict:
     return {name: value for head in heads for name, value in labels[head].items()}
 
 
-def loss_of(head: str, logits, batch: dict) -> losses.Loss:
+def head_loss(head: str, logits, batch: dict) -> losses.Loss:
     mask, one = batch["mask"], jnp.ones(len(batch["mask"]))
     match head:
         case "mlm":
@@ -152,3 +159,13 @@ def assert_outputs_close(heads, outputs: dict, answer, batch: dict) -> None:
             assert_close(outputs["answer"][..., 1], answer.end_logits, mask)
         else:
             assert_close(outputs[head], answer.sop_logits if head == "sop" else answer.logits, mask)
+
+
+torch = pytest.importorskip("torch")
+
+
+FINE_TUNED_HEADS = {
+    "ForSequenceClassification": ("classify",),
+    "ForTokenClassification": ("tag",),
+    "ForQuestionAnswering": ("answer",),
+}

@@ -27,10 +27,10 @@ ADVERSARIAL = (
     "the " * 5_000,
     "a" * 99 + " " + "a" * 100 + " " + "a" * 101,
 )
-TEXTS = (*SENTENCES, *ADVERSARIAL, *(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
+MULTILINGUAL_TEXTS = (*SENTENCES, *ADVERSARIAL, *(f"{a} {b}" for a in SENTENCES for b in SENTENCES))
 
 
-def wordpiece(directory: Path, cased: bool = False) -> Path:
+def write_wordpiece(directory: Path, cased: bool = False) -> Path:
     text = " ".join(SENTENCES)
     text = text if cased else text.lower()
     characters = sorted({c for c in text if c.strip()})
@@ -66,16 +66,16 @@ def wordpiece(directory: Path, cased: bool = False) -> Path:
     return directory
 
 
-def mpnet(directory: Path, cased: bool = False) -> Path:
+def write_mpnet(directory: Path, cased: bool = False) -> Path:
     """MPNet's vocabulary: RoBERTa's special tokens around BERT's entries."""
-    path = wordpiece(directory, cased) / "vocab.txt"
+    path = write_wordpiece(directory, cased) / "vocab.txt"
     entries = path.read_text(encoding="utf-8").split("\n")[:-1]
     lines = ["<s>", "<pad>", "</s>", "<unk>", *entries, "<mask>"]
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return directory
 
 
-def bytepair(directory: Path, special=("<s>", "<pad>", "</s>", "<unk>", "<mask>")) -> Path:
+def write_bytepair(directory: Path, special=("<s>", "<pad>", "</s>", "<unk>", "<mask>")) -> Path:
     from tokenizers import ByteLevelBPETokenizer
 
     trained = ByteLevelBPETokenizer()
@@ -87,7 +87,7 @@ def bytepair(directory: Path, special=("<s>", "<pad>", "</s>", "<unk>", "<mask>"
     return directory
 
 
-def modernbert(directory: Path) -> Path:
+def write_modernbert(directory: Path) -> Path:
     """Byte-level BPE between special tokens of BERT's names, in one file as ModernBERT is published."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -118,7 +118,7 @@ def modernbert(directory: Path) -> Path:
     return directory
 
 
-def sentencepiece(directory: Path, convention: str) -> Path:
+def write_sentencepiece(directory: Path, convention: str) -> Path:
     """A `.model` with ALBERT's special pieces and user-defined ones, with DeBERTa's and bytes, or with the three that
     XLM-R's file has."""
     from sentencepiece import SentencePieceTrainer

@@ -12,16 +12,16 @@ from bert_jax.hub.layout import Layout
 from bert_jax.models.heads import HEADS
 
 
-def layout_of(name: str, published: dict, heads=(), labels=(), pooler: bool = False) -> Layout:
+def family_layout(name: str, published: dict, heads=(), labels=(), pooler: bool = False) -> Layout:
     family = FAMILIES[name]
     config = family.read_config(published, "config.json")
     pooler |= any(HEADS[head].pooler for head in heads)
     return Layout(config, family, heads, labels, pooler, published)
 
 
-def released(path, name: str, config: dict, heads=(), of_weights: dict | None = None, **more) -> dict:
+def write_released(path, name: str, config: dict, heads=(), of_weights: dict | None = None, **more) -> dict:
     """The parameters written; config.json has the keys of `config` alone, and the weights may fit another one."""
-    layout = layout_of(name, of_weights or config, heads, **more)
+    layout = family_layout(name, of_weights or config, heads, **more)
     random = np.random.RandomState(0)
     shapes = layout.shapes()
     flat = {part: np.float32(0.1 * random.standard_normal(shape)) for part, shape in shapes.items()}

@@ -1,0 +1,28 @@
+"""Pairs of texts that belong together, and the task that learns from them."""
+
+import random
+
+from bert_jax.tasks import load as load_task
+from tests.support.texts import random_texts
+
+EMBED_CONFIG = "configs/embed.py"
+
+
+def random_pairs(count: int, seed: int = 0) -> list[dict]:
+    """Two texts belong together if all words of the first are in the second."""
+    rng = random.Random(seed)
+    rows = []
+    for question, more in zip(
+        random_texts(count, (3, 3), seed), random_texts(count, (5, 9), seed + 1), strict=True
+    ):
+        words = [*question.split(), *more.split()]
+        rng.shuffle(words)
+        rows.append({"question": question, "answer": " ".join(words)})
+    return rows
+
+
+def open_embed_task(model, train, *overrides):
+    module, config = load_task(
+        EMBED_CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=16", *overrides]
+    )
+    return module.open(config)

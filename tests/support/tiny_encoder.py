@@ -1,0 +1,26 @@
+"""An encoder of one layer with initial values, which fine-tunings begin with."""
+
+from pathlib import Path
+
+import jax
+
+from bert_jax.hub import directory as hub
+from bert_jax.models.config import EncoderConfig
+from bert_jax.text.wordpiece import WordPiece
+from bert_jax.training.config import RunConfig
+from bert_jax.training.state import fresh_params
+from bert_jax.training.task import Task
+from tests.support.made_up_language import ENTRIES
+
+ENCODER_CONFIG = EncoderConfig(
+    vocab_size=len(ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
+)
+TOKENIZER = WordPiece.from_vocabulary(ENTRIES)
+
+
+def save_encoder(directory: Path, config: EncoderConfig = ENCODER_CONFIG) -> Path:
+    """A model directory with initial values."""
+    layout = hub.Layout(config, heads=("mlm", "nsp"))
+    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
+    hub.save(directory, layout, jax.device_get(params), TOKENIZER)
+    return directory
