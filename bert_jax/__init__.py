@@ -6,10 +6,10 @@ __version__ = "0.1.0"
 # Where each name is defined. Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
 DEFINED = {
     "Index": "bert_jax.search.index",
-    "finetune": "bert_jax.runs.finetuning",
+    "finetune": "bert_jax.runs.finetune",
     "fit": "bert_jax.runs.fit",
     "load": "bert_jax.inference.model",
-    "open_vectors": "bert_jax.search.shards",
+    "open_vectors": "bert_jax.search.vector_shards",
 }
 __all__ = ["Index", "finetune", "fit", "load", "open_vectors"]
 

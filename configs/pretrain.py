@@ -31,7 +31,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config.seed = 0
     # 40 passes over Wikipedia and books; in 2018 this took 4 days, on 16 TPU chips for base and on 64 for large.
     config.steps = 1_000_000
-    # Other defaults are in training/config.py: Adam at 1e-4 after 10,000 steps of warm-up, linear decay.
+    # Other defaults are in training/run_config.py: Adam at 1e-4 after 10,000 steps of warm-up, linear decay.
     shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
     config.model = ConfigDict(shape | model.settings)
     config.data = ConfigDict(

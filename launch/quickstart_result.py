@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from statistics import mean, stdev
 
-from bert_jax.report.pictures import ACCENT, INK, PALE, drawn
+from bert_jax.report.plots import ACCENT, INK, PALE, drawn
 from bert_jax.training.log import read
 
 MASKED = {"mlm_loss": "loss", "mlm_accuracy": "top 1", "mlm_top5_accuracy": "top 5"}

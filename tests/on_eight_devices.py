@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.tasks.pretrain import Pretraining
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.feed import placed
-from bert_jax.training.parts import ABORTING
+from bert_jax.training.sharded_gradient import ABORTING
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, constants_of, initial_state
 from bert_jax.training.step import make_evaluation, make_step

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
+from bert_jax.report import model_info
 from tests.support.packing import assert_packed_equals_separate
 from tests.support.released_models import add_tensors, family_layout, write_released
 
@@ -35,7 +35,7 @@ def test_a_released_directory_opens(tmp_path):
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("mlm",) and model.layout.pooler
     assert (model.config.groups, model.config.activation, model.config.dropout) == (2, "gelu_tanh", 0)
-    assert info.collect(tmp_path)["unread"] == ["albert.embeddings.position_ids", *sorted(copies)]
+    assert model_info.collect(tmp_path)["unread"] == ["albert.embeddings.position_ids", *sorted(copies)]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.command import info
+from bert_jax.report import model_info
 from tests.support.cases import long_except
 from tests.support.released_models import add_tensors, write_released
 
@@ -59,7 +59,7 @@ def test_a_plain_bert_of_another_name_opens(name, tmp_path):
     np.testing.assert_array_equal(
         model.params["encoder"]["embeddings"]["words"], params["encoder"]["embeddings"]["words"]
     )
-    facts = info.collect(tmp_path)
+    facts = model_info.collect(tmp_path)
     assert facts["unread"] == sorted(extra)
     assert not [note for note in facts["odd"] if "tokenizer" not in note]
 

@@ -18,8 +18,8 @@ from bert_jax.models.elementwise import normalize
 from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
-from bert_jax.training.config import OptimizerConfig
 from bert_jax.training.optimizer import check_depths
+from bert_jax.training.run_config import OptimizerConfig
 from tests.support.gradients import assert_gradients_equal
 from tests.support.project import ROOT
 

@@ -9,17 +9,17 @@ import pytest
 from scipy import optimize
 
 import bert_jax
-from bert_jax.command.predict import Options, predictions
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.outcomes import outcomes
+from bert_jax.inference.predict_file import Options, predictions
 from bert_jax.predictions import calibration, cross_fitting, fitting, promise
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import Level
-from bert_jax.report.finished import Finished, never_predicted, summary
+from bert_jax.report.finish_run import Finished, never_predicted, summary
 from bert_jax.training.task import Results
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_jsonl

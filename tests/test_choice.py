@@ -9,12 +9,13 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
+from bert_jax.finetuning import example_splits
 from bert_jax.inference.outcomes import outcomes
-from bert_jax.report import finished
-from bert_jax.runs import choice
-from bert_jax.runs.choice import needs_one_fold
+from bert_jax.report import finish_run
+from bert_jax.runs import choose_method
+from bert_jax.runs.choose_method import needs_one_fold
 from bert_jax.runs.run import run
-from bert_jax.tasks import load, parts
+from bert_jax.tasks import load
 from bert_jax.training.workdir import Workdir
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
@@ -50,8 +51,8 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
 @pytest.fixture
 def many(monkeypatch):
     """40 examples are many."""
-    monkeypatch.setattr(parts, "MANY", 30)
-    monkeypatch.setattr(choice, "ONE_FOLD_FROM", 30)
+    monkeypatch.setattr(example_splits, "MANY", 30)
+    monkeypatch.setattr(choose_method, "ONE_FOLD_FROM", 30)
 
 
 @pytest.mark.slow
@@ -65,12 +66,12 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
         seen.update(given)
         return method, ""
 
-    class Finished(finished.Finished):
+    class Finished(finish_run.Finished):
         def __init__(self, *given):
             super().__init__(*given)
             judged.append(self)
 
-    monkeypatch.setattr(choice, "best_of", best_of)
+    monkeypatch.setattr(choose_method, "best_of", best_of)
     monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
     train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
     given = (
@@ -101,7 +102,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     own = outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).sums.scores
     assert {name: scores[name] for name in own} == pytest.approx(own)
     # It is found again, without its folds.
-    monkeypatch.setattr(choice, "best_of", None)
+    monkeypatch.setattr(choose_method, "best_of", None)
     assert run(*given) == scores
     assert "one of 5 folds" not in capsys.readouterr().out
     assert main(planned) == 0 and "which compares" not in capsys.readouterr().out

@@ -121,7 +121,7 @@ def test_ctrl_c_is_quiet(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bert_jax.command.info.describe", interrupted)
+    monkeypatch.setattr("bert_jax.report.model_info.describe", interrupted)
     assert cli.main(["info", "."]) == 130
     assert capsys.readouterr().err == ""
 
@@ -138,7 +138,7 @@ def test_ctrl_c_that_is_swallowed_is_raised_again(monkeypatch):
                 heard.append(time.monotonic())
         time.sleep(10)
 
-    monkeypatch.setattr("bert_jax.command.info.describe", deaf)
+    monkeypatch.setattr("bert_jax.report.model_info.describe", deaf)
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["info", "."]) == 130
     assert len(heard) == 2 and heard[1] - heard[0] < 5
@@ -146,7 +146,7 @@ def test_ctrl_c_that_is_swallowed_is_raised_again(monkeypatch):
 
 
 def test_errors_of_ours_only_are_made_short(monkeypatch):
-    monkeypatch.setattr("bert_jax.command.info.describe", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("bert_jax.report.model_info.describe", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["info", "."])
     assert not issubclass(ZeroDivisionError, BertJaxError)

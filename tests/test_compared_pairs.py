@@ -14,7 +14,7 @@ from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
-from bert_jax.runs.choice import PROBE_BELOW, methods
+from bert_jax.runs.choose_method import PROBE_BELOW, methods
 from bert_jax.tasks import load as load_task
 from bert_jax.text.apart import encode_apart
 from bert_jax.text.truncation import Reading

@@ -22,8 +22,8 @@ from bert_jax.models.config import SIZES, EncoderConfig
 from bert_jax.tasks import TASKS
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.pretrain import Pretraining, family_of
-from bert_jax.tasks.warm_start import check_sizes
 from bert_jax.training.schedule import share_at
+from bert_jax.training.warm_start import check_sizes
 from tests.support.project import PACKAGE, ROOT
 from tests.support.released_models import write_released
 

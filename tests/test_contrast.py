@@ -7,12 +7,12 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
+from bert_jax.finetuning.contrastive import VECTORS
+from bert_jax.finetuning.finetune_task import Finetuning
 from bert_jax.inference.model import load
 from bert_jax.losses.loss import pair_error
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks import warm_start
-from bert_jax.tasks.contrast import VECTORS
-from bert_jax.tasks.finetune import Finetuning
+from bert_jax.training import warm_start
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 

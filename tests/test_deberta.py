@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import bert_jax
-from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import sized
 from bert_jax.inference import programs
+from bert_jax.report import model_info
 from tests.support.cases import long_except
 from tests.support.packing import assert_packed_equals_separate
 from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers, batch_for_heads
@@ -213,7 +213,7 @@ def test_a_published_file_opens_and_says_what_it_leaves_aside(tmp_path):
     )
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("mlm",) and model.config.positions == "decoder"
-    left = info.collect(tmp_path)["unread"]
+    left = model_info.collect(tmp_path)["unread"]
     assert left == ["deberta.embeddings.position_ids", "mask_predictions.dense.weight"]
     # Without the masked LM, what is left of it is no one's.
     for name in [name for name in halves if name.startswith("lm_predictions.lm_head.dense")]:

@@ -15,7 +15,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.distil import OBJECTIVES, LossConfig
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from tests.support.cases import long_except

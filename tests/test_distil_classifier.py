@@ -10,6 +10,7 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
+from bert_jax.finetuning.finetune_task import Finetuning
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
@@ -18,7 +19,6 @@ from bert_jax.predictions.origin import UNKNOWN
 from bert_jax.runs.run import conclude
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.distil_classifier import DistillingClassifier, soft_loss
-from bert_jax.tasks.finetune import Finetuning
 from bert_jax.training.task import Results
 from bert_jax.training.workdir import Workdir
 from tests.support.distillation_runs import distil_settings

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
+from bert_jax.report import model_info
 from tests.support.family_sizes import DISTILBERT_FIELDS
 from tests.support.packing import assert_packed_equals_separate
 from tests.support.released_models import add_tensors, family_layout, write_released
@@ -31,9 +31,9 @@ def test_a_released_directory_opens(tmp_path):
     })  # fmt: skip
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("mlm",) and not model.layout.pooler
-    facts = info.collect(tmp_path)
+    facts = model_info.collect(tmp_path)
     assert facts["unread"] == ["distilbert.embeddings.position_ids", "vocab_projector.weight"]
-    assert "not read    distilbert.embeddings.position_ids, vocab_projector" in info.describe(tmp_path)
+    assert "not read    distilbert.embeddings.position_ids, vocab_projector" in model_info.describe(tmp_path)
     model.save(tmp_path / "again")
     assert json.loads((tmp_path / "again/config.json").read_text())["tie_weights_"] is True
 

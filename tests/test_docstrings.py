@@ -30,16 +30,16 @@ def examples() -> list[str]:
 # Shown with a `model` whose parameters are drawn at random, of one head after the other.
 SHOWN_WITH = {
     "bert_jax.inference.model": (("mlm", "nsp"), ()),
-    "bert_jax.inference.fill_mask": (("mlm", "nsp"), ()),
-    "bert_jax.inference.score": (("mlm", "nsp"), ()),
-    "bert_jax.inference.embed": (("mlm", "nsp"), ()),
-    "bert_jax.inference.layers": (("mlm", "nsp"), ()),
+    "bert_jax.inference.mask_filler": (("mlm", "nsp"), ()),
+    "bert_jax.inference.pseudo_likelihood": (("mlm", "nsp"), ()),
+    "bert_jax.inference.embedder": (("mlm", "nsp"), ()),
+    "bert_jax.inference.layer_states": (("mlm", "nsp"), ()),
     "bert_jax.inference.warm_up": (("mlm", "nsp"), ()),
-    "bert_jax.inference.in_scope": (("classify",), ("bad", "good")),
-    "bert_jax.inference.classify": (("classify",), ("bad", "good")),
-    "bert_jax.inference.rank": (("classify",), ("LABEL_0",)),
-    "bert_jax.inference.tag": (("tag",), ("B-CAT", "O")),
-    "bert_jax.inference.answer": (("answer",), ()),
+    "bert_jax.inference.in_distribution": (("classify",), ("bad", "good")),
+    "bert_jax.inference.classifier": (("classify",), ("bad", "good")),
+    "bert_jax.inference.reranker": (("classify",), ("LABEL_0",)),
+    "bert_jax.inference.tagger": (("tag",), ("B-CAT", "O")),
+    "bert_jax.inference.question_answerer": (("answer",), ()),
 }
 
 
@@ -50,7 +50,7 @@ def test_examples_of(name, tmp_path):
         heads, labels = SHOWN_WITH[name]
         write_model(tmp_path, heads=heads, labels=labels)
         given["model"] = model = api.load(tmp_path)
-        if name == "bert_jax.inference.in_scope":
+        if name == "bert_jax.inference.in_distribution":
             known = np.linspace(0.9, 1, 99)
             model.scope = Scope.of(model.pooled(["the cat sat on the mat .", "cats"]), known)
     tried = doctest.testmod(importlib.import_module(name), extraglobs=given, optionflags=doctest.ELLIPSIS)

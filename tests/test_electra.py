@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
+from bert_jax.report import model_info
 from tests.support.packing import assert_packed_equals_separate
 from tests.support.released_models import add_tensors, family_layout, write_released
 
@@ -29,7 +29,7 @@ def test_a_released_discriminator_opens(tmp_path):
     add_tensors(tmp_path, {"electra.embeddings.position_ids": np.arange(512)[None]})
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("replaced",) and model.config.embedding_size == 8
-    assert info.collect(tmp_path)["unread"] == ["electra.embeddings.position_ids"]
+    assert model_info.collect(tmp_path)["unread"] == ["electra.embeddings.position_ids"]
     with pytest.raises(BertJaxError, match="transformers calls it ElectraForMaskedLM"):
         model.need(("mlm",), "fill_mask")
     classifier = bert_jax.load(tmp_path, head="classify", labels=["a", "b"], tokenizer=False)
@@ -44,7 +44,7 @@ def test_a_released_generator_opens(tmp_path):
     params = write_released(tmp_path, "electra", config, ("mlm",))
     add_tensors(tmp_path, {"generator_lm_head.weight": params["encoder"]["embeddings"]["words"]})
     assert bert_jax.load(tmp_path, tokenizer=False).layout.heads == ("mlm",)
-    assert "not read    generator_lm_head.weight" in info.describe(tmp_path)
+    assert "not read    generator_lm_head.weight" in model_info.describe(tmp_path)
 
 
 def test_a_file_of_both_heads_opens_with_both(tmp_path):

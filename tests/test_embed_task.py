@@ -23,12 +23,12 @@ from bert_jax.data.examples.groups import (
     remembered,
 )
 from bert_jax.data.randomness import key_of
+from bert_jax.finetuning.embedding_task import retrieved
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.model import load
 from bert_jax.predictions import origin as origins
 from bert_jax.tasks import load as load_task
 from bert_jax.tasks.embed import groups_of, read_parts, texts_of
-from bert_jax.tasks.embedding import retrieved
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read

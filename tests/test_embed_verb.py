@@ -17,9 +17,9 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search import shards
+from bert_jax.search import vector_shards
+from bert_jax.search.cached_vectors import fingerprint
 from bert_jax.search.quantization import Quantizer
-from bert_jax.search.vectors import fingerprint
 from tests.support.small_models import SMALL_VOCABULARY, write_model
 
 SHARD = 8
@@ -36,7 +36,7 @@ def model(tmp_path_factory):
 @pytest.fixture
 def embed(model, tmp_path, monkeypatch, capsys):
     """Runs the verb in a folder, with small shards; what it said on standard error."""
-    monkeypatch.setattr(shards, "TEXTS", SHARD)
+    monkeypatch.setattr(vector_shards, "TEXTS", SHARD)
     monkeypatch.chdir(tmp_path)
 
     def run(*flags, code: int = 0, directory=model) -> str:

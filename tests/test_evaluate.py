@@ -12,7 +12,7 @@ from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions.kind import kind_of
 from bert_jax.predictions.matching import match
-from bert_jax.report.evaluate import Trial, describe, evaluate
+from bert_jax.report.evaluate_predictions import Trial, describe, evaluate
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model
 from tests.support.tables import write_jsonl, write_squad

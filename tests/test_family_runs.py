@@ -17,8 +17,8 @@ from bert_jax.hub import directory as hub
 from bert_jax.tasks import load as load_task
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.config import RunConfig
 from bert_jax.training.log import read
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from tests.support.cases import long_except

@@ -27,21 +27,21 @@ from bert_jax.data.examples.arrange import (
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
+from bert_jax.finetuning.contrastive import Contrasting
+from bert_jax.finetuning.example_splits import FEWEST, split_parts
+from bert_jax.finetuning.finetune_config import ExamplesConfig
+from bert_jax.finetuning.finetune_data import class_weights, pieces_of
+from bert_jax.finetuning.finetune_task import Finetuning
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import span_in
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks import warm_start
 from bert_jax.tasks.classify import Config
-from bert_jax.tasks.contrast import Contrasting
-from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.finetune_config import ExamplesConfig
-from bert_jax.tasks.finetune_data import class_weights, pieces_of
-from bert_jax.tasks.parts import FEWEST, split_parts
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import Reading
-from bert_jax.training.config import RunConfig
+from bert_jax.training import warm_start
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS

@@ -17,15 +17,15 @@ from bert_jax.core.arguments import called_from_python
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import say
 from bert_jax.hub import directory as hub
-from bert_jax.runs import finetuning
-from bert_jax.runs.finetuning import are_tagged, series_of
+from bert_jax.runs import finetune as finetuning
+from bert_jax.runs.finetune import are_tagged, series_of
 from bert_jax.runs.fit import saved, values_of
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.tables import read_rows
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
-from bert_jax.training.stop import Stop
+from bert_jax.training.stop_signal import Stop
 from bert_jax.training.task import Task
 from tests.support.finetuning_runs import finetune
 from tests.support.project import ROOT

@@ -16,11 +16,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import say
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
+from bert_jax.finetuning import epochs_config, finetune_config
 from bert_jax.inference.model import load
-from bert_jax.runs.choice import choose
-from bert_jax.runs.folds import SIMILARITIES, Folds, log_shares, read_logits
+from bert_jax.runs.choose_method import choose
+from bert_jax.runs.cross_validation import SIMILARITIES, Folds, log_shares, read_logits
 from bert_jax.runs.run import of_method, run_single
-from bert_jax.tasks import epochs_config, finetune_config
 from bert_jax.tasks import load as load_task
 from tests.support.finetuning_runs import finetune
 from tests.support.tables import write_csv
@@ -303,7 +303,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         in capsys.readouterr().out
     )
     assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.runs.choice.CONTRAST_BELOW", 20)
+    monkeypatch.setattr("bert_jax.runs.choose_method.CONTRAST_BELOW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 

@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import Columns, Document, Source
-from bert_jax.search.manifest import Manifest
+from bert_jax.search.index_manifest import Manifest
 from bert_jax.search.passages import Cutter, Tokens, Words
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.small_models import SMALL_VOCABULARY, write_model

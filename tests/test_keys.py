@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bert_jax.command import reference
+from bert_jax.command import config_reference
 from bert_jax.command.main import main, parser_of
 from bert_jax.core.config import apply_override, kinds_of
 from bert_jax.core.config_files import find, own_files
@@ -52,7 +52,9 @@ def test_every_key_has_a_meaning(task):
 
 def test_the_reference_is_current():
     shown = (ROOT / "configs/README.md").read_text(encoding="utf-8")
-    assert shown == reference.written(), "`bert-jax config --reference > configs/README.md` writes it anew"
+    assert shown == config_reference.written(), (
+        "`bert-jax config --reference > configs/README.md` writes it anew"
+    )
 
 
 @pytest.mark.parametrize("task", NAMES)

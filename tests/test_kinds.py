@@ -9,14 +9,14 @@ import pytest
 
 import bert_jax
 from bert_jax.command import train as run
-from bert_jax.command.predict import predictions
 from bert_jax.core.errors import BertJaxError
+from bert_jax.finetuning.example_splits import split_parts
+from bert_jax.finetuning.finetune_config import ExamplesConfig
+from bert_jax.inference.predict_file import predictions
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS, Kind, kind_of
 from bert_jax.report.compare import compare
-from bert_jax.report.evaluate import evaluate
-from bert_jax.tasks.finetune_config import ExamplesConfig
-from bert_jax.tasks.parts import split_parts
+from bert_jax.report.evaluate_predictions import evaluate
 from bert_jax.text.truncation import Reading
 from tests.support.project import PACKAGE
 from tests.support.small_models import SMALL_TEXTS, write_model

@@ -9,6 +9,7 @@ from scipy.stats import norm
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import folds
+from bert_jax.finetuning.finetune_data import Judge
 from bert_jax.metrics import sums
 from bert_jax.metrics.sums import Sums
 from bert_jax.predictions.kind import Windows
@@ -22,8 +23,7 @@ from bert_jax.report.learning_curve import (
     learning_curve,
     picture,
 )
-from bert_jax.runs.folds import Folds
-from bert_jax.tasks.finetune_data import Judge
+from bert_jax.runs.cross_validation import Folds
 from bert_jax.text.tokenizer import Encoding
 
 NAMES = ("no", "yes")

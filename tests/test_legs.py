@@ -10,7 +10,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.judged import read_judged
 from bert_jax.metrics import retrieval
-from bert_jax.report import legs
+from bert_jax.report import evaluate_index
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from tests.support.indexes import QueryEncoder, change_index, random_document
@@ -78,7 +78,7 @@ def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
 def test_documents_beyond_the_folder_keep_their_places(folder):
     queries = read_judged(folder).queries
     change_index(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
-    for way in legs.measure(legs.Trial(str(folder / "index"), str(folder))).ways:
+    for way in evaluate_index.measure(evaluate_index.Trial(str(folder / "index"), str(folder))).ways:
         scores, places = way.sums.scores, way.search.places
         assert [way.search.recall.scores[str(cut)] for cut in (1, 10, 100)] == pytest.approx(
             [scores[f"recall@{cut}"] for cut in (1, 10, 100)]
@@ -90,11 +90,11 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
 
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     change_index(folder / "index", remove=["d20"])
-    assert legs.measure(legs.Trial(str(folder / "index"), str(folder))).notes == [
+    assert evaluate_index.measure(evaluate_index.Trial(str(folder / "index"), str(folder))).notes == [
         '1 of 13 relevant documents are not in the index (the first: "d20")'
     ]
     change_index(tmp_path / "other", [random_document("x", random.Random(0))])
     with pytest.raises(
         BertJaxError, match='has none of the relevant documents of .*, such as "d0"; build it from'
     ):
-        legs.measure(legs.Trial(str(tmp_path / "other"), str(folder)))
+        evaluate_index.measure(evaluate_index.Trial(str(tmp_path / "other"), str(folder)))

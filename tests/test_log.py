@@ -13,10 +13,10 @@ from tqdm import tqdm
 
 from bert_jax.core.terminal import log_file
 from bert_jax.inference.streaming import stream
-from bert_jax.report.curves import draw
+from bert_jax.report.training_curves import draw
 from bert_jax.runs.run import draw_training
-from bert_jax.training.config import FEWEST_LINES, LogConfig, RunConfig
 from bert_jax.training.log import BAR, NARROWEST, fitting, room_beside, shown
+from bert_jax.training.run_config import FEWEST_LINES, LogConfig, RunConfig
 from bert_jax.training.workdir import Workdir
 
 

@@ -19,16 +19,16 @@ import pytest
 from bert_jax.command.train import export
 from bert_jax.core.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
-from bert_jax.report.curves import draw
-from bert_jax.training import manifest
+from bert_jax.report.training_curves import draw
+from bert_jax.training import checkpoint_manifest
+from bert_jax.training.best_evaluation import of_kept_model
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import Log, read
 from bert_jax.training.loop import Run, train
-from bert_jax.training.pace import Pace
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.standing import of_kept_model
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
+from bert_jax.training.step_timer import Pace
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import HELDOUT, Batches, tiny_pretraining
@@ -333,7 +333,7 @@ def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_path, monkeypatch):
-    write, failed = manifest.write, threading.Event()
+    write, failed = checkpoint_manifest.write, threading.Event()
 
     def fail(run, measures, of):
         failed.set()
@@ -345,7 +345,7 @@ def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_pa
         write(directory, position)
 
     monkeypatch.setattr(Run, "check_finite", fail)
-    monkeypatch.setattr(manifest, "write", write_late)
+    monkeypatch.setattr(checkpoint_manifest, "write", write_late)
     task, config = tiny_pretraining(checkpoint_every=1, log_evaluate_every=2)
     with pytest.raises(NotFinite, match="the loss is not finite"):
         train(task, Batches(), config, tmp_path)
@@ -366,7 +366,7 @@ def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
     for step in (5, 10):
         (tmp_path / str(step)).mkdir()
-        manifest.write(tmp_path / str(step), {})
+        checkpoint_manifest.write(tmp_path / str(step), {})
     (tmp_path / "10" / "manifest.json").write_text("{}")
     with pytest.raises(BertJaxError, match="step 10 cannot be used: its manifest.json is damaged; known: 5$"):
         checkpoints.check(10)
@@ -414,7 +414,7 @@ def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
 def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
     begun = json.loads((whole / "model/config.json").read_text())
     assert begun["architectures"] == ["BertForPreTraining"]
-    from bert_jax.tasks import warm_start
+    from bert_jax.training import warm_start
 
     task, config = tiny_pretraining()
     warm_start.as_in(str(whole / "model"), task.layout, Batches().tokenizer)
@@ -462,7 +462,7 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, t
 
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("bert_jax.training.pace.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("bert_jax.training.step_timer.time.perf_counter", lambda: clock[0])
     pace = Pace()
     for seconds in (30, 2, 2):  # the first compiles
         clock[0] += seconds

@@ -18,15 +18,15 @@ from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching
-from bert_jax.inference.embed import DOCUMENTS, QUERIES, embedding
+from bert_jax.inference.embedder import DOCUMENTS, QUERIES, embedding
 from bert_jax.inference.model import load
 from bert_jax.metrics import retrieval
 from bert_jax.predictions.calibration import log_odds
-from bert_jax.search import mining, vectors
+from bert_jax.search import cached_vectors, mining
 from bert_jax.search.cache import Cache
+from bert_jax.search.cached_vectors import Vectors
 from bert_jax.search.mining import Limits, Mined, mine
-from bert_jax.search.vectors import Vectors
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from tests.support.embedding_tasks import random_pairs
@@ -146,7 +146,7 @@ def counted(monkeypatch):
 
         return of_texts
 
-    monkeypatch.setattr(vectors, "embedding", counting)
+    monkeypatch.setattr(cached_vectors, "embedding", counting)
     return texts_read
 
 

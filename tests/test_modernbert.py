@@ -7,12 +7,12 @@ import pytest
 from safetensors.numpy import load_file
 
 import bert_jax
-from bert_jax.command import info
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.models.config import NearConfig, RotaryConfig
-from bert_jax.tasks import warm_start
+from bert_jax.report import model_info
+from bert_jax.training import warm_start
 from bert_jax.training.task import Task
 from tests.support.cases import long_except
 from tests.support.packing import assert_packed_equals_separate
@@ -53,7 +53,7 @@ def test_a_released_directory_opens(tmp_path):
     assert model.layout.heads == ("mlm",) and not model.layout.pooler
     assert model.config.near == NearConfig(4, 2) and model.config.rotary == RotaryConfig(1600.0, 100.0)
     assert model.config.pooler.mean and model.config.max_positions == 8192
-    facts = info.collect(tmp_path)
+    facts = model_info.collect(tmp_path)
     assert facts["unread"] == ["decoder.weight"]
     model.save(tmp_path / "again")
     saved = json.loads((tmp_path / "again/config.json").read_text())

@@ -7,12 +7,12 @@ import pytest
 from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.command.info import collect
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.model import load
 from bert_jax.models.config import RotaryConfig
+from bert_jax.report.model_info import collect
 from tests.support.packing import assert_packed_equals_separate
 from tests.support.released_models import family_layout
 from tests.support.seeded_arrays import seeded_tensors

@@ -18,11 +18,11 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
-from bert_jax.training.config import MeshConfig, OptimizerConfig
 from bert_jax.training.optimizer import adam, direction, trust
-from bert_jax.training.parts import ABORTING, refuse_both_splits
-from bert_jax.training.rules import PARAMETERS, Parameter, decide, named
+from bert_jax.training.parameter_rules import PARAMETERS, Parameter, decide, named
+from bert_jax.training.run_config import MeshConfig, OptimizerConfig
 from bert_jax.training.schedule import share_at
+from bert_jax.training.sharded_gradient import ABORTING, refuse_both_splits
 from bert_jax.training.sharding import check_batch, make_mesh, parameter_shardings
 from bert_jax.training.state import abstract_state, constants_of, fresh_params, initial_state, optimizer_of
 from bert_jax.training.step import make_step

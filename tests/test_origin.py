@@ -8,15 +8,15 @@ import pytest
 from pyarrow import parquet
 
 import bert_jax
-from bert_jax.command import info
 from bert_jax.command import main as cli
-from bert_jax.command.predict import predictions
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered, known_labels
 from bert_jax.inference.outcomes import read
+from bert_jax.inference.predict_file import predictions
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
+from bert_jax.report import model_info
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_csv, write_jsonl
 from tests.support.texts import marked_texts
@@ -189,17 +189,18 @@ def test_a_model_that_is_saved_again_remembers_what_it_did(trained, tmp_path):
 def test_nothing_is_written_where_nothing_is_known(written, tmp_path):
     origins.save(tmp_path, origins.UNKNOWN)
     assert not list(tmp_path.iterdir()) and origins.read(written) == origins.UNKNOWN
-    assert "trained" not in info.describe(written)
+    assert "trained" not in model_info.describe(written)
 
 
 def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
     trained(NAMED)
-    told = info.describe(tmp_path / "model").splitlines()
+    told = model_info.describe(tmp_path / "model").splitlines()
     assert "trained on  8 examples" in told and "trained by  bert-jax train" in told
-    facts = json.loads(info.describe(tmp_path / "model", as_json=True))
+    facts = json.loads(model_info.describe(tmp_path / "model", as_json=True))
     assert facts["origin"]["columns"]["text"] == "review" and facts["origin"]["data"] == {"train": "1f"}
     assert (
-        info.trained_on("bert-jax train '--config.data.train=my reviews.csv' --workdir a") == "my reviews.csv"
+        model_info.trained_on("bert-jax train '--config.data.train=my reviews.csv' --workdir a")
+        == "my reviews.csv"
     )
 
 
@@ -220,7 +221,9 @@ def test_a_damaged_file_is_told_of_in_a_line(trained, tmp_path, capsys, content,
     told = capsys.readouterr().err
     assert complaint in told and "origin.json" in told and "; delete it, or train again" in told
     assert told.count("\n") == 1
-    assert any(complaint in line for line in info.describe(tmp_path / "model").splitlines()), "which goes on"
+    assert any(complaint in line for line in model_info.describe(tmp_path / "model").splitlines()), (
+        "which goes on"
+    )
 
 
 @pytest.mark.slow
@@ -242,7 +245,7 @@ def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
     assert capsys.readouterr().out.count("\n") == 60
     found = origins.read(model)
     assert found.columns == Columns("1", label="0") and found.examples == 60 and found.data
-    told = info.describe(model)
+    told = model_info.describe(model)
     assert (
         "trained on  60 examples" in told
         and "trained by  bert-jax train --config configs/classify.py" in told

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bert_jax.pod import preflight, program
+from bert_jax.pod import hlo, preflight
 from bert_jax.pod.topology import slice_of
 from tests.support.project import ROOT
 
@@ -48,8 +48,8 @@ for name, shape in {"W": "bf16[256,256]", "X": "bf16[512,256]"}.items():
 
 
 def test_a_sum_beside_products_counts_once_a_trip():
-    (found,) = program.read(TEXT).collectives
-    assert found == program.Collective("all-reduce", 2 * 256 * 256, 12, 16, asynchronous=True)
+    (found,) = hlo.read(TEXT).collectives
+    assert found == hlo.Collective("all-reduce", 2 * 256 * 256, 12, 16, asynchronous=True)
 
 
 @pytest.mark.long

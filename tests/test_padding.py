@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from bert_jax.data.corpus.config import DataConfig
+from bert_jax.finetuning.finetune_task import Finetuning
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert
 from bert_jax.predictions.kind import kind_of
-from bert_jax.tasks.finetune import Finetuning
 from bert_jax.tasks.pretrain import Pretraining
 from tests.support.gradients import assert_gradients_equal
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bert_jax.command import info
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.inference.model import load
+from bert_jax.report import model_info
 from bert_jax.tasks import load as load_task
 from tests.support.family_sizes import DISTILBERT_FIELDS
 from tests.support.finetuning_runs import finetune
@@ -35,7 +35,7 @@ def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_pat
     name = {"mean": "BertForMeanDirectionClassification", "cls": "BertForFirstTokenDirectionClassification"}[
         pooling
     ]
-    assert info.collect(tmp_path)["odd"] == [f"transformers has no {name}, and opens the encoder alone"]
+    assert model_info.collect(tmp_path)["odd"] == [f"transformers has no {name}, and opens the encoder alone"]
 
 
 @pytest.mark.parametrize("head", ["classify_mean", "classify_cls"])

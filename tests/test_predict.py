@@ -11,16 +11,16 @@ import pytest
 
 import bert_jax
 from bert_jax.command import main as cli
-from bert_jax.command.arrivals import arriving
-from bert_jax.command.predict import Options, predictions, write
 from bert_jax.core.arguments import set_by_config
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns
+from bert_jax.finetuning.example_splits import split_parts
+from bert_jax.finetuning.finetune_config import ExamplesConfig
+from bert_jax.inference.live_input import arriving
+from bert_jax.inference.predict_file import Options, predictions, write
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.unlabelled import Input
-from bert_jax.tasks.finetune_config import ExamplesConfig
-from bert_jax.tasks.parts import split_parts
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_rows
 from tests.support.small_models import SMALL_TEXTS
@@ -161,7 +161,7 @@ def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, cap
 
 
 def test_abstentions_are_counted_where_a_precision_is_asked_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("bert_jax.command.predict.load", lambda directory: None)
+    monkeypatch.setattr("bert_jax.inference.predict_file.load", lambda directory: None)
 
     def told(options: Options, *rows: dict) -> str:
         write(

@@ -20,14 +20,14 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.kernels import short_attention
 from bert_jax.models.mesh import AXES
-from bert_jax.pod import checks, flops, preflight, program, sweep
-from bert_jax.pod.chips import GiB, tpu
+from bert_jax.pod import flops, hlo, preflight, preflight_checks, preflight_sweep
 from bert_jax.pod.compile import bytes_per_device
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import slice_of
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Config, Pretraining
-from bert_jax.training.config import CheckpointConfig, RunConfig
+from bert_jax.training.chips import GiB, tpu
+from bert_jax.training.run_config import CheckpointConfig, RunConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
@@ -177,7 +177,7 @@ ENTRY %main (x: f32[12,256,256], y: bf16[12,256,256], z: f32[100,64]) -> f32[100
 
 
 def test_what_a_compiled_text_says():
-    result = program.read(TEXT)
+    result = hlo.read(TEXT)
     # Each trip reads 256 x 256 of bfloat16 and its number, and writes as many of float32; what lies on the chip costs
     # nothing.
     loop = next(entry for entry in result.operations if entry.name == "done")
@@ -195,21 +195,21 @@ def test_a_sum_crosses_in_the_type_it_is_summed_in():
         "%z = f32[100,64]{1,0:T(8,128)} parameter", "%z = bf16[100,64]{1,0:T(8,128)(2,1)} parameter"
     )
     assert narrow != TEXT
-    (reduced,) = program.read(narrow).collectives
+    (reduced,) = hlo.read(narrow).collectives
     assert reduced.bytes == 100 * 64 * 4
 
 
 def test_products_in_the_padding_of_a_window_do_not_count():
     # As the TPU writes x[512, 256] @ w[256, 3, 12]: a convolution over the 3 whose window reaches over both ends.
-    assert program.pairs(left=1, window=3, out=3, before=2, stride=1, spread=1, reach=1) == 3
-    assert program.pairs(left=3, window=3, out=1, before=0, stride=1, spread=1, reach=1) == 3
-    assert program.pairs(left=4, window=2, out=3, before=0, stride=1, spread=1, reach=1) == 6
+    assert hlo.pairs(left=1, window=3, out=3, before=2, stride=1, spread=1, reach=1) == 3
+    assert hlo.pairs(left=3, window=3, out=1, before=0, stride=1, spread=1, reach=1) == 3
+    assert hlo.pairs(left=4, window=2, out=3, before=0, stride=1, spread=1, reach=1) == 6
 
 
 def test_bounds_by_hand():
-    bounds = roofline(program.read(TEXT), flops=197e12 / 1000, kernel_flops={}, where=HERE)
+    bounds = roofline(hlo.read(TEXT), flops=197e12 / 1000, kernel_flops={}, where=HERE)
     assert bounds.compute == pytest.approx(1e-3)
-    assert bounds.memory == pytest.approx(program.read(TEXT).traffic / 819e9)
+    assert bounds.memory == pytest.approx(hlo.read(TEXT).traffic / 819e9)
     # 2 x 7/8 of the bytes over one link: 8 of the 16 chips.
     assert bounds.links == pytest.approx(2 * 7 / 8 * 100 * 64 * 4 / 50e9)
     assert bounds.serial == pytest.approx(bounds.compute + bounds.memory + bounds.links)
@@ -232,7 +232,7 @@ ENTRY %main (x: bf16[512,256]) -> bf16[512,256] {
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_kernel_is_known_by_its_whole_name(order):
     """`short_attention` is the beginning of `short_attention_backward`."""
-    read = program.read(KERNELS)
+    read = hlo.read(KERNELS)
     assert read.kernels == {"short_attention": 2, "short_attention_backward": 1}
     second = HERE.chip.flops  # what a chip computes in one
     flops = {"short_attention": 2 * second, "short_attention_backward": 5 * second}
@@ -245,7 +245,7 @@ def test_a_kernel_is_known_by_its_whole_name(order):
 )
 def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(kernels):
     with pytest.raises(BertJaxError, match="the traced step has the kernels .* and the compiled one"):
-        roofline(program.read(KERNELS), 1.0, dict.fromkeys(kernels, 1.0), HERE)
+        roofline(hlo.read(KERNELS), 1.0, dict.fromkeys(kernels, 1.0), HERE)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_slices_of_the_four_kinds():
 def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, message):
     config = settings(*overrides)
     with pytest.raises(BertJaxError) as error:
-        checks.check_outline(config, pretrain.outline(config), HERE)
+        preflight_checks.check_outline(config, pretrain.outline(config), HERE)
     assert message in str(error.value)
 
 
@@ -304,7 +304,7 @@ def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, mess
 def test_a_continued_run_has_warmed_up_before(first, end, warming):
     config = settings(f"steps={end}", "init=somewhere", f"first_step={first}")
     outline = pretrain.outlined(pretrain.outline(settings()).task, config)
-    line = checks.check_schedule(config, outline)
+    line = preflight_checks.check_schedule(config, outline)
     assert line == f"schedule: {warming:,} of {end - first:,} steps warm up"
 
 
@@ -343,7 +343,7 @@ def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, mo
     assert phase.features["tokens"][0] == (rows, 16)
     assert phase.features.get("scores", ((rows, 0), None))[0] == (rows, scores)
     assert f"assuming groups of {texts} texts, each in a row of 16 tokens" in capsys.readouterr().out
-    assert "set --config.data.train or --config.steps" in checks.check_schedule(config, outline)
+    assert "set --config.data.train or --config.steps" in preflight_checks.check_schedule(config, outline)
 
 
 @pytest.mark.parametrize(("name", "chips"), [("embed", 64), ("classify", 32)])
@@ -362,7 +362,9 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
     here = tasks.outline_of(config)
     assert here.rows < there.rows == chips, "a row for each chip"
     assert there.batch == 32 and there.steps == there.config.steps > 0
-    assert "steps warm up" in checks.check_schedule(config, there), "whose checkpoints are left to the data"
+    assert "steps warm up" in preflight_checks.check_schedule(config, there), (
+        "whose checkpoints are left to the data"
+    )
     assert sum(phase.share for phase in there.phases) == pytest.approx(1)
     for phase in there.phases:
         assert phase.features["tokens"] == ((there.rows, phase.length), np.dtype("int32"))
@@ -371,12 +373,12 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
 
 def test_room_for_checkpoints(tmp_path):
     config = CheckpointConfig(keep=4, keep_every=100_000)
-    line = checks.check_space(config, 1_000_000, state=10**6, workdir=str(tmp_path / "not yet"))
+    line = preflight_checks.check_space(config, 1_000_000, state=10**6, workdir=str(tmp_path / "not yet"))
     assert "for 14 and the one being written" in line
-    line = checks.check_space(dataclasses.replace(config, best="mlm_loss"), 1_000_000, 10**6, None)
+    line = preflight_checks.check_space(dataclasses.replace(config, best="mlm_loss"), 1_000_000, 10**6, None)
     assert "for 15 and the one being written" in line
     with pytest.raises(BertJaxError, match="do not fit in .* free some space, or keep fewer"):
-        checks.check_space(config, 1_000_000, state=10**18, workdir=str(tmp_path))
+        preflight_checks.check_space(config, 1_000_000, state=10**18, workdir=str(tmp_path))
 
 
 def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
@@ -384,7 +386,7 @@ def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
     resolved = dataclasses.asdict(tasks.outline_of(config).config.checkpoints)
     assert (config.checkpoints.keep, config.checkpoints.best) == (1, "") and resolved["best"]
     facts = {"phases": [{"state": 10**9}], "steps": 100, "checkpoints": resolved}
-    assert "for 2 and the one being written" in checks.check_machine(config, facts, HERE, None)[0]
+    assert "for 2 and the one being written" in preflight_checks.check_machine(config, facts, HERE, None)[0]
 
 
 @pytest.fixture(scope="module")
@@ -396,7 +398,7 @@ def test_a_corpus_is_checked_against_the_model(corpus):
     config = settings(f"data.corpora={corpus}")
     outline = pretrain.outline(config)
     assert outline.task.layout.config.vocab_size == 1000
-    lines = checks.check_outline(config, outline, HERE)
+    lines = preflight_checks.check_outline(config, outline, HERE)
     assert any("of its lines are duplicates" in line for line in lines)
     with pytest.raises(BertJaxError, match="vocab_size is 77, but the tokenizer"):
         pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"))
@@ -539,6 +541,6 @@ def test_a_trial_that_is_refused_is_told_and_left(compiles, capsys):
         return a_phase(length)
 
     compiles.answer = answer
-    result = json.loads(sweep.sweep(f"{CONFIG}:base", [], "v5e:4x4", True))
+    result = json.loads(preflight_sweep.sweep(f"{CONFIG}:base", [], "v5e:4x4", True))
     assert result["best"]["fsdp"] == 1
     assert any("does not divide" in trial.get("error", "") for trial in result["tried"])

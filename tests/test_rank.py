@@ -7,11 +7,11 @@ import pytest
 
 import bert_jax
 from bert_jax.command import main as cli
-from bert_jax.command import rank
-from bert_jax.command.predict import Options, predictions
-from bert_jax.command.rank import ranked
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.inference import rank_for_labelling
+from bert_jax.inference.predict_file import Options, predictions
+from bert_jax.inference.rank_for_labelling import ranked
 from bert_jax.predictions import labelling
 from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import KINDS
@@ -223,7 +223,7 @@ def test_what_cannot_be_ranked_is_said(small_classifier, headed_model, tmp_path,
         rank_of(small_classifier, tmp_path / "empty.txt")
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
         rank_of(small_classifier, tmp_path / "in.txt", Options(precision=0.9))
-    monkeypatch.setattr(rank, "MOST", 7)
+    monkeypatch.setattr(rank_for_labelling, "MOST", 7)
     with pytest.raises(
         BertJaxError, match="in.txt has more than 7 texts, the most that .*; draw a random sample of them"
     ):

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.finetuning.gather import by_example
 from bert_jax.hub import directory as hub
 from bert_jax.losses.ranking import LOSSES, Settings
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks.pieces import by_example
 from bert_jax.training.state import fresh_params
 from tests.support.gradients import assert_loss_and_gradients_close
 from tests.support.tables import write_jsonl

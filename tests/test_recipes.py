@@ -16,7 +16,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.metrics.sums import classes
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir

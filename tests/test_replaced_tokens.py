@@ -14,8 +14,9 @@ from bert_jax.command.main import main
 from bert_jax.command.train import export
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.tasks import load, warm_start
+from bert_jax.tasks import load
 from bert_jax.tasks.electra import DELTA, GENERATOR, ReplacedTokens, draw, embeddings, with_embeddings
+from bert_jax.training import warm_start
 from tests.support.gradients import assert_loss_and_gradients_close
 from tests.support.pretraining_runs import (
     RUN_STEPS,

@@ -19,11 +19,11 @@ from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.predictions.view import Curve, worst
 from bert_jax.report.compare import compare
 from bert_jax.report.confusions import Confusions
-from bert_jax.report.evaluate import Trial, evaluate
-from bert_jax.report.facts import contradictions, facts
-from bert_jax.report.finished import Finished
+from bert_jax.report.data_facts import contradictions, facts
+from bert_jax.report.evaluate_predictions import Trial, evaluate
+from bert_jax.report.finish_run import Finished
 from bert_jax.report.intervals import RESAMPLES, differences, intervals
-from bert_jax.report.page import About, contradiction_lines, describe_with_report, write
+from bert_jax.report.prediction_page import About, contradiction_lines, describe_with_report, write
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import Results
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model

@@ -14,11 +14,11 @@ from bert_jax.command.main import main
 from bert_jax.command.train import start
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, read_candidates, with_others
+from bert_jax.finetuning.retrieval_cards import relevance
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
 from bert_jax.tasks import load as load_task
-from bert_jax.tasks.cards import relevance
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read
 from bert_jax.training.sharding import make_mesh

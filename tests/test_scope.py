@@ -10,22 +10,22 @@ from safetensors.numpy import save_file
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.command import train as run
-from bert_jax.command.predict import Options, predictions
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.in_scope import vectors_of
+from bert_jax.inference.in_distribution import vectors_of
 from bert_jax.inference.outcomes import outcomes
+from bert_jax.inference.predict_file import Options, predictions
 from bert_jax.inference.programs import hidden_states
 from bert_jax.predictions import scope as scopes
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.scope import FILE, KEPT, Scope, drawn
 from bert_jax.predictions.unlabelled import read_foreign
-from bert_jax.report.evaluate import Trial, describe, measure
-from bert_jax.report.finished import Finished, OutOfFold
-from bert_jax.report.foreign import area_under_curve, compared, in_lines
-from bert_jax.report.page import describe_with_report
+from bert_jax.report.evaluate_predictions import Trial, describe, measure
+from bert_jax.report.finish_run import Finished, OutOfFold
+from bert_jax.report.out_of_scope_detection import area_under_curve, compared, in_lines
+from bert_jax.report.prediction_page import describe_with_report
 from bert_jax.text.tables import read_rows
 from bert_jax.text.truncation import Reading
 from bert_jax.training.task import Results

@@ -9,7 +9,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.inference import score as scoring
+from bert_jax.inference import pseudo_likelihood as scoring
 from bert_jax.inference.model import load
 from bert_jax.text.readers import Source
 from bert_jax.text.wordpiece import WordPiece

@@ -19,7 +19,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.search import approximate, nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.indexing import writing
+from bert_jax.search.index_writer import writing
 from bert_jax.search.recall import measured
 from tests.support.indexes import (
     INDEX_SETTINGS,

@@ -17,7 +17,7 @@ from bert_jax.runs import sweep
 from bert_jax.runs.sweep import Run
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training import loop
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task

@@ -13,7 +13,7 @@ import pytest
 from bert_jax.losses.loss import cross_entropy, weigh
 from bert_jax.training.feed import placed
 from bert_jax.training.gradient import make_gradient, with_rows
-from bert_jax.training.rules import named
+from bert_jax.training.parameter_rules import named
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, constants_of, fresh_params, shardings_of
 from bert_jax.training.step import make_evaluation

@@ -29,7 +29,7 @@ from bert_jax.data.examples.example import labels_of
 from bert_jax.data.examples.tags import read_tags
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.report.pictures import STROKES
+from bert_jax.report.plots import STROKES
 from bert_jax.text.lines import read_lines
 
 TESTED = 1000  # test examples, at most

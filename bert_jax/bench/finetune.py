@@ -25,10 +25,11 @@ from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contend
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.tasks import load, warm_start
-from bert_jax.tasks.embed_config import EmbedConfig
-from bert_jax.tasks.finetune_config import FinetuneConfig
-from bert_jax.tasks.rerank_config import RerankConfig
+from bert_jax.finetuning.embed_config import EmbedConfig
+from bert_jax.finetuning.finetune_config import FinetuneConfig
+from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.tasks import load
+from bert_jax.training import warm_start
 from bert_jax.training.log import read
 from bert_jax.training.loop import train
 

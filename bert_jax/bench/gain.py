@@ -19,11 +19,11 @@ from bert_jax.bench.recipe import Recipe
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.terminal import part_of_run
+from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.metrics.sums import Sums
 from bert_jax.report.intervals import differences
-from bert_jax.tasks.finetune_config import FinetuneConfig
 
 ARMS = "untrained", "trained"
 FACTS = "gain.json"

@@ -7,8 +7,8 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.pod.checks import rows_per_second
-from bert_jax.pod.chips import PEAKS
+from bert_jax.pod.preflight_checks import rows_per_second
+from bert_jax.training.chips import PEAKS
 
 SHARE = 0.5  # share of a chip's peak that a good training step reaches
 KINDS: tuple[tuple[str, dict[str, str]], ...] = (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bert_jax.pod.program import Computation, Instruction, Program, Reader, computations_of
+from bert_jax.pod.hlo import Computation, Instruction, Program, Reader, computations_of
 
 COSTLY = {"exponential", "exponential-minus-one", "erf", "tanh", "log", "log-plus-one", "rsqrt", "sqrt", "divide",
           "power", "logistic", "cosine", "sine"}  # fmt: skip

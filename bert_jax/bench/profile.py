@@ -21,7 +21,7 @@ from bert_jax.bench.speeds import measured_speeds
 from bert_jax.bench.trace import Call, Operation, programs, traced
 from bert_jax.bench.turns import Machine, Turn, describe, timed
 from bert_jax.core.files import to_json
-from bert_jax.report.pictures import ACCENT, INK, PALE, above, drawn
+from bert_jax.report.plots import ACCENT, INK, PALE, above, drawn
 
 SLOWEST = 12  # number of operations listed
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer"

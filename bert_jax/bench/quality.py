@@ -20,8 +20,8 @@ from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.metrics.sums import Sums
 from bert_jax.report.intervals import Interval, differences, intervals
-from bert_jax.report.page import table
-from bert_jax.report.pictures import ACCENT, INK, drawn
+from bert_jax.report.plots import ACCENT, INK, drawn
+from bert_jax.report.prediction_page import table
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from bert_jax import tasks
 from bert_jax.core import config_files
 from bert_jax.core.errors import BertJaxError
 from bert_jax.runs.run import run
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)

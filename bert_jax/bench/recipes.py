@@ -31,8 +31,8 @@ from bert_jax.core.output import holding, remove, replacing
 from bert_jax.core.terminal import part_of_run, say
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.hub import directory as hub
-from bert_jax.report.page import table
-from bert_jax.report.pictures import STROKES
+from bert_jax.report.plots import STROKES
+from bert_jax.report.prediction_page import table
 from bert_jax.runs.run import run
 from bert_jax.tasks.electra import GENERATOR
 from bert_jax.tasks.pretrain import Config, CorporaConfig

@@ -22,8 +22,8 @@ from bert_jax.data.arrays import growing_array
 from bert_jax.search import nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.indexing import writing
-from bert_jax.search.manifest import Manifest, ModelFacts
+from bert_jax.search.index_manifest import Manifest, ModelFacts
+from bert_jax.search.index_writer import writing
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.passages import Cutter, Words
 

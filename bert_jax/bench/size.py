@@ -20,14 +20,14 @@ from bert_jax.bench.torch_training import Updates, quiet_transformers
 from bert_jax.bench.train import methods_of
 from bert_jax.bench.turns import Limits, Machine, Ratio, Turn, compared, contending, describe, ratio
 from bert_jax.core.files import to_json
+from bert_jax.finetuning.finetune_task import Finetuning
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, sized
 from bert_jax.hub.layout import Layout
 from bert_jax.inference import programs
 from bert_jax.inference.batching import row_rungs, tokens_in_batch
 from bert_jax.predictions.kind import kind_of
-from bert_jax.tasks.finetune import Finetuning
-from bert_jax.training.config import OptimizerConfig, RunConfig
+from bert_jax.training.run_config import OptimizerConfig, RunConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step

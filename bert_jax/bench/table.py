@@ -24,7 +24,7 @@ from bert_jax.bench.measurements import INPUTS, LIBRARIES, MEASUREMENTS, Measure
 from bert_jax.bench.turns import Ratio
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json, write_atomically
-from bert_jax.report.pictures import ACCENT, INK, drawn
+from bert_jax.report.plots import ACCENT, INK, drawn
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers", "sentence-transformers", "onnxruntime")
 PLACEHOLDER = re.compile(r"\{(\w+)\}")

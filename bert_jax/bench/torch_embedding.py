@@ -8,9 +8,9 @@ from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import TorchModel, quiet_transformers
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
+from bert_jax.finetuning.embed_config import EmbedConfig
+from bert_jax.finetuning.embedding_task import Embedding
 from bert_jax.losses.embedding import LOSSES
-from bert_jax.tasks.embed_config import EmbedConfig
-from bert_jax.tasks.embedding import Embedding
 
 BOTH_WAYS = ("query_to_doc", "doc_to_query")
 

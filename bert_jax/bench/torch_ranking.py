@@ -8,8 +8,8 @@ from bert_jax.bench.libraries import libraries
 from bert_jax.bench.torch_training import TorchModel, quiet_transformers
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
-from bert_jax.tasks.ranking import Ranking
-from bert_jax.tasks.rerank_config import RerankConfig
+from bert_jax.finetuning.ranking_task import Ranking
+from bert_jax.finetuning.rerank_config import RerankConfig
 
 
 class TorchRanking(TorchModel):

@@ -11,8 +11,8 @@ from bert_jax.bench.libraries import libraries
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.tasks.epochs_config import EpochsConfig
-from bert_jax.training.config import OptimizerConfig
+from bert_jax.finetuning.epochs_config import EpochsConfig
+from bert_jax.training.run_config import OptimizerConfig
 
 ROWS = 32  # batch size of torch's evaluation
 

@@ -20,10 +20,10 @@ from bert_jax.data.corpus.config import DataConfig, Examples
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.pod import program
-from bert_jax.pod.chips import peak_of
+from bert_jax.pod import hlo
 from bert_jax.tasks.pretrain import Config, Pretraining
-from bert_jax.training.config import MeshConfig, OptimizerConfig
+from bert_jax.training.chips import peak_of
+from bert_jax.training.run_config import MeshConfig, OptimizerConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
@@ -121,7 +121,7 @@ class OurStep:
             "peak_flops_per_second": peak_of(device.device_kind),
             "flops_per_step": pre_training_flops(shape.config().model, shape.batch, shape.length, targets),
             "matmul_flops_per_second": matmul_flops_per_second(shape.dtype),
-            "bytes_per_step": program.read(self.step.as_text() or "").traffic,
+            "bytes_per_step": hlo.read(self.step.as_text() or "").traffic,
             "bytes_per_second": memory_bytes_per_second(),
         }
 

@@ -41,21 +41,22 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.metrics.retrieval import BEST
 from bert_jax.models.config import EncoderConfig
-from bert_jax.report import legs
-from bert_jax.report.embedders import evaluate
-from bert_jax.report.embedders.trial import Trial
+from bert_jax.report import evaluate_index
+from bert_jax.report.embedders import evaluate_embedders
+from bert_jax.report.embedders.embedder_eval_config import Trial
 from bert_jax.report.intervals import Interval, differences
 from bert_jax.runs.run import run
-from bert_jax.search import manifest as manifests
+from bert_jax.search import index_manifest as manifests
+from bert_jax.search.cached_vectors import Vectors, fingerprint
 from bert_jax.search.documents import Columns, Source
-from bert_jax.search.encoder import Encoder
-from bert_jax.search.indexing import writing
-from bert_jax.search.manifest import FILE as INDEX
+from bert_jax.search.index_encoder import Encoder
+from bert_jax.search.index_manifest import FILE as INDEX
+from bert_jax.search.index_settings import Asked as IndexSettings
+from bert_jax.search.index_settings import Plan
+from bert_jax.search.index_writer import writing
 from bert_jax.search.mining import Limits
+from bert_jax.search.pair_scores import Scores
 from bert_jax.search.passages import Cutter
-from bert_jax.search.scores import Scores
-from bert_jax.search.settings import Asked as IndexSettings
-from bert_jax.search.settings import Plan
 from bert_jax.search.structure import (
     SOURCES,
     Pair,
@@ -67,9 +68,8 @@ from bert_jax.search.structure import (
     queries_of,
     without_a_sentence,
 )
-from bert_jax.search.vectors import Vectors, fingerprint
 from bert_jax.text.readers import Source as TextSource
-from bert_jax.training.stop import Stop
+from bert_jax.training.stop_signal import Stop
 
 FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
@@ -314,7 +314,7 @@ class Adaptation:
                 "real queries may gain less"
             )
         trial = Trial(folder, self.settings.split)
-        _, (before, after) = evaluate.measure([self.settings.model, embedder], trial)
+        _, (before, after) = evaluate_embedders.measure([self.settings.model, embedder], trial)
         gap = differences(before.sums, after.sums)[BEST]
         chosen = embedder if gap.low > 0 else self.settings.model
         say(
@@ -323,11 +323,11 @@ class Adaptation:
         say(verdict(f"the adapted embedder, {embedder}", f"keep {self.settings.model}", gap))
         index = self.path / "index"
         self.index(index, chosen)
-        index_trial = legs.Trial(str(index), folder, self.settings.split, reranker=reranker)
+        index_trial = evaluate_index.Trial(str(index), folder, self.settings.split, reranker=reranker)
         report = str(self.path / "report")
-        compared = legs.measured_and_written(index_trial, report, self.command)
-        print("\n".join(legs.in_lines(compared)), flush=True)
-        gap = compared.differences[legs.FUSION, legs.RERANKED][BEST]
+        compared = evaluate_index.measured_and_written(index_trial, report, self.command)
+        print("\n".join(evaluate_index.in_lines(compared)), flush=True)
+        gap = compared.differences[evaluate_index.FUSION, evaluate_index.RERANKED][BEST]
         say(verdict(f"the reranker, {reranker}", "leave it out", gap))
         write_json(
             self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}

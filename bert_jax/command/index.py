@@ -70,7 +70,7 @@ def index(args):
     flag("--json", action="store_true", help="print a JSON object for each query"),
 )  # fmt: skip
 def search(args):
-    from bert_jax.command.hits import show
+    from bert_jax.command.search import show
 
     if args.query is None and args.queries is None:
         raise BertJaxError("give a query, or --queries FILE")

@@ -10,9 +10,9 @@ from tqdm import tqdm
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.terminal import counted, say
 from bert_jax.search.documents import Columns, Document, Source
-from bert_jax.search.indexing import Counts, writing
-from bert_jax.search.manifest import Manifest
-from bert_jax.search.settings import Asked, Plan
+from bert_jax.search.index_manifest import Manifest
+from bert_jax.search.index_settings import Asked, Plan
+from bert_jax.search.index_writer import Counts, writing
 from bert_jax.text.lines import read_lines
 from bert_jax.text.truncation import warn
 

@@ -66,19 +66,19 @@ OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimen
 )  # fmt: skip
 def evaluate(args):
     from bert_jax.data.examples.columns import Columns
-    from bert_jax.report.embedders import evaluate as embedders
+    from bert_jax.report.embedders import evaluate_embedders as embedders
 
     names = args.compare or [args.model]
     command = shlex.join(["bert-jax", *sys.argv[1:]])
     if args.index:
-        from bert_jax.report import legs
+        from bert_jax.report import evaluate_index
 
         if unused := [name for name in OF_TABLES if getattr(args, name)]:
             raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
-        of_index = legs.Trial(
+        of_index = evaluate_index.Trial(
             args.index, args.data, args.split, args.embedder or "", args.rerank or "", args.rerank_top
         )
-        print(legs.describe(of_index, args.json, args.report, command))
+        print(evaluate_index.describe(of_index, args.json, args.report, command))
         tell_of_report(args)
         return
     if args.rerank or args.embedder:
@@ -86,7 +86,7 @@ def evaluate(args):
         raise BertJaxError(f"--{name} is for an index; leave it out, or give --index")
     if embedders.is_of_embeddings(names[0], args.data):
         from bert_jax.data.examples.groups import GroupColumns
-        from bert_jax.report.embedders.trial import Trial as EmbedderTrial
+        from bert_jax.report.embedders.embedder_eval_config import Trial as EmbedderTrial
 
         if args.foreign:
             raise BertJaxError("--foreign is for predictions; leave it out to measure an embedder")
@@ -112,11 +112,11 @@ def evaluate(args):
             raise BertJaxError("--foreign needs --model; evaluate each of the two models with it")
         print(compare(*args.compare, args.data, columns, args.long, args.json))
         return
-    from bert_jax.report.evaluate import Trial, describe
+    from bert_jax.report.evaluate_predictions import Trial, describe
 
     trial = Trial(args.data, columns, args.long, args.foreign or "")
     if args.report:
-        from bert_jax.report.page import describe_with_report
+        from bert_jax.report.prediction_page import describe_with_report
 
         print(describe_with_report(args.report, args.model, trial, args.json, command))
     else:
@@ -167,9 +167,9 @@ def tell_of_report(args) -> None:
     ),
 )  # fmt: skip
 def predict(args):
-    from bert_jax.command.predict import Options, predictions, write
-    from bert_jax.command.rank import ranked
     from bert_jax.data.examples.columns import Columns
+    from bert_jax.inference.predict_file import Options, predictions, write
+    from bert_jax.inference.rank_for_labelling import ranked
 
     columns = Columns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
     options = Options(args.long, args.may_be_missing, args.precision, args.foreign)

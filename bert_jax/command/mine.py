@@ -44,9 +44,9 @@ any_number = number(-LARGEST)
 def mine(args):
     from bert_jax.core.output import refuse_input
     from bert_jax.data.examples.groups import GroupColumns, mapping, positive_column, read_groups, read_texts
+    from bert_jax.search.cached_vectors import Vectors
     from bert_jax.search.mining import Limits
-    from bert_jax.search.scores import Scores
-    from bert_jax.search.vectors import Vectors
+    from bert_jax.search.pair_scores import Scores
 
     for source in filter(None, (args.data, args.corpus)):
         refuse_input(args.output, source)

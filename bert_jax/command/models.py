@@ -16,21 +16,21 @@ from bert_jax.core.files import to_json
     JSON,
 )
 def info(args):
-    from bert_jax.search.manifest import FILE
+    from bert_jax.search.index_manifest import FILE
 
     if args.ids and args.json:
         raise BertJaxError("--ids prints one id per line; leave --json out")
     if args.ids or (Path(args.directory) / FILE).is_file():
-        from bert_jax.command.index_info import describe as describe_index
-        from bert_jax.command.index_info import ids_of
         from bert_jax.search.index import Index
+        from bert_jax.search.index_info import describe as describe_index
+        from bert_jax.search.index_info import ids_of
 
         for line in (
             ids_of(Index.open(args.directory)) if args.ids else [describe_index(args.directory, args.json)]
         ):
             print(line)
         return
-    from bert_jax.command.info import describe
+    from bert_jax.report.model_info import describe
 
     print(describe(args.directory, as_json=args.json))
 
@@ -41,7 +41,7 @@ def info(args):
     flag("directory", help="corpus, directory of a run, index, or model directory"),
 )
 def check(args):
-    from bert_jax.command.check import describe
+    from bert_jax.runs.integrity import describe
 
     print(describe(args.directory))
 
@@ -154,7 +154,7 @@ def score(args):
     LONG,
 )  # fmt: skip
 def embed(args):
-    from bert_jax.command.embed import write
+    from bert_jax.search.embed_file import write
 
     settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long": args.long}
     write(args.model, settings, args.input, args.text, args.output, args.quantize)

@@ -31,7 +31,7 @@ def rerank(args):
     from bert_jax.core.output import refuse_input, streaming
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.inference.model import load
-    from bert_jax.inference.rank import check_cross_encoder
+    from bert_jax.inference.reranker import check_cross_encoder
     from bert_jax.text.truncation import Truncated, warn
 
     refuse_input(args.output, args.input)

@@ -18,10 +18,10 @@ from bert_jax.command.flags import CONFIG, JSON, OVERRIDES, count, flag, number,
     OVERRIDES,
 )
 def config(args):
-    from bert_jax.command import config, reference
+    from bert_jax.command import config, config_reference
 
     if args.reference:
-        print(reference.written(), end="")
+        print(config_reference.written(), end="")
     elif args.spec is None:
         print(config.describe_recipes(args.json))
     else:
@@ -46,10 +46,10 @@ def config(args):
     JSON,
 )
 def preflight(args):
-    from bert_jax.pod import preflight, sweep
+    from bert_jax.pod import preflight, preflight_sweep
 
     if args.sweep:
-        print(sweep.sweep(args.config, args.overrides, args.topology, args.json))
+        print(preflight_sweep.sweep(args.config, args.overrides, args.topology, args.json))
         return
     asked = args.config, args.overrides, args.topology, args.price, args.workdir, args.json
     print(preflight.preflight(*asked))
@@ -74,7 +74,7 @@ def train(args):
     from bert_jax.training.processes import joined
 
     if args.dry_run:
-        from bert_jax.command.dry_run import show
+        from bert_jax.runs.dry_run import show
 
         show(args.config, args.overrides, args.workdir)
         return

@@ -10,7 +10,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.runs.run import run
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.config import CheckpointConfig
+from bert_jax.training.run_config import CheckpointConfig
 from bert_jax.training.workdir import Workdir, save_models
 
 

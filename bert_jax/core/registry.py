@@ -21,16 +21,15 @@ class Registry(dict[str, Any]):
         BLOCKS["mypackage.blocks.mine"]   # Block of that module
     """
 
-    def __init__(self, package: str, noun: str, attribute: str | None = None, helpers: tuple[str, ...] = ()):
+    def __init__(self, package: str, noun: str, attribute: str | None = None):
         super().__init__()
         self.package, self.noun, self.attribute = package, noun, attribute
-        self.helpers = helpers  # modules of the folder that are not entries
 
     def names(self) -> list[str]:
         """Return all known names, the registered ones last."""
         folders = tuple(importlib.import_module(self.package).__path__)
         files = modules_in(folders, tuple(os.stat(folder).st_mtime_ns for folder in folders))
-        return list(dict.fromkeys([*(name for name in files if name not in self.helpers), *self]))
+        return list(dict.fromkeys([*files, *self]))
 
     def check(self, name: str) -> None:
         """Raise unless the name is known or is a dotted path. Nothing is imported."""

@@ -11,17 +11,17 @@ from bert_jax.core.errors import BertJaxError, check_name, nearest
 from bert_jax.hub import directory as hub
 from bert_jax.hub.oddities import check_tokenizer
 from bert_jax.inference import programs
-from bert_jax.inference.answer import answer
-from bert_jax.inference.classify import classify
-from bert_jax.inference.embed import embed, similarity
-from bert_jax.inference.fill_mask import fill_mask
-from bert_jax.inference.in_scope import in_scope
-from bert_jax.inference.layers import attentions, hidden_states
-from bert_jax.inference.rank import rank
+from bert_jax.inference.classifier import classify
+from bert_jax.inference.embedder import embed, similarity
+from bert_jax.inference.in_distribution import in_scope
+from bert_jax.inference.layer_states import attentions, hidden_states
+from bert_jax.inference.mask_filler import fill_mask
+from bert_jax.inference.pseudo_likelihood import score
+from bert_jax.inference.question_answerer import answer
+from bert_jax.inference.reranker import rank
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.score import score
 from bert_jax.inference.streaming import stacked
-from bert_jax.inference.tag import tag, tag_words
+from bert_jax.inference.tagger import tag, tag_words
 from bert_jax.inference.warm_up import warm_up
 from bert_jax.models.config import COMPUTED
 from bert_jax.models.pooling import POOLINGS

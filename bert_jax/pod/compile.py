@@ -16,11 +16,11 @@ from jax.sharding import Mesh
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.pod import checks, flops, program
+from bert_jax.pod import flops, hlo, preflight_checks
 from bert_jax.pod.roofline import roofline
 from bert_jax.pod.topology import Slice, slice_of
-from bert_jax.tasks.outline import Outline, Phase
-from bert_jax.training.config import RunConfig
+from bert_jax.training.outline import Outline, Phase
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
@@ -39,7 +39,7 @@ def outline_for(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
 
 def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
     outline, mesh = outline_for(config, where)
-    lines = checks.check_outline(config, outline, where)
+    lines = preflight_checks.check_outline(config, outline, where)
     phases = outline.phases
     if longest:
         phases = (max(phases, key=lambda phase: phase.length),)
@@ -87,7 +87,7 @@ def compiled_phase(outline: Outline, phase: Phase, mesh: Mesh, where: Slice) -> 
     memory = compiled.memory_analysis()
     result["memory"]["temporaries"] = memory.temp_size_in_bytes
     result["memory"]["program"] = memory.generated_code_size_in_bytes
-    text = program.read(compiled.as_text())
+    text = hlo.read(compiled.as_text())
     flops_per_chip = {name: total / mesh.size for name, total in kernels.items()}
     bounds = roofline(text, executed / mesh.size, flops_per_chip, where)
     return result | {

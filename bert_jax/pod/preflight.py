@@ -1,7 +1,7 @@
 """`bert-jax preflight`: compile the training step of a config for a slice without having one, and show its costs.
 
 Memory is what the TPU compiler reports. FLOPs are counted in the traced program, memory traffic and collectives in the
-compiled one (pod/program.py). Times are bounds (pod/roofline.py), not measurements.
+compiled one (pod/hlo.py). Times are bounds (pod/roofline.py), not measurements.
 """
 
 import json
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.pod import checks
+from bert_jax.pod import preflight_checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
 from bert_jax.pod.topology import Slice, slice_of
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 
 GiB, HOUR = 2**30, 3600
 # For a machine without a TPU: without these, libtpu looks for a TPU and for other hosts.
@@ -45,7 +45,7 @@ def preflight(
         if not phase["fits"]:
             raise BertJaxError(advice(facts, phase, config, where))
     facts |= total(facts, where, price)
-    facts["checks"] += checks.check_machine(config, facts, where, workdir)
+    facts["checks"] += preflight_checks.check_machine(config, facts, where, workdir)
     return to_json(facts) if as_json else describe(facts, where)
 
 

@@ -8,7 +8,7 @@ one after another. `overlapped` is the longest part; no program is faster.
 from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.pod.program import Collective, Program
+from bert_jax.pod.hlo import Collective, Program
 from bert_jax.pod.topology import Slice
 
 BOUNDS = {

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.pod.chips import Chip, tpu
+from bert_jax.training.chips import Chip, tpu
 
 CHIPS_ON_A_HOST = 4  # in slices of several hosts
 

@@ -14,7 +14,7 @@ from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.matching import shortened
 from bert_jax.predictions.view import Shown
 from bert_jax.report.intervals import Interval, differences
-from bert_jax.report.page import cut
+from bert_jax.report.prediction_page import cut
 
 CHANGED = 10  # the number of examples shown of each sort
 

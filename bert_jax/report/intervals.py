@@ -64,7 +64,7 @@ def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.n
 
     f1_macro is biased if classes have few examples. In a resample, which lacks some of these, it is biased twice: the
     resamples' quantiles alone missed the true score of 150 classes in more than half of all simulations. With a few
-    rare classes among large ones, the interval is too narrow (report/page.py says so). No other method that was
+    rare classes among large ones, the interval is too narrow (prediction_page.py says so). No other method that was
     simulated has good coverage in both cases: quantiles, with absent classes as 0 or left out, or a jackknife of fixed
     classes.
     """

@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax.metrics.sums import Sums
 from bert_jax.report.intervals import bootstrapped
-from bert_jax.report.pictures import ACCENT, INK, drawn
+from bert_jax.report.plots import ACCENT, INK, drawn
 
 PARTS = 4  # equal parts of the labels; the smallest training set is one of them
 NINETY = 1.645  # standard deviations to each side of the middle of an interval

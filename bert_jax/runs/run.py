@@ -13,28 +13,28 @@ from bert_jax.core.output import refuse_foreign
 from bert_jax.core.terminal import say
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import GroupColumns
+from bert_jax.finetuning.embed_config import EmbedConfig
+from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
+from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.label_warnings import tell_of_labels
+from bert_jax.finetuning.rerank_config import RerankConfig
 from bert_jax.metrics.sums import nothing_learnt
-from bert_jax.pod.chips import peak_of
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
-from bert_jax.report import card
-from bert_jax.report.curves import draw
-from bert_jax.report.finished import Finished, OutOfFold
-from bert_jax.report.page import FILES as REPORTED
+from bert_jax.report import model_card
+from bert_jax.report.finish_run import Finished, OutOfFold
+from bert_jax.report.prediction_page import FILES as REPORTED
+from bert_jax.report.training_curves import draw
 from bert_jax.runs import sweep
-from bert_jax.runs.choice import choose, needs_one_fold, one_fold
-from bert_jax.runs.folds import Folds
+from bert_jax.runs.choose_method import choose, needs_one_fold, one_fold
+from bert_jax.runs.cross_validation import Folds
 from bert_jax.runs.sweep import measured
-from bert_jax.tasks import warm_start
-from bert_jax.tasks.embed_config import EmbedConfig
-from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.finetune_config import FinetuneConfig, Method
-from bert_jax.tasks.label_notices import tell_of_labels
-from bert_jax.tasks.rerank_config import RerankConfig
-from bert_jax.training.config import RunConfig
+from bert_jax.training import warm_start
+from bert_jax.training.best_evaluation import of_kept_model
+from bert_jax.training.chips import peak_of
 from bert_jax.training.log import heldout, read
 from bert_jax.training.loop import train
-from bert_jax.training.standing import of_kept_model
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Data, Task
@@ -213,7 +213,7 @@ def conclude(
 def describe(workdir: Workdir, metrics: Path, task: Task, config: RunConfig, command: str) -> None:
     """Write the model's card, if the task has one."""
     if task.card:
-        card.write(workdir.model, task, card.Run(config, metrics, command))
+        model_card.write(workdir.model, task, model_card.Run(config, metrics, command))
 
 
 def origin_of(task: Task, data: Data, config: RunConfig, command: str) -> Origin:

@@ -20,17 +20,17 @@ from bert_jax.core.config import literal
 from bert_jax.core.errors import BertJaxError, NotFinite
 from bert_jax.core.files import write_atomically
 from bert_jax.core.terminal import say
+from bert_jax.finetuning.finetune_config import FinetuneConfig
+from bert_jax.finetuning.label_warnings import tell_of_labels
 from bert_jax.hub import directory as hub
 from bert_jax.metrics.sums import nothing_learnt
-from bert_jax.report.curves import draw
-from bert_jax.report.pictures import ACCENT, INK, drawn
+from bert_jax.report.plots import ACCENT, INK, drawn
+from bert_jax.report.training_curves import draw
 from bert_jax.tasks import read
-from bert_jax.tasks.finetune_config import FinetuneConfig
-from bert_jax.tasks.label_notices import tell_of_labels
-from bert_jax.training.config import RunConfig
+from bert_jax.training.best_evaluation import lower_is_better, of_kept_model, standing
 from bert_jax.training.log import heldout
-from bert_jax.training.standing import lower_is_better, of_kept_model, standing
-from bert_jax.training.stop import Stop
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.stop_signal import Stop
 from bert_jax.training.task import Data, Task
 
 SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}

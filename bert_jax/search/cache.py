@@ -16,7 +16,7 @@ from bert_jax.core.errors import BertJaxError, of_system
 from bert_jax.core.hashes import digest
 from bert_jax.core.output import errors_of, replacing
 from bert_jax.inference.batching import tokens_in_batch
-from bert_jax.search.keys import KEY, Places, keys_of
+from bert_jax.search.content_keys import KEY, Places, keys_of
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import differing, misfit
 from bert_jax.metrics.retrieval import DEPTH, highest
-from bert_jax.search import manifest as manifests
+from bert_jax.search import index_manifest as manifests
 from bert_jax.search.fusion import fused
+from bert_jax.search.index_manifest import AGAIN, REMOVED, Manifest
 from bert_jax.search.keywords import Keywords, WeighedQuery
-from bert_jax.search.manifest import AGAIN, REMOVED, Manifest
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import SMALL, Segment, opened
 from bert_jax.text.truncation import Truncated, warn
@@ -85,7 +85,7 @@ class Index:
 
     @cached_property
     def encoder(self):
-        from bert_jax.search.encoder import encoder_of
+        from bert_jax.search.index_encoder import encoder_of
 
         return encoder_of(self.path, self.manifest.model, self.model)
 
@@ -186,7 +186,7 @@ class Index:
 
     def reranker(self, directory) -> "Model":
         from bert_jax.inference.model import load
-        from bert_jax.inference.rank import check_cross_encoder
+        from bert_jax.inference.reranker import check_cross_encoder
 
         name = str(directory)
         if name not in self.rerankers:

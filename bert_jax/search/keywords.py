@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_jax.core.output import replacing
 from bert_jax.data.arrays import growing_array
-from bert_jax.search.strings import Strings, growing_strings
+from bert_jax.search.string_array import Strings, growing_strings
 
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once

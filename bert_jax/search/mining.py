@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.inference.embed import DOCUMENTS, QUERIES
+from bert_jax.inference.embedder import DOCUMENTS, QUERIES
 from bert_jax.metrics.retrieval import nearest
 
 BLOCK = 4096  # anchors whose candidates are held and scored at once

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.search.manifest import Recall
+from bert_jax.search.index_manifest import Recall
 from bert_jax.search.nearest import nearest_in
 from bert_jax.search.segment import Segment
 

@@ -9,11 +9,11 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.arrays import growing_array
 from bert_jax.search import approximate, keywords, nearest
-from bert_jax.search.keys import KEY, keys_of
+from bert_jax.search.content_keys import KEY, keys_of
+from bert_jax.search.index_manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
 from bert_jax.search.keywords import Postings
-from bert_jax.search.manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
 from bert_jax.search.passages import Cut
-from bert_jax.search.strings import Strings, files_of, growing_strings
+from bert_jax.search.string_array import Strings, files_of, growing_strings
 
 WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"

@@ -14,36 +14,12 @@ from bert_jax.core import config as configs
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
-from bert_jax.tasks.outline import Outline
-from bert_jax.training.config import RunConfig
+from bert_jax.training.outline import Outline
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task
 
 # Values of the config key `task`: a file in this folder, a registered name, or a module's path such as mypackage.spot.
-TASKS = Registry(
-    "bert_jax.tasks",
-    "task",
-    helpers=(
-        "batches",
-        "cards",
-        "contrast",
-        "embed_config",
-        "embedding",
-        "epochs_config",
-        "finetune",
-        "finetune_config",
-        "finetune_data",
-        "inspect",
-        "label_notices",
-        "outline",
-        "parts",
-        "pieces",
-        "probe",
-        "ranking",
-        "rerank_config",
-        "student",
-        "warm_start",
-    ),
-)
+TASKS = Registry("bert_jax.tasks", "task")
 
 
 @dataclass(frozen=True)

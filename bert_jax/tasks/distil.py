@@ -16,6 +16,8 @@ from flax.traverse_util import unflatten_dict
 from bert_jax.core.config import NotNegative, Positive, Range, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
+from bert_jax.finetuning.epochs_config import ModelConfig
+from bert_jax.finetuning.student_layers import with_layers
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import OF_HEAD, Layout
 from bert_jax.losses.distillation import (
@@ -32,12 +34,10 @@ from bert_jax.models.intermediates import QKV, SCORES, STATES
 from bert_jax.models.kernels.attention import allowed
 from bert_jax.models.product import product
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.epochs_config import ModelConfig
-from bert_jax.tasks.outline import Outline
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, Pretraining
-from bert_jax.tasks.student import with_layers
-from bert_jax.tasks.warm_start import check_sizes, check_tokenizer
+from bert_jax.training.outline import Outline
 from bert_jax.training.task import Data, Task
+from bert_jax.training.warm_start import check_sizes, check_tokenizer
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
 Weight = Annotated[float, Range(0, 1e6)]

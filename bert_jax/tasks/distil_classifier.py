@@ -17,6 +17,11 @@ from bert_jax.data.examples.columns import Columns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, Label
 from bert_jax.data.examples.texts import read_texts
+from bert_jax.finetuning.finetune_config import HeadConfig
+from bert_jax.finetuning.finetune_data import open_data
+from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.inspect_examples import show
+from bert_jax.finetuning.student_layers import with_layers
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import Model, load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
@@ -26,13 +31,8 @@ from bert_jax.predictions.calibration import NONE
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.whole_texts import WholeTexts, learnable
 from bert_jax.tasks.classify import Config as ClassifyConfig
-from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.finetune_config import HeadConfig
-from bert_jax.tasks.finetune_data import open_data
-from bert_jax.tasks.inspect import show
-from bert_jax.tasks.outline import Outline, outlined
-from bert_jax.tasks.parts import say
-from bert_jax.tasks.student import with_layers
+from bert_jax.training.outline import Outline, outlined
+from bert_jax.training.processes import print_once
 from bert_jax.training.task import Data
 
 TAUGHT = "taught"  # target: the teacher's logits
@@ -159,7 +159,9 @@ def completed(config: Config, teacher: Model, reading: "TaughtReader") -> Config
         return config
     if config.labels_weight:
         raise BertJaxError(f"{data.train} has no labels; leave labels_weight out")
-    say("the texts have no labels: scores measure agreement with the teacher; the student is not calibrated")
+    print_once(
+        "the texts have no labels: scores measure agreement with the teacher; the student is not calibrated"
+    )
     return dataclasses.replace(config, report=False, data=dataclasses.replace(data, calibration_share=0.0))
 
 
@@ -182,7 +184,7 @@ class TaughtReader:
 
     def labelled_by_teacher(self, examples: list[Example], spec: str) -> list[Example]:
         texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.taught]
-        say(f"the teacher reads {len(texts):,} texts of {spec}")
+        print_once(f"the teacher reads {len(texts):,} texts of {spec}")
         self.taught |= zip(texts, self.teacher.outcomes(self.kind, texts, long=self.long), strict=True)
         self.labelled |= {example.where for example in examples if example.label is not None}
         return [
@@ -208,7 +210,7 @@ class TaughtReader:
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config))
+    return outlined(*open(config), config.batch)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

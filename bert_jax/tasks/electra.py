@@ -25,10 +25,10 @@ from bert_jax.models.cost import layer_flops, pre_training_flops
 from bert_jax.models.dropout import draw_by_row
 from bert_jax.models.mesh import FSDP, TENSOR
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.outline import Outline
 from bert_jax.tasks.pretrain import Corpora, MaskedWords, family_of, fitting
-from bert_jax.tasks.warm_start import as_in, check_sizes
-from bert_jax.training.rules import EMBEDDINGS, Parameter
+from bert_jax.training.outline import Outline
+from bert_jax.training.parameter_rules import EMBEDDINGS, Parameter
+from bert_jax.training.warm_start import as_in, check_sizes
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator
 HEADS = ("replaced", "replaced_in_context")  # a family has at most one of them

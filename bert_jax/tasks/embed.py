@@ -12,22 +12,22 @@ from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group, check_shapes, mapping, read_groups
 from bert_jax.data.examples.split import document_of, split
+from bert_jax.finetuning.batch_config import batch_config
+from bert_jax.finetuning.embed_config import EmbedConfig as Config
+from bert_jax.finetuning.embedding_task import HIGHEST_SCALE, TEACHER, Embedding, Judge, has_other_positive
+from bert_jax.finetuning.inspect_examples import check_step
+from bert_jax.finetuning.retrieval_cards import embedder_card
 from bert_jax.hub import directory as hub
 from bert_jax.hub.sentence_transformers import Embedder, Projection
-from bert_jax.inference.embed import DOCUMENTS, QUERIES, as_read, prompt_text, usual_prompt
+from bert_jax.inference.embedder import DOCUMENTS, QUERIES, as_read, prompt_text, usual_prompt
 from bert_jax.inference.model import load
 from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings
 from bert_jax.models.pooling import WEIGHTS
-from bert_jax.tasks.batches import batch_config
-from bert_jax.tasks.cards import embedder_card
-from bert_jax.tasks.embed_config import EmbedConfig as Config
-from bert_jax.tasks.embedding import HIGHEST_SCALE, TEACHER, Embedding, Judge, has_other_positive
-from bert_jax.tasks.inspect import check_step
-from bert_jax.tasks.outline import Outline, Phase, outlined
-from bert_jax.tasks.parts import say
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import Truncated
+from bert_jax.training.outline import Outline, Phase, outlined
+from bert_jax.training.processes import print_once
 
 MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
@@ -42,7 +42,7 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
         )
     sets, heldout = read_parts(config)
     for spec in filter(None, [*config.data.train, config.data.heldout]):
-        say(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
+        print_once(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
     tokenizer = open_tokenizer(hub.existing(config.init))
@@ -53,13 +53,13 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
     if heldout and not any(has_other_positive(group) for group in heldout):
-        say("every validation text is its own positive, so there is no validation during training")
+        print_once("every validation text is its own positive, so there is no validation during training")
         heldout = []
     reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
     train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
-        say(notice)
+        print_once(notice)
     config = config.resolved(len(train), task.best if heldout else "", task.layout.config.hidden_size)
     card = embedder_card(task, config, (len(train), len(heldout)), truncated)
     task = dataclasses.replace(task, card=card)
@@ -71,7 +71,7 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     batches = dataclasses.replace(batches, noun="text")
     judge = Judge(heldout, task.of_pairs)
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
-    say(
+    print_once(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} for "
         f"validation; {config.batch} groups per step, in {data.rows_in_words()}"
     )
@@ -84,7 +84,7 @@ def outline(config: Config) -> Outline:
     Without data, groups are the smallest that the loss can learn from, with one text per row, all of maximum length.
     """
     if any(config.data.train):
-        return outlined(*open(config, taught=False))
+        return outlined(*open(config, taught=False), config.batch)
     loss = LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
     sizes = (
         (texts, scores)
@@ -95,7 +95,7 @@ def outline(config: Config) -> Outline:
     task = task_of(config, *next(sizes))
     groups, longest = config.batch, config.data.max_length
     rows = task.texts * groups
-    say(
+    print_once(
         f"no data (--config.data.train): assuming groups of {task.texts} texts, each in a row of {longest} tokens"
     )
     resolved = config.resolved(groups, task.best, task.layout.config.hidden_size)
@@ -116,7 +116,7 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
         count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
     )
     if repeated:
-        say(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
+        print_once(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
     return sets, heldout
 
 

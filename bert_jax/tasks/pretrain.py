@@ -22,11 +22,11 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weigh
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.tasks.outline import Outline, Phase
-from bert_jax.tasks.parts import say
-from bert_jax.tasks.warm_start import as_in, check_sizes
-from bert_jax.training.config import RunConfig
+from bert_jax.training.outline import Outline, Phase
+from bert_jax.training.processes import print_once
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Data, Features, Task
+from bert_jax.training.warm_start import as_in, check_sizes
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Stream
@@ -77,7 +77,7 @@ def opened(config: CorporaConfig) -> "Corpora":
 def say_documents(data: "Corpora") -> None:
     for corpus in data.stream.corpora:
         train, heldout = (corpus.manifest["counts"][part]["documents"] for part in ("train", "heldout"))
-        say(f"{corpus.name}: {train:,} documents to train on, {heldout:,} for validation")
+        print_once(f"{corpus.name}: {train:,} documents to train on, {heldout:,} for validation")
 
 
 def outline(config: Config) -> Outline:
@@ -238,7 +238,7 @@ class Corpora:
 
     def with_cooccurrences(self, params: dict) -> dict:
         """Return the parameters with word embeddings and output bias computed from the corpora."""
-        say("counting co-occurrences, for the word embeddings")
+        print_once("counting co-occurrences, for the word embeddings")
         flat = flatten_dict(params)
         (words,) = (path for path in flat if path[-2:] == WORDS)
         vectors, frequencies = read_off(self.stream.corpora, self.tokenizer.size, flat[words].shape[1])

@@ -10,21 +10,22 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.groups import mapping
 from bert_jax.data.examples.split import split
+from bert_jax.finetuning.batch_config import batch_config
+from bert_jax.finetuning.example_splits import kept_for_calibration
+from bert_jax.finetuning.finetune_task import Judge
+from bert_jax.finetuning.inspect_examples import show
+from bert_jax.finetuning.ranking_task import Ranking
+from bert_jax.finetuning.rerank_config import RerankConfig as Config
+from bert_jax.finetuning.retrieval_cards import cross_encoder_card
 from bert_jax.hub import directory as hub
 from bert_jax.losses.ranking import LOSSES, Settings
 from bert_jax.predictions.kind import Windows
 from bert_jax.predictions.kinds.relevance import Relevance
-from bert_jax.tasks.batches import batch_config
-from bert_jax.tasks.cards import cross_encoder_card
-from bert_jax.tasks.finetune import Judge
-from bert_jax.tasks.inspect import show
-from bert_jax.tasks.outline import Outline, outlined
-from bert_jax.tasks.parts import kept_for_calibration, say
-from bert_jax.tasks.ranking import Ranking
-from bert_jax.tasks.rerank_config import RerankConfig as Config
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import Truncated
+from bert_jax.training.outline import Outline, outlined
+from bert_jax.training.processes import print_once
 from bert_jax.training.task import Results
 
 OTHERS = 4  # documents of other queries that each query gets, if all documents are relevant
@@ -40,7 +41,7 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
         )
     train, heldout, calibration = read_parts(config)
     for spec in filter(None, [config.data.train, config.data.heldout]):
-        say(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
+        print_once(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = task_of(config, train)
     pairs = [pairs_of(part) for part in (train, heldout, calibration)]
     results = Results(pairs[0], pairs[1], pairs[2], report=config.report)
@@ -49,7 +50,7 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     reading = PairReader(tokenizer, config.data.max_length, task)
     train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
-        say(notice)
+        print_once(notice)
     config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
     card = cross_encoder_card(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
     task = dataclasses.replace(task, card=card)
@@ -59,7 +60,7 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     batches = dataclasses.replace(batches, noun="pair")
     judge = JudgeOfLists(task.kind, results.heldout, heldout_pieces)
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
-    say(
+    print_once(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
         f"{len(heldout):,} for validation, {len(calibration):,} for calibration; {config.batch} queries per step, in "
         f"{data.rows_in_words()}; loss {task.loss.name}"
@@ -68,7 +69,7 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config))
+    return outlined(*open(config), config.batch)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
@@ -86,7 +87,7 @@ def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
     if others < 0:
         others = 0 if any(grade < 1 for candidates in train for grade in candidates.grades) else OTHERS
         if others:
-            say(
+            print_once(
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
                 "not relevant (data.others); `bert-jax mine` finds harder ones"
             )

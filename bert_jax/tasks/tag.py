@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from bert_jax.core.config import Range
 from bert_jax.data.examples.epochs import Epochs
+from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
+from bert_jax.finetuning.finetune_data import open_data
+from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.inspect_examples import show
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.tags import Tags
-from bert_jax.tasks.finetune import Finetuning
-from bert_jax.tasks.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.tasks.finetune_data import open_data
-from bert_jax.tasks.inspect import show
-from bert_jax.tasks.outline import Outline, outlined
+from bert_jax.training.outline import Outline, outlined
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def open(config: Config) -> tuple[Finetuning, Epochs, Config]:
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config))
+    return outlined(*open(config), config.batch)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

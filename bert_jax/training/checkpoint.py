@@ -20,9 +20,9 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from bert_jax.core.errors import BertJaxError, first_line, nearest
-from bert_jax.training import manifest
-from bert_jax.training.config import CheckpointConfig
-from bert_jax.training.standing import best_step, standing
+from bert_jax.training import checkpoint_manifest
+from bert_jax.training.best_evaluation import best_step, standing
+from bert_jax.training.run_config import CheckpointConfig
 from bert_jax.training.state import State
 
 ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
@@ -38,7 +38,9 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps whose checkpoints were committed, oldest first; their files are not checked."""
-        return [step for step in self._directories() if (self._path(step) / manifest.NAME).is_file()]
+        return [
+            step for step in self._directories() if (self._path(step) / checkpoint_manifest.NAME).is_file()
+        ]
 
     def save(self, step: int, state: State, position: dict) -> None:
         """Copy the state and return; writing goes on in the background. `position` must be JSON."""
@@ -83,7 +85,7 @@ class Checkpoints:
             raise BertJaxError(
                 f"{self.directory} has no checkpoint of step {step}; {self._others(step, str(step))}"
             )
-        if wrong := manifest.damage(self._path(step)):
+        if wrong := checkpoint_manifest.damage(self._path(step)):
             raise BertJaxError(f"the checkpoint of step {step} cannot be used: {wrong}; {self._others(step)}")
 
     def _others(self, step: int, misspelt: str = "") -> str:
@@ -105,10 +107,10 @@ class Checkpoints:
         return handler.restore(self._path(step), args=asked)["params"]
 
     def position(self, step: int) -> dict:
-        content = manifest.read(self._path(step))
+        content = checkpoint_manifest.read(self._path(step))
         if content is None:
             raise BertJaxError(
-                f"the checkpoint of step {step} cannot be used: its {manifest.NAME} is damaged"
+                f"the checkpoint of step {step} cannot be used: its {checkpoint_manifest.NAME} is damaged"
             )
         return content["position"]
 
@@ -117,7 +119,7 @@ class Checkpoints:
             for partial in self.directory.glob(f"*{ORBAX_PARTIAL}*"):
                 shutil.rmtree(partial)
         for step in reversed(self._directories()):
-            wrong = manifest.damage(self._path(step))
+            wrong = checkpoint_manifest.damage(self._path(step))
             if wrong is None:
                 return step
             aside = self._path(step).with_name(f"{step}.damaged")
@@ -132,7 +134,7 @@ class Checkpoints:
         try:
             self._writer.wait_until_finished()
             if jax.process_index() == 0:
-                manifest.write(self._path(step), position)
+                checkpoint_manifest.write(self._path(step), position)
                 self._tidy()
             self._failure = None
         except Exception as error:  # as in save
@@ -158,14 +160,16 @@ class Checkpoints:
             kept |= {self.best()}
         for step in set(steps) - kept:
             # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
-            (self._path(step) / manifest.NAME).unlink()
+            (self._path(step) / checkpoint_manifest.NAME).unlink()
             shutil.rmtree(self._path(step))
 
     def best(self) -> int | None:
         """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
         values = {}
         for step in self.steps():
-            measured = (manifest.read(self._path(step)) or {"position": {}})["position"].get("heldout", {})
+            measured = (checkpoint_manifest.read(self._path(step)) or {"position": {}})["position"].get(
+                "heldout", {}
+            )
             # Runs of earlier versions may have stored values that are not finite.
             if math.isfinite(measured.get(self.config.best, math.nan)):
                 values[step] = standing(self.config.best, measured)

@@ -19,8 +19,8 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.losses.loss import Loss
 from bert_jax.models.mesh import DATA, FSDP, ROWS
-from bert_jax.training.config import RunConfig
-from bert_jax.training.parts import make_gradient_in_parts
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.sharded_gradient import make_gradient_in_parts
 from bert_jax.training.state import whole_params
 from bert_jax.training.task import Task
 

@@ -15,17 +15,17 @@ from bert_jax.core.errors import BertJaxError, NotFinite, nearest
 from bert_jax.core.terminal import PART, counted, say
 from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
-from bert_jax.training import footprint
+from bert_jax.training import memory_estimate
+from bert_jax.training.best_evaluation import KEPT, best_step, standing
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.config import RunConfig
 from bert_jax.training.feed import own_rows, placed
 from bert_jax.training.log import Log, Window
-from bert_jax.training.pace import Pace
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import check_batch, devices_of, make_mesh
-from bert_jax.training.standing import KEPT, best_step, standing
 from bert_jax.training.state import Constants, State, abstract_state, constants_of, gathered, initial_state
 from bert_jax.training.step import StepCache
-from bert_jax.training.stop import Stop
+from bert_jax.training.step_timer import Pace
+from bert_jax.training.stop_signal import Stop
 from bert_jax.training.task import Data, Task
 from bert_jax.training.workdir import Workdir, save_models
 
@@ -137,7 +137,7 @@ class Run:
 
     def check_memory(self) -> None:
         """Refuse a run whose step needs more memory than is free, before anything is compiled."""
-        footprint.require(self.task, self.data, self.config, self.mesh, self.abstract)
+        memory_estimate.require(self.task, self.data, self.config, self.mesh, self.abstract)
 
     def go(self, stop: Stop) -> bool:
         config, rows = self.config, self.data.batch

@@ -7,8 +7,8 @@ import optax
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.training.config import OptimizerConfig
-from bert_jax.training.rules import PARAMETERS, Parameter, Rules, by_rule, decide, named
+from bert_jax.training.parameter_rules import PARAMETERS, Parameter, Rules, by_rule, decide, named
+from bert_jax.training.run_config import OptimizerConfig
 
 
 def direction(

@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.core.errors import LOST_ANOTHER, BertJaxError, first_line
 from bert_jax.core.files import programs_home
+from bert_jax.core.terminal import say
 
 # Environment variable -> whether its value says that there are several processes.
 SIGNS = {
@@ -73,3 +74,9 @@ def joined(
         # A normal exit would wait for the lost process.
         os._exit(LOST_ANOTHER)
     jax.distributed.shutdown()
+
+
+def print_once(text: str) -> None:
+    """Print a line on the first of the run's processes only."""
+    if jax.process_index() == 0:
+        say(text)

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from bert_jax.training.config import OptimizerConfig
+from bert_jax.training.run_config import OptimizerConfig
 
 
 def share_at(config: OptimizerConfig, steps: int, step):

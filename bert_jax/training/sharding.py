@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import counted
 from bert_jax.models.mesh import AXES, DATA, FSDP, TENSOR
-from bert_jax.training.config import MeshConfig
-from bert_jax.training.rules import PARAMETERS, Parameter, Rules, by_rule, named
+from bert_jax.training.parameter_rules import PARAMETERS, Parameter, Rules, by_rule, named
+from bert_jax.training.run_config import MeshConfig
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:

@@ -12,9 +12,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.models.mesh import ROWS
-from bert_jax.training.config import RunConfig
 from bert_jax.training.optimizer import check_depths, direction
-from bert_jax.training.rules import PARAMETERS, by_rule
+from bert_jax.training.parameter_rules import PARAMETERS, by_rule
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import (
     check_batch,
     gather_over_data,

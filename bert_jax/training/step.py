@@ -10,8 +10,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.models.mesh import ROWS
-from bert_jax.training.config import RunConfig
 from bert_jax.training.gradient import by_shard, make_gradient, measure, microbatches, on_all_rows, with_rows
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.schedule import share_at
 from bert_jax.training.state import (
     Constants,

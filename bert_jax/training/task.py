@@ -18,7 +18,7 @@ from bert_jax.losses.loss import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.rules import Rules
+from bert_jax.training.parameter_rules import Rules
 
 Features = dict[str, tuple[tuple[int, ...], np.dtype]]
 

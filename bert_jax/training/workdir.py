@@ -25,7 +25,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import Embedder
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Data, Task
 
 # Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.

@@ -36,7 +36,7 @@ if __name__ == "__main__":
     import bert_jax.command.train
     import bert_jax.data.corpus.prepare
     import bert_jax.hub.extend
-    import bert_jax.report.page
+    import bert_jax.report.prediction_page
     import bert_jax.tasks.classify
     import bert_jax.tasks.pretrain
     import bert_jax.text.host_tensorflow  # noqa: F401

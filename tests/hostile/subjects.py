@@ -34,7 +34,7 @@ from bert_jax.predictions import calibration, origin, scope
 from bert_jax.text import tables
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.readers import Source
-from bert_jax.training import manifest
+from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
@@ -139,7 +139,7 @@ def checkpoint(source: Path, work: Path) -> Path:
     (folder / "d").mkdir(parents=True)
     (folder / "_METADATA").write_text('{"a": 1}')
     (folder / "d" / "0").write_bytes(np.random.default_rng(0).bytes(3000))
-    manifest.write(folder, {"step": 10, "heldout": {"loss": 1.25}, "window": {"steps": 0}})
+    checkpoint_manifest.write(folder, {"step": 10, "heldout": {"loss": 1.25}, "window": {"steps": 0}})
     return folder
 
 
@@ -192,9 +192,9 @@ def mutated_plan(folder: Path) -> bool:
 def checkpoint_of(folder: Path) -> dict:
     from bert_jax.core.errors import BertJaxError
 
-    if wrong := manifest.damage(folder):
+    if wrong := checkpoint_manifest.damage(folder):
         raise BertJaxError(wrong)
-    return manifest.read(folder)["position"]
+    return checkpoint_manifest.read(folder)["position"]
 
 
 def run_of(folder: Path):
@@ -230,7 +230,7 @@ def scope_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def checked(folder: Path) -> str:
-    from bert_jax.command.check import describe
+    from bert_jax.runs.integrity import describe
 
     return describe(folder)
 

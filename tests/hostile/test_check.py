@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.command import info
 from bert_jax.command.main import main
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.inference.model import load
-from bert_jax.training import manifest
+from bert_jax.report import model_info
+from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
 from tests.hostile import subjects
 
@@ -65,7 +65,7 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
     for step in ("4", "8"):
         (folder / "checkpoints" / step).mkdir(parents=True)
         (folder / "checkpoints" / step / "array").write_bytes(b"0123")
-        manifest.write(folder / "checkpoints" / step, {"step": int(step)})
+        checkpoint_manifest.write(folder / "checkpoints" / step, {"step": int(step)})
     load(small / "masked").save(folder / "model")
     code, said = check(folder)
     assert (
@@ -119,15 +119,15 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
 def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(small / "classifier", folder)
-    assert "calibration none; probabilities are uncalibrated" in " ".join(info.describe(folder).split())
+    assert "calibration none; probabilities are uncalibrated" in " ".join(model_info.describe(folder).split())
     subjects.with_calibration(folder)
     assert (
         "calibration of 200 examples; expected calibration error 0.000 before, 0.000 after"
-        in info.describe(folder)
+        in model_info.describe(folder)
     )
     path = folder / "calibration.json"
     path.write_text(path.read_text().replace("1.5", "-1.5"))
-    facts = info.collect(folder)
+    facts = model_info.collect(folder)
     assert (
         facts["calibration"] is None and "temperatures" in facts["odd"][-1] and str(path) in facts["odd"][-1]
     )

@@ -16,8 +16,8 @@ from bert_jax.core.files import cache_home
 from bert_jax.inference.model import load
 from bert_jax.tasks.pretrain import Pretraining
 from bert_jax.text.lines import read_lines
-from bert_jax.training.footprint import CERTAIN, SPARE, Footprint, footprint
 from bert_jax.training.loop import Run, train
+from bert_jax.training.memory_estimate import CERTAIN, SPARE, Footprint, footprint
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, constants_of
 from bert_jax.training.step import make_step

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.search.documents import Document
-from bert_jax.search.indexing import writing
-from bert_jax.search.manifest import Manifest, ModelFacts
+from bert_jax.search.index_manifest import Manifest, ModelFacts
+from bert_jax.search.index_writer import writing
 from bert_jax.search.passages import Cutter, Words
 
 VECTOR_WIDTH = 16

@@ -7,7 +7,7 @@ import jax
 from bert_jax.hub import directory as hub
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.config import RunConfig
+from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from tests.support.made_up_language import ENTRIES

@@ -6,7 +6,7 @@ from bert_jax.data.corpus.config import DataConfig
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.pretrain import Config, Pretraining
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig
+from bert_jax.training.run_config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig
 from tests.support.made_up_language import ENTRIES
 from tests.support.seeded_arrays import seeded_batch
 

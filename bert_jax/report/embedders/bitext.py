@@ -10,10 +10,10 @@ from bert_jax.data.examples.groups import Group
 from bert_jax.metrics.retrieval import DEPTH, nearest
 from bert_jax.metrics.sums import Sums
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.embedders.measured import duplicates
-from bert_jax.report.embedders.retrieved import Retrieved
-from bert_jax.report.embedders.search import Search
-from bert_jax.report.embedders.trial import Trial
+from bert_jax.report.embedders.embedder_eval_config import Trial
+from bert_jax.report.embedders.embedder_results import duplicates
+from bert_jax.report.embedders.retrieval_results import Retrieved
+from bert_jax.report.embedders.search_results import Search
 
 FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back
 PARTNER = "partner"

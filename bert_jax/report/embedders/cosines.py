@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.report.foreign import area_under_curve
+from bert_jax.report.out_of_scope_detection import area_under_curve
 
 DRAWN = 10_000  # at most this many pairs of each kind
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

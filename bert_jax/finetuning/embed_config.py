@@ -1,0 +1,115 @@
+"""The config for training an embedder."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from bert_jax.core.config import NotNegative, OneOf, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.data.examples.arrange import RowLayout
+from bert_jax.data.examples.groups import GroupColumns
+from bert_jax.finetuning.epochs_config import EpochsConfig, ModelConfig
+from bert_jax.losses.embedding import LOSSES
+
+
+@dataclass(frozen=True)
+class GroupsConfig:
+    # training data: files, folders of files, or tfds:NAME/CONFIG:SPLIT; each step takes its groups from one of them
+    train: tuple[str, ...] = ()
+    # share of the steps that each training file gets; (): in proportion to its number of groups
+    shares: Annotated[tuple[float, ...], Range(0, 1e6, above=True)] = ()
+    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
+    heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
+    columns: GroupColumns = field(default_factory=GroupColumns)
+    # number of groups to use from each training file, drawn at random, the same for every seed; 0: all
+    most: NotNegative = 0
+    # groups per step; the texts of other groups are negatives (multiple_negatives, guided)
+    batch: Annotated[int, Range(1, 1 << 20)] = 64
+    # maximum number of tokens in a text; longer ones are truncated
+    max_length: Annotated[int, Range(1, 1 << 20)] = 128
+    # how texts are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
+    # step; padded: one per row, all rows of one length; the choice does not change what is learnt
+    rows: RowLayout = "packed"
+
+    def __post_init__(self):
+        check_ranges(self, "data.")
+        if self.shares and len(self.shares) != len(self.train):
+            raise BertJaxError(
+                f"data.shares holds {len(self.shares)} numbers, but data.train names {len(self.train)} files; give one "
+                "number for each file"
+            )
+        if not self.heldout and not 0 < self.heldout_share < 1:
+            raise BertJaxError(
+                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
+            )
+
+
+@dataclass(frozen=True)
+class EmbedderConfig(ModelConfig):
+    """How the encoder computes, and how texts become vectors; "auto" keeps what the directory says."""
+
+    # how hidden states are pooled into the vector of a text; auto: as in `init`, else their mean
+    pooling: Literal["auto", "mean", "cls", "mean_sqrt_len", "weighted_mean", "last"] = "auto"
+    # whether vectors are scaled to length 1; auto: as in `init`
+    normalize: Literal["auto", "yes", "no"] = "auto"
+    # dimensions of the vectors, set by a dense layer after the pooling; 0: as in `init`
+    dimensions: NotNegative = 0
+
+
+@dataclass(frozen=True)
+class PromptsConfig:
+    """The text to put before texts; the finished model offers both prompts by their names."""
+
+    # text to put before anchors, such as "query: "; if both prompts are "", those of `init`
+    query: str = ""
+    document: str = ""  # text to put before all other texts; if both prompts are "", those of `init`
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    # loss; auto: cosent for pairs with a score, teacher_ranking for more texts with scores, else multiple_negatives
+    name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
+    # factor of cosines, 1 / temperature; 0: the usual one of the loss
+    scale: Annotated[float, Range(0, 1e6)] = 0.0
+    # margin of losses that have one; 0: the usual one of the loss
+    margin: Annotated[float, Range(0, 1e6)] = 0.0
+    # trains in both directions: positives also find their anchors (multiple_negatives)
+    symmetric: bool = False
+    learn_scale: bool = False  # trains the scale, starting from loss.scale (multiple_negatives, guided)
+    teacher: str = ""  # directory of the embedder that guided and teacher_vectors learn from
+    # numbers of leading dimensions that also work as vectors (Matryoshka); (): only the full width
+    sizes: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        check_ranges(self, "loss.")
+        if self.name == "auto":
+            if self.teacher:
+                taught = " or ".join(name for name, loss in LOSSES.items() if loss.taught)
+                raise BertJaxError(
+                    f"loss.teacher is for loss.name={taught}; name one of them, or leave it out"
+                )
+            return
+        check_name(self.name, LOSSES, "loss")
+        loss = LOSSES[self.name]
+        if self.teacher and not loss.taught:
+            raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
+        if loss.taught and not self.teacher:
+            raise BertJaxError(
+                f"loss.name={self.name} learns from an embedder; name its directory, --config.loss.teacher=DIR"
+            )
+        if loss.whole and self.sizes:
+            raise BertJaxError(f"loss.name={self.name} compares whole vectors; leave loss.sizes out")
+
+
+@dataclass(frozen=True)
+class EmbedConfig(EpochsConfig):
+    usual_epochs: ClassVar[float] = 1.0
+
+    init: str = ""
+    model: EmbedderConfig = field(default_factory=EmbedderConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    data: GroupsConfig = field(default_factory=GroupsConfig)
+    prompts: PromptsConfig = field(default_factory=PromptsConfig)
+
+    @property
+    def batch(self) -> int:
+        return self.data.batch

@@ -1,0 +1,176 @@
+"""The task of an embedder: texts that belong together get similar vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.data.examples.arrange import PLACE, Target
+from bert_jax.data.examples.groups import Group
+from bert_jax.finetuning.gather import by_example
+from bert_jax.hub.sentence_transformers import PROJECTION, Embedder
+from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
+from bert_jax.losses.loss import Loss, weigh
+from bert_jax.metrics import retrieval, sums
+from bert_jax.models.pooling import pool_texts, project, unit
+from bert_jax.training.parameter_rules import Parameter, Rules
+from bert_jax.training.task import Features, Task
+
+VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
+HIGHEST_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
+# The logarithm of the scale moves this many times as fast as a weight; at a weight's rate it would hardly move.
+SCALE_SPEED = 25.0
+
+
+@dataclass(frozen=True)
+class Embedding(Task):
+    loss: EmbeddingLoss = LOSSES["multiple_negatives"]
+    settings: Settings = Settings(20.0, 0.0, False)
+    sizes: tuple[int, ...] = ()
+    texts: int = 2  # per group
+    scores_of_group: int = 0  # the number of scores per group that the loss learns from
+    # shape of the teacher's vectors for a group; (): the loss does not read any
+    teacher_shape: tuple[int, ...] = ()
+    learns_scale: bool = False
+    whole_batch: ClassVar[bool] = True
+    rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", Parameter(decays=False))]
+
+    @property
+    def best(self) -> str:
+        return "spearman" if self.of_pairs else retrieval.BEST
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether the similarity of two texts is trained and measured, rather than which texts belong together."""
+        return self.texts == 2 and self.scores_of_group == 1
+
+    @property
+    def embedder(self) -> Embedder:
+        assert self.layout.embedder
+        return self.layout.embedder
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """The targets of a text; the scores of a group are those of its first text."""
+        targets = {"ids": Target("int32"), "weight": Target("float32"), PLACE: Target("int32")}
+        if self.scores_of_group:
+            targets["scores"] = Target("float32", (self.scores_of_group,))
+        if self.teacher_shape:
+            targets[TEACHER] = Target("float32", self.teacher_shape[1:])
+        return targets
+
+    def init(self, key) -> dict:
+        scale = {SCALE: {"growth": jnp.zeros(())}} if self.learns_scale else {}
+        return super().init(key) | scale
+
+    def features(self, rows: int, length: int) -> Features:
+        """Shape and type of the arrays of a batch that has one text per row."""
+        of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask")}
+        of_texts = {
+            name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()
+        }
+        return of_tokens | of_texts
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """Return the vectors of the texts, [B, D], or [B, P, D] if rows hold several, and the learnt scale."""
+        hidden = super().outputs(params, batch, constants, key)["hidden"]
+        vectors = pool_texts(hidden, batch, self.embedder.pooling)
+        if projection := self.embedder.projection:
+            vectors = project(vectors, params[PROJECTION]["dense"], projection.activation)
+        if self.embedder.normalize:
+            vectors = unit(vectors)
+        outputs = {VECTORS: vectors.reshape(*batch["weight"].shape, -1)}
+        if self.learns_scale:
+            scale = self.settings.scale * jnp.exp(SCALE_SPEED * params[SCALE]["growth"])
+            outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, HIGHEST_SCALE), batch["weight"].shape)
+        return outputs
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        vectors, groups = self.in_groups(outputs, batch)
+        return {"embedding_loss": at_each_size(self.loss.compute, self.sizes)(vectors, groups, self.settings)}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        _, groups = self.in_groups(outputs, batch)
+        scores = {}
+        if self.loss.in_batch:
+            scores["false_negatives"] = false_negatives(groups)
+        if self.learns_scale:
+            scores[SCALE] = weigh(groups[SCALE], groups["weight"])
+        return scores
+
+    def in_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
+        """Return the vectors [N, T, D] of the groups of all rows, and the other arrays by group."""
+
+        def by_group(values):
+            return by_example(values, batch, self.texts)
+
+        groups = {"weight": by_group(batch["weight"])[:, 0], "ids": by_group(batch["ids"])}
+        if "scores" in batch:
+            groups["scores"] = by_group(batch["scores"])[:, 0]
+        if TEACHER in batch:
+            groups[TEACHER] = by_group(batch[TEACHER])[:, : self.teacher_shape[0]]
+        if SCALE in outputs:
+            groups[SCALE] = by_group(outputs[SCALE])[:, 0]
+        vectors = by_group(outputs[VECTORS].astype(jnp.float32))
+        # A group that is padding has zero vectors, at which some losses have no finite gradient.
+        return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
+
+    def predictions(self, outputs: dict, batch: dict):
+        return unit(outputs[VECTORS])
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Computes metrics from the vectors of the validation groups' texts; None stands for those not computed."""
+
+    groups: Sequence[Group]
+    of_pairs: bool
+
+    def __call__(self, vectors: list) -> dict[str, float]:
+        following = iter(vectors)
+        by_group = [[next(following) for _ in group.texts] for group in self.groups]
+        known = [(v, group) for v, group in zip(by_group, self.groups, strict=True) if v[0] is not None]
+        if not known:
+            return {}
+        stacked, groups = np.stack([v for v, _ in known]), [group for _, group in known]
+        if self.of_pairs:
+            cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
+            scores = sums.numbers(cosines, [group.scores[0] for group in groups]).scores
+            return {name: scores[name] for name in ("pearson", "spearman")}
+        return retrieved(stacked, groups).scores
+
+
+def has_other_positive(group: Group) -> bool:
+    """Whether the anchor has a text to find other than itself."""
+    return group.texts[1] != group.texts[0]
+
+
+def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> sums.Sums:
+    """Score how well anchors retrieve their positives from the positives and negatives of all groups.
+
+    An anchor that is its own positive is not used as a query.
+    """
+    documents: dict[str, np.ndarray] = {}
+    queries: dict[str, np.ndarray] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    names: dict[str, set[str]] = {}  # label -> its texts, for labelled texts
+    for of_group, group in zip(vectors, groups, strict=True):
+        documents |= dict(zip(group.texts[1:], of_group[1:], strict=True))
+        if not has_other_positive(group):
+            continue
+        queries[group.texts[0]] = of_group[0]
+        relevant.setdefault(group.texts[0], {})[group.texts[1]] = 1
+        names.setdefault(group.alike, set()).add(group.texts[1])
+    for group in groups:
+        if group.alike:
+            relevant[group.texts[0]] = dict.fromkeys(names[group.alike] - {group.texts[0]}, 1)
+    ids = list(documents)
+    best = retrieval.nearest(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
+    given = [
+        [ids[i] for i in indices if ids[i] != query] if ids else []
+        for query, (indices, _) in zip(queries, best, strict=True)
+    ]
+    return retrieval.ranking(given, [relevant[query] for query in queries])

@@ -1,0 +1,154 @@
+"""The config of runs that train in epochs."""
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal, Self
+
+from bert_jax.core.config import NotNegative, Positive, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
+from bert_jax.models.config import Attention, EncoderConfig
+from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
+
+MOST_MEASURED = 20  # validations in a run: with few examples an epoch is over in a step or two
+# steps, if nothing is validated: writing a checkpoint takes as long as several steps
+LEAST_BETWEEN_CHECKPOINTS = 100
+MOST_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
+BASE_WIDTH, HIGHEST_RATE = 768, 3e-4
+# A dropout rate, or -1.
+Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
+
+
+# BERT's published grid for base: rates from 2e-5 to 5e-5, batches of 16 or 32, 2 to 4 epochs; for the miniature models,
+# rates up to 3e-4.
+@dataclass(frozen=True)
+class GentleOptimizer(OptimizerConfig):
+    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank 5e-5), higher for narrower models and for
+    # method=contrast
+    rate: Rate = 0.0
+    warmup: NotNegative = 0
+    warmup_share: Share = 0.1
+
+
+@dataclass(frozen=True)
+class EpochLog(LogConfig):
+    every: Positive = 20
+    # steps from one validation to the next; 0: once an epoch, and at most 20 times in all
+    evaluate_every: NotNegative = 0
+
+
+@dataclass(frozen=True)
+class EpochCheckpoints(CheckpointConfig):
+    # steps from one checkpoint to the next; 0: after each validation, or after 100 steps or more without validation
+    every: NotNegative = 0
+    keep: Positive = 1
+    # validation metric whose best checkpoint becomes the model of the run; "": the usual metric of the task
+    best: str = ""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """How the encoder of `init` computes; a rate of -1 keeps that of the directory."""
+
+    # data type of the computation; auto: the faster one on this device
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    attention: Attention = "auto"  # attention kernel; auto: the fastest one for this model and device
+    # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
+    remat: Literal["none", "dots", "full"] = "none"
+    dropout: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
+    attention_dropout: Dropout = -1.0  # dropout of attention probabilities; -1: that of `init`
+
+    def __post_init__(self):
+        check_ranges(self, "model.")
+
+    @property
+    def computed(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
+
+    def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
+        """Return the encoder with the config's dropout rates; refuse one that cannot read texts of `longest` tokens."""
+        if encoder.max_positions < longest:
+            raise BertJaxError(
+                f"data.max_length is {longest}, but {init} reads at most {encoder.max_positions} tokens; set "
+                f"--config.data.max_length={encoder.max_positions}"
+            )
+        rates = {name: getattr(self, name, -1) for name in ("dropout", "attention_dropout", "head_dropout")}
+        return encoder.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
+
+
+@dataclass(frozen=True)
+class EpochsConfig(RunConfig, ABC):
+    usual_epochs: ClassVar[float] = 3.0
+    # With fewer steps, a model trained on a few hundred examples learns less than it could.
+    least_steps: ClassVar[int] = 60
+    # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
+    usual_rate: ClassVar[float] = 3e-5
+    rate_power: ClassVar[int] = 1
+
+    # updates of the parameters; 0: none, the run measures the model that it starts from; -1: as many as the epochs take
+    steps: Annotated[int, Range(-1)] = -1
+    # passes over the training data; N: exactly N, however few steps that takes; 0: the usual number of the task (3;
+    # answer 2, distil_classifier 5, embed and rerank 1), but at least 60 steps (rerank 120)
+    epochs: Annotated[float, Range(0, 1e6)] = 0.0
+    first_step: Annotated[int, Range(-1)] = 0
+    optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
+    log: EpochLog = field(default_factory=EpochLog)
+    checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
+
+    def __post_init__(self):
+        if not self.init:
+            raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
+        check_ranges(self)
+        is_resolved = self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every
+        if is_resolved and (self.checkpoints.best or not self.patience):
+            super().__post_init__()
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """The number of examples per step."""
+
+    def steps_of(self, examples: int) -> int:
+        """Return the number of steps for so many training examples."""
+        if self.steps >= 0 or self.epochs:
+            return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
+        return max(math.ceil(examples * self.usual_epochs / self.batch), self.least_steps)
+
+    def rate_of(self, width: int, examples: int) -> float:
+        """Return the configured learning rate, or else the usual one for this model width and number of examples."""
+        return self.optimizer.rate or self.usual_rate_of(width, examples)
+
+    def usual_rate_of(self, width: int, examples: int) -> float:
+        return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
+
+    def resolved(self, examples: int, best: str, width: int) -> Self:
+        """Return the config with the values that follow from the data and from the width of the hidden states.
+
+        `best` is the usual validation metric of the task; "" if nothing is validated during the run.
+        """
+        if self.patience and not (self.checkpoints.best or best):
+            raise BertJaxError(
+                "patience needs a validation metric that chooses the model, which runs with folds and runs without a "
+                "validation set do not have; leave --config.patience out"
+            )
+        epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
+        if steps * self.batch > MOST_EXAMPLES:
+            raise BertJaxError(
+                f"{steps:,} steps of data.batch={self.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
+                "--config.epochs, or fewer --config.steps"
+            )
+        evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
+        between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
+        checkpoints = dataclasses.replace(
+            self.checkpoints,
+            every=self.checkpoints.every or between,
+            best=self.checkpoints.best or best,
+        )
+        return dataclasses.replace(
+            self,
+            steps=steps,
+            optimizer=dataclasses.replace(self.optimizer, rate=self.rate_of(width, examples)),
+            log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
+            checkpoints=checkpoints,
+        )

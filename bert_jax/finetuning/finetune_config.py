@@ -1,0 +1,140 @@
+"""The config of fine-tuning runs."""
+
+import dataclasses
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Self
+
+from bert_jax.core.config import NotNegative, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.arrange import RowLayout
+from bert_jax.data.examples.columns import Columns
+from bert_jax.finetuning.epochs_config import HIGHEST_RATE, Dropout, EpochsConfig, ModelConfig
+from bert_jax.predictions.kind import Kind
+
+Method = Literal["finetune", "contrast", "probe"]
+# The learning rate of method=contrast: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
+# HIGHEST_FACTOR times that rate.
+# With the 6-layer MiniLM, 16 and 32 texts of SST-2 lost two to three points of accuracy at 2.5 times the rate, and 80
+# to 160 texts of SST-2 and GoEmotions gained one to six.
+FEW_TEXTS, HIGHEST_FACTOR = 32, 2.5
+
+
+@dataclass(frozen=True)
+class ExamplesConfig:
+    train: str = ""  # training data: a file, a folder, a glob, or tfds:NAME/CONFIG:SPLIT
+    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
+    heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
+    # share of the remaining documents on which probabilities are calibrated; 0: none
+    calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
+    # folds of a cross-validation: each is predicted by a model trained on the others, for scores and calibration; 0:
+    # none, the validation set is used; -1: 5 for fewer than 2,000 examples, else 0
+    folds: Annotated[int, Range(-1, 100)] = -1
+    fold: Annotated[int, Range(-1, 99)] = -1  # index of the fold that this run leaves out, from 0; -1: none
+    # file of texts that the model should refuse; the report says how well it recognises them
+    foreign: str = ""
+    columns: Columns = field(default_factory=Columns)
+    # number of training examples to use, drawn at random, the same for every seed; 0: all
+    most: NotNegative = 0
+    batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples per step
+    # maximum number of tokens in an example, or in a window of it
+    max_length: Annotated[int, Range(1, 1 << 20)] = 128
+    # how longer texts are read; cut: truncated; windows: in overlapping windows
+    long: Literal["cut", "windows"] = "cut"
+    overlap: NotNegative = 32  # tokens that neighbouring windows share
+    # how examples are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
+    # step; padded: one per row, all rows of one length; the choice does not change what is learnt
+    rows: RowLayout = "packed"
+
+    def __post_init__(self):
+        check_ranges(self, "data.")
+        if not self.train:
+            raise BertJaxError(
+                "config key data.train is missing; give a file, --config.data.train=train.csv, or tfds:NAME:SPLIT"
+            )
+        if self.folds == 1:
+            raise BertJaxError("data.folds is 1; at least 2 are needed, or 0 for a split")
+        if 0 <= self.fold >= self.folds:
+            raise BertJaxError(
+                f"data.fold={self.fold} is not among the data.folds={self.folds} folds, which count from 0"
+            )
+        if not self.heldout and not 0 < self.heldout_share < 1:
+            raise BertJaxError(
+                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
+            )
+
+
+@dataclass(frozen=True)
+class HeadConfig(ModelConfig):
+    """How the encoder computes, and what the head reads."""
+
+    # what the head reads of a text; mean: the mean of its hidden states; cls: the state of [CLS]; published: what heads
+    # of this family read in transformers; auto: as `init` pools if it is an embedder, else published
+    pooling: Literal["auto", "published", "mean", "cls"] = "auto"
+    # how the texts of a pair are encoded; together: in one sequence (a cross-encoder); apart: separately (a
+    # bi-encoder), and the head reads the difference of their vectors; auto: apart if there are folds and `init` is an
+    # embedder or model.pooling is set
+    pairs: Literal["auto", "together", "apart"] = "auto"
+    head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
+
+
+@dataclass(frozen=True)
+class FinetuneConfig(EpochsConfig):
+    report: bool = True  # write WORKDIR/report at the end of the run
+    model: HeadConfig = field(default_factory=HeadConfig)
+    # what is trained; finetune: encoder and head; probe: the head alone, a regression on the frozen encoder, in
+    # seconds; contrast: the encoder learns which texts share a class, then the head is fitted as a probe, for few
+    # labels; auto: what predicts better in the folds, or in one of them for more examples but fewer than 1,000 of each
+    # class; else finetune
+    method: Literal["auto", "finetune", "contrast", "probe"] = "auto"
+    # what the head starts as; probe: fitted as a probe; kept: the head of `init` (random if it has none)
+    head: Literal["probe", "kept"] = "probe"
+    data: ExamplesConfig = field(default_factory=ExamplesConfig)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.method in ("probe", "contrast") and self.head == "kept":
+            raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
+        if self.method == "probe" and self.predicts.link is None:
+            raise BertJaxError(f"a probe cannot learn {self.predicts.name}; leave --config.method=probe out")
+        needs_validation = self.sweep or self.patience or self.checkpoints.best or self.seeds > 1
+        if self.method == "contrast" and needs_validation:
+            raise BertJaxError(
+                "method=contrast fits its head at the end of the run, so nothing is validated before; leave sweep, "
+                "seeds, patience and checkpoints.best out"
+            )
+        if self.method == "contrast" and self.model.pairs == "apart":
+            raise BertJaxError("method=contrast encodes pairs together; leave model.pairs=apart out")
+        if self.method == "contrast" and not self.predicts.contrasts:
+            raise BertJaxError(f"method=contrast is for one class per text, not for {self.predicts.name}")
+
+    @property
+    @abstractmethod
+    def predicts(self) -> type[Kind]:
+        """The kind of prediction that the task learns."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether folds are trained before the run itself."""
+        return self.data.folds > 0 and self.data.fold < 0
+
+    @property
+    def leaves_method(self) -> bool:
+        """Whether the data may decide the method, even if there are too many examples for folds."""
+        is_decided = self.method != "auto" or self.head == "kept" or self.data.folds >= 0
+        return not (is_decided or self.patience or self.checkpoints.best)
+
+    def usual_rate_of(self, width: int, examples: int) -> float:
+        rate = super().usual_rate_of(width, examples)
+        higher = min(max(examples / FEW_TEXTS, 1), HIGHEST_FACTOR) if self.method == "contrast" else 1
+        return min(rate * higher, HIGHEST_RATE)
+
+    def with_method(self, method: Method) -> Self:
+        return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
+
+    @property
+    def batch(self) -> int:
+        return self.data.batch
+
+    def steps_of(self, examples: int) -> int:
+        return 0 if self.method == "probe" else super().steps_of(examples)

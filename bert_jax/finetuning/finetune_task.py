@@ -1,0 +1,91 @@
+"""What all fine-tuning tasks share: a head on the encoder of a model directory that learns one kind of prediction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
+
+import jax.numpy as jnp
+
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.example import Example
+from bert_jax.finetuning.linear_probe import with_probe
+from bert_jax.losses.loss import Loss
+from bert_jax.predictions.calibration import NONE
+from bert_jax.predictions.kind import Kind, Windows
+from bert_jax.predictions.probe import MOST, Link
+from bert_jax.training.task import Data, Task
+
+MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
+
+
+@dataclass(frozen=True)
+class Finetuning(Task):
+    """Trains a head and the encoder below it to make one kind of prediction."""
+
+    kind: Kind
+    smoothing: float = 0.0
+    class_weights: tuple[float, ...] = ()
+    takes_class_weights: ClassVar[bool] = True  # whether its config has class weights
+    # Whether the head starts as a fitted probe, if a probe can learn these predictions.
+    probe: bool = field(default=False, compare=False)
+
+    @property
+    def best(self) -> str:
+        return self.kind.best
+
+    @property
+    def head(self) -> str:
+        return self.layout.heads[-1]
+
+    @property
+    def begins_as_probe(self) -> bool:
+        """Whether the head is fitted as a probe before the first step."""
+        return self.probe and self.kind.link is not None
+
+    def begun(self, params: dict, data: Data, steps: int) -> dict:
+        if not self.begins_as_probe:
+            return params
+        link = cast(Link, self.kind.link)
+        pieces, most = cast(Epochs, data).train, MOST_BEFORE_STEPS if steps else MOST
+        return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        weight = batch["weight"]
+        if self.class_weights:
+            weight = weight * jnp.asarray(self.class_weights)[batch["labels"]]
+        loss = self.kind.loss(outputs[self.head], batch, weight, self.smoothing)
+        return {f"{self.kind.heads[0]}_loss": loss}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return self.kind.scores(outputs[self.head], batch)
+
+    def predictions(self, outputs: dict, batch: dict):
+        return outputs[self.head]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Computes metrics of whole validation examples from the logits of their pieces; None stands for those not
+    computed."""
+
+    kind: Kind
+    examples: Sequence[Example]
+    windows: Sequence[Windows]
+
+    def raws(self, logits: list) -> list:
+        """Return the raw prediction for each example; None if logits are missing for any of its pieces."""
+        raws, pieces = [], iter(logits)
+        for example, windows in zip(self.examples, self.windows, strict=True):
+            parts = [next(pieces) for _ in windows.encodings]
+            whole = all(part is not None for part in parts)
+            raws.append(self.kind.raw(example.text, windows, parts) if whole else None)
+        return raws
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        judged = [
+            (raw, e) for raw, e in zip(self.raws(logits), self.examples, strict=True) if raw is not None
+        ]
+        if not judged:
+            return {}
+        predicted = [self.kind.predicted(raw, NONE) for raw, _ in judged]
+        return self.kind.sums(predicted, [self.kind.truth(example) for _, example in judged]).scores

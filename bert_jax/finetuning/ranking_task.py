@@ -1,0 +1,39 @@
+"""The task of a cross-encoder: the loss reads the logits of all documents of a query together."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from bert_jax.data.examples.arrange import PLACE, Target
+from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.gather import by_example
+from bert_jax.losses.loss import Loss
+from bert_jax.losses.ranking import LOSSES, RankingLoss, Settings
+from bert_jax.predictions.kinds.relevance import Relevance
+
+
+@dataclass(frozen=True)
+class Ranking(Finetuning):
+    kind: Relevance
+    loss: RankingLoss = LOSSES["binary"]
+    settings: Settings = Settings(1.0)
+    documents: int = 2  # at most, per query
+    whole_batch: ClassVar[bool] = True
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        taught = {"scores": Target("float32")} if self.loss.taught else {}
+        return self.kind.targets | {PLACE: Target("int32")} | taught
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        return {self.head: super().outputs(params, batch, constants, key)[self.head]}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits = by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
+        lists = {
+            name: by_example(batch[name], batch, self.documents)
+            for name in ("labels", "weight", "scores")
+            if name in batch
+        }
+        return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.settings)}

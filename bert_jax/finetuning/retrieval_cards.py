@@ -1,0 +1,119 @@
+"""The model cards of embedders and cross-encoders."""
+
+from bert_jax.finetuning.embed_config import EmbedConfig
+from bert_jax.finetuning.embedding_task import Embedding
+from bert_jax.finetuning.ranking_task import Ranking
+from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.predictions.calibration import Calibration
+from bert_jax.text.truncation import Truncated
+from bert_jax.training.task import Card
+
+LIBRARY = "sentence-transformers"
+
+
+def embedder_card(
+    task: Embedding, config: EmbedConfig, counts: tuple[int, int], truncated: Truncated
+) -> Card:
+    """Return the card of an embedder; `counts` are the numbers of training and validation groups."""
+    embedder, settings, (train, heldout) = task.embedder, task.settings, counts
+    prompts = {name: text for name, text in embedder.prompts.items() if text}
+    prompt = f', prompt="{next(iter(prompts))}"' if prompts else ""
+    named = prompt.replace("prompt=", "prompt_name=")
+    sizes = " or ".join(map(str, config.loss.sizes))
+    files = ", ".join(f"`{spec}`" for spec in config.data.train)
+    scale = f"{settings.scale:g}{' at the start, then learnt' * task.learns_scale}"
+    return Card(
+        library=LIBRARY,
+        pipeline="sentence-similarity",
+        tags=("sentence-similarity", "feature-extraction"),
+        about=[
+            f"An embedder of {task.layout.vector_size} dimensions: texts that belong together get similar "
+            "vectors.",
+            f"It reads the first {embedder.max_length} tokens of a text; the rest is truncated.",
+            *[f"Its first {sizes} dimensions can be used alone."] * bool(sizes),
+            *[f'The prompt of a {name} is "{text}".' for name, text in prompts.items()],
+        ],
+        usage=f"""import bert_jax
+bert_jax.load("DIR").embed(["a text"]{prompt})
+
+from sentence_transformers import SentenceTransformer
+SentenceTransformer("DIR").encode(["a text"]{named})""",
+        data=[
+            f"{train:,} groups of {task.texts} texts, from {files}; {heldout:,} groups for validation, from "
+            f"{source_of_heldout(config, 'documents')}.",
+            *notice(truncated, "texts"),
+        ],
+        recipe={
+            "loss": task.loss.name + " in both directions" * settings.symmetric,
+            "scale of cosines": scale if "scale" in task.loss.reads else "",
+            "margin": f"{settings.margin:g}" if settings.margin and "margin" in task.loss.reads else "",
+            "teacher": f"`{config.loss.teacher}`" if config.loss.teacher else "",
+            "groups per step": f"{config.batch:,}",
+        },
+    )
+
+
+def cross_encoder_card(
+    task: Ranking, config: RerankConfig, counts: tuple[int, ...], truncated: Truncated
+) -> Card:
+    """Return the card of a cross-encoder; `counts` are the numbers of training, validation and calibration queries."""
+    train, heldout, calibration = counts
+    most = task.layout.config.max_positions
+    return Card(
+        library=LIBRARY,
+        pipeline="text-ranking",
+        tags=("cross-encoder", "reranker"),
+        about=[
+            "A cross-encoder: it reads a query and a document together, and scores how relevant the document is.",
+            f"It reads at most {most:,} tokens of both together, and was trained on at most "
+            f"{config.data.max_length:,}; longer documents are truncated.",
+        ],
+        usage="""import bert_jax
+bert_jax.load("DIR").rank("a query", ["a document", "another"])
+
+from sentence_transformers import CrossEncoder
+CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
+        data=[
+            f"{train:,} queries with up to {task.documents} documents each, from `{config.data.train}`; {heldout:,} "
+            f"for validation, from {source_of_heldout(config, 'queries')}, and {calibration:,} for calibration.",
+            *notice(truncated, "pairs"),
+        ],
+        recipe={
+            "loss": task.loss.name,
+            "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
+            "queries per step": f"{config.batch:,}",
+        },
+        calibrated=relevance,
+    )
+
+
+def relevance(calibration: Calibration) -> str:
+    """Say what the scores of a cross-encoder mean."""
+    if not calibration.learnt:
+        return (
+            "Scores are the sigmoid of the logit, here and in `sentence_transformers`. They were not calibrated: "
+            "trust their order, not their values."
+        )
+    pairs = f"{calibration.examples:,} pairs that it was not trained on"
+    if calibration.keeps_probabilities:
+        return (
+            f"Scores are the sigmoid of the logit, here and in `sentence_transformers`: as probabilities, checked on "
+            f"{pairs}, they need no other calibration."
+        )
+    slope, offset = 1 / calibration.temperatures[0], calibration.offset
+    sign = "-" if offset < 0 else "+"
+    return (
+        f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
+        f"{abs(offset):.4g}). "
+        "`sentence_transformers` returns sigmoid(logit): other values in the same order."
+    )
+
+
+def source_of_heldout(config: EmbedConfig | RerankConfig, what: str) -> str:
+    """Say where the validation set comes from: a file, or a share of the training data."""
+    data = config.data
+    return f"`{data.heldout}`" if data.heldout else f"{data.heldout_share:.0%} of the {what}"
+
+
+def notice(truncated: Truncated, what: str) -> list[str]:
+    return [f"{line}." for line in [truncated.notice(what=what)] if line]

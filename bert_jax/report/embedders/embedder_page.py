@@ -1,0 +1,60 @@
+"""Write the report of one embedder, or a comparison of two: a Markdown page and its pictures."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from bert_jax.core.files import write_atomically
+from bert_jax.report.embedders.embedder_results import Data, Measured
+from bert_jax.report.intervals import RESAMPLES, differences
+from bert_jax.report.prediction_page import interval_lines, table
+
+
+def write(directory: Path, data: Data, measured: Sequence[Measured], command: str) -> None:
+    a, *others = measured
+    other = others[0] if others else None
+    title = f"{a.name} (A) and {other.name} (B)" if other else a.name
+    lines = [f"# {title} on {data.what}", "", f"{date.today()}.", ""]
+    lines += [*(f"- {note}" for note in notes_of(data, measured)), "", "## Scores", ""]
+    lines += beside(a, other, data.units) if other else interval_lines(directory, a.sums, data.units)
+    lines.append("")
+    for picture in a.pictures(directory, other):
+        lines += picture.lines
+    for examples in a.changes(other) if other else [a.worst]:
+        lines += examples.lines
+    lines += ["## Reproduce", "", f"    {command}", ""]
+    write_atomically(directory / "report.md", "\n".join(lines))
+
+
+def notes_of(data: Data, measured: Sequence[Measured]) -> list[str]:
+    """Return the notes on the data, and on how each embedder read it."""
+    names = ["", ""] if len(measured) == 1 else ["A: ", "B: "]
+    return [
+        *data.notes,
+        *(f"{name}{note}" for name, side in zip(names, measured, strict=False) for note in side.notes),
+    ]
+
+
+def beside(a: Measured, b: Measured, units: str) -> list[str]:
+    """Return a table of the scores of both embedders and their differences, and a note."""
+    first, second = a.sums.scores, b.sums.scores
+    rows = [
+        (
+            name,
+            first[name],
+            second[name],
+            f"{gap.value:+.4f}",
+            f"{gap.low:+.4f} to {gap.high:+.4f}",
+            "" if gap.low <= 0 <= gap.high else "yes",
+        )
+        for name, gap in differences(a.sums, b.sums).items()
+    ]
+    note = (
+        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the {units}, the same for both; they do not "
+        "cover other data or seeds."
+    )
+    return [
+        *table(("score", "A", "B", "B - A", "95 % interval", "more than chance"), rows),
+        "",
+        note,
+    ]

@@ -1,0 +1,87 @@
+"""Draw the pictures of an embedder's report, in the style of report/plots.py."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.metrics.sums import Sums
+from bert_jax.report.embedders.cosines import Cosines
+from bert_jax.report.intervals import intervals
+from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, above, drawn
+
+TICKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
+BINS = 60
+COLUMNS = 12  # groups of scores, if there are more distinct scores than this
+
+
+def recall(path: Path, curves: Mapping[str, Sums], what: str) -> str:
+    """Plot the recall at each depth, from 1 on, with its 95 % interval."""
+
+    def draw(axes):
+        for (name, sums), (color, stroke) in zip(curves.items(), STROKES, strict=False):
+            curve = [*intervals(sums).values()]
+            depths = np.arange(1, len(curve) + 1)
+            low, high = ([getattr(point, edge) for point in curve] for edge in ("low", "high"))
+            axes.fill_between(depths, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.plot(depths, [point.value for point in curve], color=color, linestyle=stroke, linewidth=1.6,
+                      label=f"{name or 'recall'}, 95 % interval")  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xticks(TICKS, [str(tick) for tick in TICKS])
+        axes.minorticks_off()
+        axes.set_xlim(1, depths[-1])
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("depth: number of texts, best first", fontsize=9)
+        axes.set_ylabel(what, fontsize=9)
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        above(axes, 1)
+
+    return drawn(path, (6, 4.2), draw)
+
+
+def cosines(path: Path, given: Cosines) -> str:
+    every = np.concatenate([given.right, given.random])
+    edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), BINS + 1)
+    sides = {f"{given.noun}s": (given.right, "#d95f02", "-"), "random ones": (given.random, ACCENT, "--")}
+
+    def draw(axes):
+        for name, (values, color, stroke) in sides.items():
+            weights = np.full(len(values), 1 / max(len(values), 1))
+            label = f"{name}: {len(values):,} pairs"
+            axes.hist(values, edges, weights=weights, color=color, alpha=0.2)
+            axes.hist(values, edges, weights=weights, color=color, linestyle=stroke, histtype="step",
+                      linewidth=1.5, label=label)  # fmt: skip
+        axes.set_xlabel("cosine", fontsize=9)
+        axes.set_ylabel("share of the pairs", fontsize=9)
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        above(axes, 2)
+
+    return drawn(path, (6, 3.4), draw)
+
+
+def by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -> str:
+    """Plot each pair, and the quartiles of the cosines of pairs with about the same score."""
+    values = np.unique(scores)
+    if len(values) > COLUMNS:
+        values = np.linspace(values[0], values[-1], COLUMNS)
+    nearest = np.abs(scores[:, None] - values).argmin(1)
+    known = [n for n in range(len(values)) if (nearest == n).any()]
+
+    def draw(axes):
+        axes.plot(
+            scores, cosines, "o", color=ACCENT, alpha=0.3, markersize=3.5, markeredgewidth=0, label="pair"
+        )
+        low, middle, high = (
+            [np.quantile(cosines[nearest == n], q) for n in known] for q in (0.25, 0.5, 0.75)
+        )
+        axes.fill_between(values[known], low, high, color=PALE, alpha=0.5, linewidth=0, label="middle half")
+        axes.plot(values[known], middle, color=INK, linewidth=1.6, label="median")
+        axes.set_xlabel("score", fontsize=9)
+        axes.set_ylabel("cosine", fontsize=9)
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        above(axes, 3)
+
+    return drawn(path, (6, 4.2), draw)

@@ -1,0 +1,117 @@
+"""The results of an embedder on some data, and how they are shown."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from bert_jax.metrics.sums import Sums
+from bert_jax.report.prediction_page import ERRORS, cut, picture, table
+
+SHOWN = ERRORS  # at most this many rows in a table
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A few examples, as rows of a table."""
+
+    title: str
+    note: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def lines(self) -> list[str]:
+        rows = table(self.header, self.rows) if self.rows else ["There are none."]
+        return [f"## {self.title}", "", self.note, "", *rows, ""]
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [
+            {name: cut(x) if isinstance(x, str) else x for name, x in zip(self.header, row, strict=True)}
+            for row in self.rows
+        ]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture in a report, with its title and note."""
+
+    title: str
+    what: str  # what the picture shows
+    file: str
+    note: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        return [
+            f"## {self.title}",
+            "",
+            *([self.note, ""] if self.note else []),
+            picture(self.what, self.file),
+            "",
+        ]
+
+
+@dataclass(frozen=True)
+class Measured(ABC):
+    name: str  # of the embedder
+    sums: Sums
+    notes: list[str]  # on how the embedder read the texts
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """The facts that --json adds to the scores."""
+
+    @abstractmethod
+    def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
+        """Draw the pictures of one embedder, or of two on the same data."""
+
+    def sides(self, other: Self | None) -> dict[str, Self]:
+        """Return the embedders by letter, A and B, or by "" if there is only one."""
+        return {"": self} if other is None else {"A": self, "B": other}
+
+    @property
+    @abstractmethod
+    def worst(self) -> Examples:
+        """The examples that are most clearly wrong."""
+
+    @abstractmethod
+    def changes(self, other: Self) -> tuple[Examples, Examples]:
+        """Return the examples on which `other` is better than this embedder, and those on which it is worse."""
+
+
+class Data(Protocol):
+    """Evaluation data of one kind, already read."""
+
+    what: str  # a description of the data for the user
+    units: str  # the units that are resampled for intervals
+    notes: list[str]
+
+    def measure(self, embedder) -> Measured: ...
+
+
+def lettered(name: str, letter: str) -> str:
+    """Return the file name of a picture.
+
+    >>> lettered("cosines", "A"), lettered("cosines", "")
+    ('cosines_a.png', 'cosines.png')
+    """
+    return f"{name}_{letter.lower()}.png" if letter else f"{name}.png"
+
+
+def duplicates(items: Sequence[Hashable], places: Sequence[str], noun: str) -> list[str]:
+    """Return a note on duplicate items, if there are any.
+
+    >>> duplicates(["a", "b", "a"], ["row 1", "row 2", "row 3"], "texts")
+    ['1 of 3 texts is a duplicate of an earlier one (row 3 repeats row 1)']
+    """
+    first: dict[Hashable, int] = {}
+    repeated = [(n, first[item]) for n, item in enumerate(items) if first.setdefault(item, n) != n]
+    if not repeated:
+        return []
+    (later, earlier), verb = repeated[0], "is a duplicate" if len(repeated) == 1 else "are duplicates"
+    where = f"({'the first: ' * (len(repeated) > 1)}{places[later]} repeats {places[earlier]})"
+    return [f"{len(repeated):,} of {len(items):,} {noun} {verb} of an earlier one {where}"]

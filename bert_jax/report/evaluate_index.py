@@ -1,0 +1,282 @@
+"""Measure how well an index finds documents by keywords, vectors or both, and with a reranker: `evaluate --index`."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json, write_atomically
+from bert_jax.core.output import building
+from bert_jax.data.examples.judged import Judged, read_judged
+from bert_jax.metrics import retrieval
+from bert_jax.metrics.retrieval import BEST, DEPTH
+from bert_jax.metrics.sums import Sums
+from bert_jax.report.embedders import embedder_plots
+from bert_jax.report.embedders.embedder_results import SHOWN, Examples, Picture
+from bert_jax.report.embedders.search_results import Search
+from bert_jax.report.intervals import RESAMPLES, Interval, differences, intervals
+from bert_jax.report.prediction_page import FILES, table
+from bert_jax.search.index import FUSION, KEYWORDS, VECTORS, Hit, Index
+
+SHOWN_MEASURES = (BEST, "mrr@10", "recall@100")
+RERANKED = "reranked"
+UNKNOWN = "(not in the folder)"  # in place of a document's text
+
+
+@dataclass(frozen=True)
+class Trial:
+    index: str
+    data: str  # a folder in BEIR's layout
+    split: str = ""
+    model: str = ""  # the directory of the index's model, if it was moved
+    reranker: str = ""
+    rerank_top: int = 50
+
+    def ways(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the name of each way to search the index, with its arguments for `Index.search`."""
+        yield KEYWORDS, {"legs": [KEYWORDS]}
+        if index.manifest.model:
+            yield VECTORS, {"legs": [VECTORS]}
+            yield FUSION, {}
+        if self.reranker:
+            yield RERANKED, {"reranker": self.reranker, "rerank_top": self.rerank_top}
+
+
+@dataclass(frozen=True)
+class Way:
+    """The results of one way to search, for each query."""
+
+    name: str
+    sums: Sums
+    search: Search
+    milliseconds: np.ndarray
+
+    @property
+    def quality(self) -> np.ndarray:
+        return self.sums.scores_of(self.sums.rows)[BEST]
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        return intervals(self.sums)
+
+    def quantile(self, share: float) -> float:
+        return float(np.quantile(self.milliseconds, share))
+
+
+@dataclass(frozen=True)
+class Compared:
+    what: str
+    notes: list[str]
+    ways: list[Way]
+
+    @property
+    def differences(self) -> dict[tuple[str, str], dict[str, Interval]]:
+        """For every two ways, the second's scores minus the first's."""
+        return {(a.name, b.name): differences(a.sums, b.sums) for a, b in combinations(self.ways, 2)}
+
+
+def describe(trial: Trial, as_json: bool = False, report: str = "", command: str = "") -> str:
+    compared = measured_and_written(trial, report, command) if report else measure(trial)
+    return to_json(in_json(trial, compared)) if as_json else "\n".join(in_lines(compared))
+
+
+def measured_and_written(trial: Trial, report: str, command: str) -> Compared:
+    """Measure, and write a page to the directory `report`."""
+    with building(Path(report), FILES) as new:
+        compared = measure(trial)
+        write(new, compared, command)
+    return compared
+
+
+def measure(trial: Trial) -> Compared:
+    judged = read_judged(trial.data, trial.split)
+    relevant = {
+        name: grades
+        for name, grades in judged.relevant.items()
+        if any(grade > 0 for grade in grades.values())
+    }
+    index = Index.open(trial.index, trial.model or None)
+    notes = lacking(index, trial, relevant)
+    by_way = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways(index)}
+    ways = [way_of(name, judged, relevant, lists, seconds) for name, (lists, seconds) in by_way.items()]
+    held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
+    what = f"{len(relevant):,} queries of {trial.data}, in {held}"
+    return Compared(what, notes, ways)
+
+
+def lacking(index: Index, trial: Trial, relevant: dict[str, dict]) -> list[str]:
+    """Return a note on the relevant documents that are not in the index, if there are any; raise if all are missing."""
+    there = {segment.ids[number] for segment in index.segments for number in segment.there()}
+    wanted = {name for grades in relevant.values() for name, grade in grades.items() if grade > 0}
+    if missing := sorted(wanted - there):
+        if len(missing) == len(wanted):
+            raise BertJaxError(
+                f'{trial.index} has none of the relevant documents of {trial.data}, such as "{missing[0]}"; build it '
+                f"from this folder: bert-jax index {trial.data} --output INDEX"
+            )
+        return [
+            f'{len(missing):,} of {len(wanted):,} relevant documents are not in the index (the first: "{missing[0]}")'
+        ]
+    return []
+
+
+def searched(
+    index: Index, judged: Judged, relevant: dict[str, dict], name: str, settings: dict[str, Any]
+) -> tuple[list[list[str]], np.ndarray]:
+    """Return the documents of each query, best first, and the milliseconds that each search took."""
+    passages, documents = index.manifest.passages, len(index)
+    top = DEPTH * min(3, -(-passages // max(documents, 1)))  # several passages may be of one document
+    queries = [judged.queries[query] for query in relevant]
+    index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
+    lists, milliseconds = [], []
+    for query in tqdm(queries, desc=name, unit=" queries", disable=None, delay=2):
+        begun = time.perf_counter()
+        hits: list[Hit] = index.search(query, top, **settings)
+        milliseconds.append(1000 * (time.perf_counter() - begun))
+        lists.append(list(dict.fromkeys(hit.id for hit in hits))[:DEPTH])
+    return lists, np.array(milliseconds)
+
+
+def way_of(
+    name: str, judged: Judged, relevant: dict[str, dict], lists: Sequence[list[str]], milliseconds: np.ndarray
+) -> Way:
+    grades, known = [*relevant.values()], judged.documents
+    texts = known | {n: UNKNOWN for of_query in lists for n in of_query if n not in known}
+    place = {document: n for n, document in enumerate(texts)}
+    right = [
+        [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
+        for some in grades
+    ]
+    ranked = [np.array([place[n] for n in of_query], int) for of_query in lists]
+    search = Search.of(
+        [judged.queries[query] for query in relevant],
+        [f"{n}: {text}" for n, text in texts.items()],
+        right,
+        [(order[:DEPTH], np.zeros(len(order))) for order in ranked],
+        name,
+    )
+    sums = retrieval.ranking([of_query[:DEPTH] for of_query in lists], grades)
+    return Way(name, sums, search, milliseconds)
+
+
+def in_lines(compared: Compared) -> list[str]:
+    width = max(len(way.name) for way in compared.ways)
+    lines = [compared.what, *compared.notes, ""]
+    lines.append(
+        f"  {'':<{width}}{''.join(f'{name:>26}' for name in SHOWN_MEASURES)}  ms per query: median, p99"
+    )
+    for way in compared.ways:
+        known = way.intervals
+        cells = (f"{x.value:.4f} ({x.low:.4f}-{x.high:.4f})" for x in map(known.__getitem__, SHOWN_MEASURES))
+        times = f"{way.quantile(0.5):.1f}, {way.quantile(0.99):.1f}"
+        lines.append(f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>25}")
+    lines += ["", f"  differences of {BEST}"]
+    for (a, b), gaps in compared.differences.items():
+        gap = gaps[BEST]
+        plain = "" if gap.low <= 0 <= gap.high else "   more than chance"
+        lines.append(f"  {b} - {a}: {gap.value:+.4f} ({gap.low:+.4f} to {gap.high:+.4f}){plain}")
+    return lines
+
+
+def in_json(trial: Trial, compared: Compared) -> dict[str, Any]:
+    return {
+        **asdict(trial),
+        "what": compared.what,
+        "notes": compared.notes,
+        "ways": {
+            way.name: {
+                "metrics": {name: asdict(interval) for name, interval in way.intervals.items()},
+                "milliseconds": {"median": way.quantile(0.5), "p99": way.quantile(0.99)},
+            }
+            for way in compared.ways
+        },
+        "differences": [
+            {"from": a, "to": b, **{name: asdict(gap) for name, gap in gaps.items()}}
+            for (a, b), gaps in compared.differences.items()
+        ],
+    }
+
+
+def write(directory: Path, compared: Compared, command: str) -> None:
+    lines = [f"# {compared.what}", "", *(f"- {note}" for note in compared.notes), "", "## Scores", ""]
+    lines += [*score_table(compared.ways), "", "Times are from searches run one after another.", ""]
+    lines += ["## Differences", "", *difference_table(compared), ""]
+    curves = {way.name: way.search.recall for way in compared.ways}
+    file = embedder_plots.recall(
+        directory / "recall.png", curves, "recall: share of the relevant documents found"
+    )
+    lines += Picture("Recall by depth", "recall by depth", file).lines
+    for examples in shown(compared):
+        lines += examples.lines
+    lines += ["## Reproduce", "", f"    {command}", ""]
+    write_atomically(directory / "report.md", "\n".join(lines))
+
+
+def score_table(ways: Sequence[Way]) -> list[str]:
+    rows = [
+        (way.name, name, x.value, f"{x.low:.4f} to {x.high:.4f}", f"{way.quantile(0.5):.1f}")
+        for way in ways
+        for name, x in way.intervals.items()
+    ]
+    return table(("way", "score", "value", "95 % interval", "median ms per query"), rows)
+
+
+def difference_table(compared: Compared) -> list[str]:
+    rows = [
+        (b, a, name, f"{gaps[name].value:+.4f}", f"{gaps[name].low:+.4f} to {gaps[name].high:+.4f}",
+         "" if gaps[name].low <= 0 <= gaps[name].high else "yes")
+        for (a, b), gaps in compared.differences.items()
+        for name in SHOWN_MEASURES
+    ]  # fmt: skip
+    note = (
+        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the queries, the same for all ways; they do not "
+        "cover other data."
+    )
+    header = "way", "compared with", "score", "difference", "95 % interval", "more than chance"
+    return [*table(header, rows), "", note] if rows else ["There is only one way to search this index."]
+
+
+def shown(compared: Compared) -> list[Examples]:
+    """Show queries that one way answers and another does not, and queries that all ways miss."""
+    by_name = {way.name: way for way in compared.ways}
+    tables = []
+    for a, b in (KEYWORDS, VECTORS), (VECTORS, KEYWORDS), (RERANKED, FUSION), (FUSION, RERANKED):
+        if a in by_name and b in by_name:
+            tables.append(won(by_name[a], by_name[b]))
+    return [*tables, missed(compared.ways)]
+
+
+def won(a: Way, b: Way) -> Examples:
+    gap = a.quality - b.quality
+    order = [int(q) for q in np.argsort(-gap, kind="stable") if gap[q] > 0]
+    rows = [
+        (a.search.queries[q], a.search.right(q), a.search.place(q), b.search.place(q), b.search.first(q))
+        for q in order[:SHOWN]
+    ]
+    return Examples(
+        f"Better by {a.name} than by {b.name}",
+        f"{len(order):,} of {len(gap):,} queries; the largest differences of {BEST} first.",
+        ("query", "relevant document", f"its rank by {a.name}", f"by {b.name}", f"ranked first by {b.name}"),
+        rows,
+    )
+
+
+def missed(ways: Sequence[Way]) -> Examples:
+    places = np.stack([way.search.places for way in ways])
+    misses = np.flatnonzero((places > 10).all(0))
+    order = misses[np.argsort(-places[:, misses].min(0), kind="stable")].tolist()
+    last = ways[-1].search
+    rows = [(last.queries[q], last.right(q), last.place(q), last.first(q)) for q in order[:SHOWN]]
+    return Examples(
+        "Queries that all miss",
+        f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten, whichever way "
+        "they are searched.",
+        ("query", "relevant document", f"its rank by {ways[-1].name}", "ranked first"),
+        rows,
+    )

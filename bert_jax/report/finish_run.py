@@ -1,0 +1,176 @@
+"""The last steps of a finished run: calibrate its model, learn its scope and write its report."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import building
+from bert_jax.core.terminal import say
+from bert_jax.data.examples.example import Example
+from bert_jax.finetuning.finetune_config import Method
+from bert_jax.inference.in_distribution import vectors_of
+from bert_jax.inference.model import load
+from bert_jax.inference.outcomes import outcomes
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import scope as scopes
+from bert_jax.predictions.calibration import Calibration
+from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.promise import highest_precision
+from bert_jax.predictions.scope import Scope
+from bert_jax.report.learning_curve import LearningCurve
+from bert_jax.report.out_of_scope_detection import compared
+from bert_jax.report.prediction_page import FILES, About, write
+from bert_jax.training.task import Results
+from bert_jax.training.workdir import Workdir
+
+FEWEST_TO_OFFER = 5  # examples of a class; class weights help little if it has fewer
+SHOWN = 5  # the number of classes that one line names
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Predictions for the training examples, each by a model that was not trained on it."""
+
+    method: Method  # how these models and the final model were trained
+    outcomes: Outcomes
+    curve: LearningCurve | None = None
+
+
+class Finished:
+    """The model of a finished run, and its results on examples that it was not trained on."""
+
+    def __init__(self, directory, results: Results, out_of_fold: OutOfFold | None = None):
+        self.directory, self.results, self.out_of_fold = directory, results, out_of_fold
+        self.model = load(directory)
+
+    @cached_property
+    def given(self) -> Outcomes:
+        """The outcomes on the validation set or, if there is none, out of fold on the training examples."""
+        if self.results.heldout or self.out_of_fold is None:
+            return outcomes(
+                self.model, self.results.heldout, long=self.results.long, scoped=self.shows_foreign
+            )
+        return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores on the validation set or, if there is none, out of fold; {} if there are neither."""
+        if self.results.heldout:
+            return self.given.sums.scores
+        return self.out_of_fold.outcomes.sums.scores if self.out_of_fold else {}
+
+    @property
+    def shows_foreign(self) -> bool:
+        return bool(self.results.foreign) and self.model.scope.learnt
+
+    def calibrate(self) -> None:
+        """Calibrate the model on the out-of-fold predictions or, if there are none, on the calibration set."""
+        self.model.calibration = calibrations.NONE
+        if self.results.calibration or self.out_of_fold:
+            if self.out_of_fold:
+                given = self.out_of_fold.outcomes
+            else:
+                given = outcomes(self.model, self.results.calibration, long=self.results.long)
+            try:
+                self.model.calibration = given.kind.calibrate(given)
+            except BertJaxError as error:
+                say(f"not calibrated, so probabilities stay as they are: {error}")
+        calibrations.save(self.directory, self.model.calibration)
+        if self.model.calibration.learnt:  # never for a model that predicts numbers
+            say(summary(self.model.kind, self.model.calibration))
+
+    def learn_scope(self) -> None:
+        """Learn which texts are too foreign for the model: they are less similar to the training texts than known texts
+        that it was not trained on (the validation and calibration sets, or the training texts out of fold)."""
+        self.model.scope = scopes.NONE
+        if self.model.kind.scoped:
+            self.model.scope = self.scope()
+        scopes.save(self.directory, self.model.scope)
+
+    def scope(self) -> Scope:
+        results, out_of_fold = self.results, self.out_of_fold
+        kept = [*results.heldout, *results.calibration]
+        count, why_not = len(results.train) if out_of_fold else len(kept), ""
+        if count < scopes.FEWEST:
+            why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
+        elif out_of_fold and out_of_fold.outcomes.similarities is None:
+            why_not = "an earlier version, which compared no texts, wrote its folds; train in a new --workdir"
+        if why_not:
+            say(f"the model cannot recognise foreign texts: {why_not}")
+            return scopes.NONE
+        scope = Scope.of(self.vectors(results.train))
+        known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
+        say(f"`predict --foreign` is available (measured on {count:,} known texts)")
+        return Scope.of(scope.vectors, known)
+
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        texts = [examples[i].text for i in scopes.drawn(len(examples))]
+        return vectors_of(self.model, texts, self.results.long)
+
+    def offer_class_weights(self) -> None:
+        """Say which classes are never predicted, and which setting may help."""
+        if never := never_predicted(self.given):
+            classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
+            more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
+            say(
+                f"never predicted: {classes}{more}; --config.class_weights=balanced gives every class the same weight"
+            )
+
+    def write_report(self, workdir: Workdir, command: str) -> None:
+        results, out_of_fold = self.results, self.out_of_fold
+        scored = "results on the validation set"
+        unseen = "The model was not trained on these examples."
+        if out_of_fold and not results.heldout:
+            unseen = "The predictions are out of fold: no model was trained on examples that it predicted."
+            scored = (
+                "results on the training set, each example predicted by a model that did not learn from it"
+            )
+        parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
+        foreign = None
+        if self.shows_foreign:
+            foreign = replace(compared(self.model, self.given, results.foreign, results.long), learnt=True)
+        about = About(
+            f"{workdir.path}: {scored}",
+            command,
+            {name: examples for name, examples in parts.items() if examples},
+            workdir.curves,
+            out_of_fold.curve if out_of_fold else None,
+            foreign,
+            unseen,
+            results.max_length if results.long == "cut" else 0,
+        )
+        with building(workdir.report, FILES) as new:
+            write(new, self.given, self.model, about)
+        say(f"the report is {workdir.report / 'report.md'}")
+
+
+def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
+    """Return the classes that are never predicted though at least FEWEST_TO_OFFER examples have them, most frequent
+    first, with their numbers of examples."""
+    if not given.kind.contrasts:
+        return []
+    predicted = set(given.predicted)
+    return [
+        (label, count)
+        for label, count in Counter(given.truth).most_common()
+        if label not in predicted and count >= FEWEST_TO_OFFER
+    ]
+
+
+def summary(kind: Kind, calibration: Calibration) -> str:
+    """Describe a calibration in one line."""
+    if calibration.keeps_probabilities:
+        error = f"expected calibration error {calibration.error_before:.4f}"
+        fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"
+    else:
+        temperature = kind.temperature(calibration)
+        loss = f"log loss {calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after"
+        error = f"expected calibration error {calibration.error_before:.4f}, {calibration.error_after:.4f}"
+        fit = f"{temperature}{', ' * bool(temperature)}{loss} ({error})"
+    best = highest_precision(calibration.levels)
+    promise = f"--precision can promise {best:g} at most" if best else "--precision can promise nothing"
+    return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"

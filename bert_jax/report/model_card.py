@@ -1,0 +1,85 @@
+"""The model card (README.md) of a model directory: usage, data, training, scores and calibration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_jax.core import hashes
+from bert_jax.core.files import write_atomically
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.training.best_evaluation import of_kept_model
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.task import Card, Task
+
+FILE = "README.md"
+TAG = "bert_jax"  # on the card of every model that a run writes
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run that trained the model."""
+
+    config: RunConfig
+    metrics: Path
+    command: str
+
+
+def write(model: Path, task: Task, run: Run) -> None:
+    """Write the card into the model's directory; the task must have a card."""
+    card = task.card
+    assert card
+    parts = [
+        *header(card),
+        f"# {model.parent.name}\n",
+        *[*card.about, "", "```python", card.usage, "```", ""],
+        *["## Data\n", *card.data, ""],
+        *recipe(card, run),
+        *scores(run),
+    ]
+    if card.calibrated:
+        calibration = calibrations.read(model, task.layout.labels)
+        parts += ["## Calibration\n", card.calibrated(calibration), ""]
+    write_atomically(model / FILE, "\n".join(parts))
+    hashes.update(model, FILE)
+
+
+def header(card: Card) -> list[str]:
+    """Return the metadata by which Hugging Face sorts models."""
+    tags = ", ".join([card.library, *card.tags, TAG])
+    facts = f"library_name: {card.library}", f"pipeline_tag: {card.pipeline}", f"tags: [{tags}]"
+    return ["---", *facts, "---", ""]
+
+
+def is_of_run(model: Path) -> bool:
+    """Whether a run wrote the card of a model's directory."""
+    path = model / FILE
+    head = path.read_text(encoding="utf-8", errors="replace").split("\n")[:4] if path.is_file() else []
+    return any(line.startswith("tags: [") and line.endswith(f", {TAG}]") for line in head)
+
+
+def recipe(card: Card, run: Run) -> list[str]:
+    config = run.config
+    optimizer = config.optimizer
+    facts = {
+        "starts from": f"`{config.init}`",
+        **card.recipe,
+        "steps": f"{config.steps:,}",
+        "learning rate": f"{optimizer.rate:g}, {optimizer.name}, {optimizer.schedule}",
+        "seed": str(config.seed),
+    }
+    return ["## Training\n", *rows(facts, "---"), "", "```", run.command, "```", ""]
+
+
+def scores(run: Run) -> list[str]:
+    """Return the validation scores of the checkpoint that the model was taken from."""
+    line = of_kept_model(run.metrics, run.config.checkpoints.best)
+    if not line:
+        return []
+    values = {name: f"{value:.4f}" for name, value in line.items() if isinstance(value, float)}
+    return [f"## Scores on the validation set, after step {line['step']:,}\n", *rows(values, "---:"), ""]
+
+
+def rows(values: Mapping[str, str], alignment: str) -> list[str]:
+    """Return the lines of a Markdown table, with a row for each value that is not ""."""
+    lines = [f"| {name} | {value} |" for name, value in values.items() if value]
+    return ["| | |", f"| --- | {alignment} |", *lines]

@@ -1,0 +1,176 @@
+"""`bert-jax info`: the contents of a model directory, and what is unusual about it."""
+
+import math
+import shlex
+import sys
+import warnings
+from dataclasses import asdict
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import in_width
+from bert_jax.hub import directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.oddities import check_tokenizer, lower_cases
+from bert_jax.hub.weights import read_weight
+from bert_jax.models.heads import HEADS
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import origin as origins
+from bert_jax.predictions import scope as scopes
+from bert_jax.report import model_card
+from bert_jax.text.directory import open_tokenizer
+
+SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
+ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after")  # of a calibration
+
+
+def collect(directory) -> dict:
+    """Return everything that `info` prints."""
+    directory = hub.existing(directory)
+    layout, tensors = hub.survey(directory)
+    odd, unread, counts = [], [], {}
+    try:
+        hub.check_tensors(layout, tensors, directory)
+        shapes = layout.shapes()
+        unread = hub.left_aside(layout, tensors)
+        counts = dict.fromkeys(layout.module_names, 0)
+        for path, shape in shapes.items():
+            counts[path.split("/")[0]] += math.prod(shape)
+        for name in tensors:
+            if name not in unread:
+                read_weight(tensors, name, directory)
+    except BertJaxError as error:
+        odd.append(str(error))
+    try:
+        tokenizer = open_tokenizer(directory)
+        known = {
+            "kind": type(tokenizer).__name__,
+            "size": tokenizer.size,
+            "lower_cases": lower_cases(tokenizer),
+        }
+        odd += check_tokenizer(tokenizer, layout, directory)
+    except BertJaxError as error:
+        known = None
+        odd.append(str(error))
+    odd += [
+        f"transformers has no {layout.family.class_name}{HEADS[head].architecture}, and opens the encoder alone"
+        for head in layout.heads
+        if head in layout.family.alone
+    ]
+
+    def read_or(otherwise, read):
+        """Return what `read` returns; if it fails, note the error and return `otherwise`."""
+        try:
+            return read()
+        except BertJaxError as error:
+            odd.append(str(error))
+            return otherwise
+
+    with warnings.catch_warnings(record=True) as ignored:
+        warnings.simplefilter("always")
+        calibration = read_or(calibrations.NONE, lambda: calibrations.read(directory, layout.labels))
+    origin = read_or(origins.UNKNOWN, lambda: origins.read(directory))
+    scope = read_or(scopes.NONE, lambda: scopes.read(directory, layout.config.hidden_size))
+    odd += [str(warning.message) for warning in ignored]
+    return {
+        "directory": str(directory),
+        "model_type": layout.family.model_type,
+        "sizes": {name: getattr(layout.config, name) for name in SIZES},
+        "parameters": {**counts, "all": sum(counts.values())},
+        "sequence_length": (layout.embedder and layout.embedder.max_length) or layout.config.max_positions,
+        "pooling": pooling_of(layout),
+        "embedder": embedder_facts(layout),
+        "heads": list(layout.heads),
+        "labels": list(layout.labels),
+        "tokenizer": known,
+        "origin": asdict(origin) if origin.command else None,
+        "calibration": {name: getattr(calibration, name) for name in ERRORS} if calibration.learnt else None,
+        "scope": {"vectors": len(scope.vectors), "known": len(scope.known)} if scope.learnt else None,
+        "unread": unread,
+        "odd": odd,
+    }
+
+
+def describe(directory, as_json: bool = False) -> str:
+    facts = collect(directory)
+    if as_json:
+        return to_json(facts, indent=2)
+    sizes, parameters, tokenizer = facts["sizes"], facts["parameters"], facts["tokenizer"]
+    parts = ", ".join(f"{part} {n:,}" for part, n in parameters.items() if part != "all")
+    lines = {
+        "directory": facts["directory"],
+        "model": f"{facts['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} "
+        f"with {sizes['heads']} heads, feed-forward {sizes['feed_forward']}",
+        "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, "
+        f"{sizes['vocab_size']:,} word embeddings",
+        "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
+        "length": f"texts of up to {facts['sequence_length']:,} tokens",
+        "pooling": facts["pooling"] or "none, a state for each token",
+        "embedder": embedder_in_words(facts["embedder"]),
+        "heads": ", ".join(facts["heads"]) or "none",
+        "labels": ", ".join(facts["labels"][:12]) + " ..." * (len(facts["labels"]) > 12),
+        "tokenizer": "none",
+    }
+    if tokenizer:
+        case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
+        lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
+    if known := facts["calibration"]:
+        loss = f"log loss {known['loss_before']:.3f} before, {known['loss_after']:.3f} after; "
+        lines["calibration"] = (
+            f"of {known['examples']:,} examples; {loss * (known['loss_before'] > 0)}expected calibration error "
+            f"{known['error_before']:.3f} before, {known['error_after']:.3f} after"
+        )
+    elif facts["labels"]:
+        lines["calibration"] = "none; probabilities are uncalibrated"
+    if known := facts["scope"]:
+        lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
+    if origin := facts["origin"]:
+        of_file = f" of {files}" if (files := trained_on(origin["command"])) else ""
+        lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
+        lines["trained by"] = origin["command"]
+    elif model_card.is_of_run(hub.existing(directory)):
+        lines["trained by"] = (
+            f"bert-jax; {hub.existing(directory) / model_card.FILE} has the command and the data"
+        )
+    rows = [
+        *((name, value) for name, value in lines.items() if value),
+        *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),
+        *(("odd", note) for note in facts["odd"]),
+    ]
+    return "\n".join(in_width(f"{name:<12}{value}", sys.stdout, indent=12) for name, value in rows)
+
+
+def embedder_facts(layout: Layout) -> dict | None:
+    embedder = layout.embedder
+    if embedder is None:
+        return None
+    return {
+        "dimensions": layout.vector_size, "normalize": embedder.normalize, "prompts": embedder.prompts,
+    }  # fmt: skip
+
+
+def embedder_in_words(facts: dict | None) -> str:
+    """Describe an embedder in a line; "" for a model that is none.
+
+    >>> embedder_in_words({"dimensions": 384, "normalize": True, "prompts": {"query": "query: "}})
+    'vectors of 384, normalized; prompts: query "query: "'
+    """
+    if facts is None:
+        return ""
+    named = ", ".join(f'{name} "{text}"' for name, text in facts["prompts"].items() if text)
+    normalized = "normalized" if facts["normalize"] else "not normalized"
+    return f"vectors of {facts['dimensions']:,}, {normalized}{f'; prompts: {named}' if named else ''}"
+
+
+def pooling_of(layout: Layout) -> str:
+    """Return how token states are pooled to one state of a text; "" if no embedder and no head needs one."""
+    if layout.embedder:
+        return layout.embedder.pooling
+    reads = [HEADS[head].reads for head in layout.heads if not HEADS[head].each_token]
+    return reads[-1] if reads else ""
+
+
+def trained_on(command: str) -> str:
+    """Return the training data that a command names, or ""."""
+    key = "--config.data.train="
+    return next((word.removeprefix(key) for word in shlex.split(command) if word.startswith(key)), "")

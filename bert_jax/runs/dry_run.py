@@ -1,0 +1,224 @@
+"""`bert-jax train --dry-run`: what a run would do, from its config, its data and the shapes of its state.
+
+The data are read and arranged in steps as in the run itself. Nothing is compiled, and the run is not started.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax import tasks
+from bert_jax.core import memory
+from bert_jax.core.config_files import read_file
+from bert_jax.core.output import refuse_foreign
+from bert_jax.core.terminal import counted, in_width
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import document_of
+from bert_jax.finetuning.embed_config import EmbedConfig
+from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
+from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.label_warnings import label_notices
+from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.report.prediction_page import FILES as REPORTED
+from bert_jax.runs import sweep
+from bert_jax.runs.choose_method import IN_WORDS, methods, needs_one_fold
+from bert_jax.runs.run import as_resumed
+from bert_jax.tasks.pretrain import Corpora
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.log import read
+from bert_jax.training.memory_estimate import Footprint, footprint
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.sharding import check_batch, devices_of, make_mesh
+from bert_jax.training.state import State, abstract_state
+from bert_jax.training.task import Data, Task
+from bert_jax.training.workdir import Workdir
+
+MOST_LABELS = 8  # labels shown with their counts
+INDENT = 12  # width of the column of names, in characters
+
+Facts = Iterator[tuple[str, str]]  # (name, description)
+
+
+def show(spec: str, overrides: Sequence[str], path: str) -> None:
+    """Print what the run would do; raise the error with which it would refuse to start."""
+    values, directory = read_file(spec), Workdir(path)
+    module, config = tasks.read(values, overrides)
+    if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
+        refuse_foreign(directory.report, REPORTED)
+    if config.seeds > 1 or config.sweep:
+        runs = sweep.plan(values, overrides, config, directory.path)
+        settings = "; ".join(dict.fromkeys(run.setting for run in runs))
+        tell([("runs", f"{len(runs):,}, {config.seeds:,} of each setting: {settings}; the first of them:")])
+        config, directory = runs[0].config, Workdir(runs[0].path)
+    asked, has_teacher = config, isinstance(config, EmbedConfig) and bool(config.loss.teacher)
+    task, data, config = module.open(config, taught=False) if has_teacher else module.open(config)
+    mesh = make_mesh(config.mesh)
+    check_batch(data.batch, mesh, config.mesh.accumulate)
+    abstract = abstract_state(task, config, mesh)
+    needed = footprint(task, data, config, mesh, abstract)
+    tell(data_facts(data))
+    tell(label_facts(task))
+    tell(("", notice) for notice in label_notices(task, config))
+    tell(step_facts(data, config))
+    tell(fold_facts(task, config, asked, directory))
+    tell(model_facts(abstract, config, mesh))
+    tell(memory_facts(needed))
+    tell(directory_facts(directory, config))
+    needed.require()
+    # With a teacher, the data lack its vectors, which take long to compute, so a directory cannot be compared.
+    if not has_teacher:
+        as_resumed((task, data, config), values, overrides, directory)
+    tell([("", "nothing was compiled or written; leave --dry-run out to start the run")])
+
+
+def tell(facts: Iterable[tuple[str, str]]) -> None:
+    for name, words in facts:
+        print(in_width(f"{name:<{INDENT}}{words}", sys.stdout, INDENT), flush=True)
+
+
+def data_facts(data: Data) -> Facts:
+    if isinstance(data, Corpora):
+        for corpus in data.stream.corpora:
+            train, heldout = (
+                f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
+                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["heldout"])
+            )
+            yield "corpus", f"{corpus.name}: {train} to train on, {heldout} for validation"
+    elif isinstance(data, Epochs):
+        count, longest = len(data.train), max(map(len, data.train))
+        truncated = sum(piece.encoding.dropped > 0 for piece in data.train)
+        yield (
+            "data",
+            f"{counted(count, data.noun)} to train on, {len(data.held):,} for validation during the run; {truncated:,} "
+            f"({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} tokens",
+        )
+
+
+def label_facts(task: Task) -> Facts:
+    if isinstance(task, Finetuning) and task.results:
+        examples = task.results.train
+        yield document_facts(examples)
+        counts = task.kind.counts(examples)
+        shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
+        if counts:
+            yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"
+
+
+def document_facts(examples: Sequence[Example]) -> tuple[str, str]:
+    """Return a fact: the number of different documents among the examples, or of texts if they name no documents.
+
+    >>> document_facts([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
+    ('texts', '2 different ones among 3 examples')
+    """
+    documents = len({document_of(example) for example in examples})
+    name = "documents" if any(example.document for example in examples) else "texts"
+    return name, f"{documents:,} different ones among {counted(len(examples), 'example')}"
+
+
+def step_facts(data: Data, config: RunConfig) -> Facts:
+    """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
+    first = max(config.first_step, 0)
+    if config.steps <= first:
+        is_probe = isinstance(config, FinetuneConfig) and config.method == "probe"
+        what = "the head is computed by a regression, the encoder stays as it is"
+        yield "steps", f"none: {what if is_probe else 'the run measures and saves its initial model'}"
+        return
+    lengths = Counter(data.length(step) for step in range(first, config.steps))
+    tokens = float(data.batch * sum(length * count for length, count in lengths.items()))  # of all steps
+    step = f"{data.batch:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
+    seen, padding = "", ", padding counted"
+    if isinstance(data, Epochs):
+        examples = data.chosen.shape[1]
+        step = f"{counted(examples, data.noun)} in {step}"
+        tokens *= 1 - data.padding()
+        padding = ", padding not counted"
+        seen = f", which are {config.steps * examples / len(data.train):,.2f} epochs"
+    elif isinstance(data, Corpora):
+        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in data.stream.corpora)
+        seen = f", which are {tokens / corpus:,.1f} passes over the corpora at most"
+    yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average{padding}"
+    measured = not isinstance(data, Epochs) or data.held
+    validation = f"a validation every {config.log.evaluate_every:,}, " if measured else ""
+    every = f"{validation}a checkpoint every {config.checkpoints.every:,}"
+    yield "steps", f"{config.steps - first:,}{seen}; {every}"
+
+
+def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
+    """Describe the folds that predict the training examples, or the one fold that chooses the method, if any."""
+    if not isinstance(config, FinetuneConfig) or not isinstance(task, Finetuning) or not task.results:
+        return
+    examples = len(task.results.train)
+    if config.chooses:
+        yield "folds", plan_of_folds(config.data.folds, methods(config, task, examples))
+    elif isinstance(asked, FinetuneConfig) and needs_one_fold(asked, task) and not directory.run.exists():
+        yield "folds", plan_of_folds(1, methods(config, task, examples, whole=False))
+
+
+def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
+    """Describe which methods `count` folds compare, and how many models are trained to compare them.
+
+    >>> plan_of_folds(5, ["probe"])
+    '5, predicted by a probe of the frozen encoder'
+    >>> plan_of_folds(5, ["finetune"])
+    '5, predicted by fine-tuning, which trains 5 models'
+    >>> plan_of_folds(1, ["contrast", "finetune"])[-78:]
+    'the last two train 1 model each; the better method then trains the final model'
+    """
+    *others, last = (IN_WORDS[method] for method in compared)
+    trained = sum(method != "probe" for method in compared)
+    models = counted(count, "model")
+    cost = ("", f", which trains {models}", f"; the last two train {models} each")[trained]
+    if not others:
+        return f"{count}, predicted by {last}{cost}"
+    compared_ones = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}"
+    best = "better" if len(others) == 1 else "best"
+    compare = f"compare{'s' * (count == 1)} {len(compared)} methods"
+    return f"{count}, which {compare}: {compared_ones}{cost}; the {best} method then trains the final model"
+
+
+def model_facts(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
+    count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
+    start = (
+        f"starts from {config.init}" if config.init and not config.scratch else "starts from initial values"
+    )
+    yield "model", f"{count:,} parameters, {start}, on {devices_of(mesh)}"
+
+
+def memory_facts(needed: Footprint) -> Facts:
+    free = memory.free_bytes(needed.device)
+    parts = (needed.bytes, needed.state * needed.devices, needed.activations * needed.devices)
+    total, state, activations = map(size, parts)
+    beside = "" if free is None else f"; {size(free)} are free"
+    yield (
+        "memory",
+        f"about {total}: {state} for parameters, gradients and optimizer, {activations} for activations{beside}",
+    )
+
+
+def size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+def directory_facts(directory: Workdir, config: RunConfig) -> Facts:
+    timed = [
+        line["time"]["hours_left"] for line in read(directory.metrics) if "hours_left" in line.get("time", {})
+    ]
+    time = "unknown until the run has taken some steps; its log then shows it"
+    if config.steps <= max(config.first_step, 0):
+        time = "not estimated, because no step is taken"
+    if not directory.run.exists():
+        state = "a new run"
+    elif not (steps := Checkpoints(directory.checkpoints, config.checkpoints).steps()):
+        state = "a run without a checkpoint, which starts over"
+    elif steps[-1] >= config.steps:
+        state, time = f"a run that has finished, at step {steps[-1]:,}", "none"
+    else:
+        state = f"a run that is resumed at step {steps[-1]:,}"
+        if timed:
+            time = f"{timed[-1] * 60:,.0f} min were left when the run last measured its speed"
+    yield "time", time
+    yield "directory", f"{directory.path}: {state}"

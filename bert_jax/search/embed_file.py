@@ -1,0 +1,174 @@
+"""The verb `embed`: vectors of the texts of a file or of standard input. It holds one window of texts at a time."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
+from bert_jax.core.output import refuse_input, replacing
+from bert_jax.core.terminal import counted
+from bert_jax.data.arrays import growing_array
+from bert_jax.data.examples.rows import peeked
+from bert_jax.data.examples.unlabelled import columns_of, read_unlabelled
+from bert_jax.hub import directory as hub
+from bert_jax.inference.embedder import embedding, reading_of
+from bert_jax.inference.model import Model, load
+from bert_jax.inference.streaming import windows
+from bert_jax.search import vector_shards
+from bert_jax.search.cached_vectors import fingerprint
+from bert_jax.search.quantization import TYPES, Quantizer
+from bert_jax.text import tables
+from bert_jax.text.inputs import ending
+from bert_jax.text.truncation import Truncated, warn
+
+SHOWN = 5  # column names in a message
+
+Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
+
+
+def write(
+    directory: str, settings: Settings, source: str, column: str, output: str | None, quantize: str | None
+) -> None:
+    """Write vectors to standard output, to a .npy file, or to a directory of shards."""
+    is_file = output is not None and output.endswith(".npy")
+    check_output(output, is_file, quantize, directory)
+    refuse_input(output, source)
+    first, texts = peeked(read_unlabelled(source, column))
+    if first is None:
+        raise BertJaxError(f"the input is empty: {source} has no text")
+    model = load(directory)
+    embedding(model, **settings)  # refuses wrong settings before anything is written
+    truncated = Truncated(reading_of(model).max_length)
+    given, clipped, is_new = Counted(texts), 0, False
+    with tqdm(total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
+
+        def compute(some: Iterable[str], truncated: Truncated) -> Iterator[np.ndarray]:
+            """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
+            nonlocal is_new
+            is_new = True
+            vectors = embedding(model, **settings, truncated=truncated)
+            for part in vector_shards.parts_of(some, vector_shards.TEXTS):
+                for window in windows(part):
+                    yield vectors(window)
+                    bar.update(given.count - bar.n)  # includes the texts of shards that exist already
+
+        if output is None:
+            print_vectors(compute(given, truncated))
+        elif is_file:
+            quantizer = Quantizer(quantize, vector_shards.TEXTS)
+            write_file(Path(output), compute(given, truncated), quantizer, source)
+            clipped = quantizer.clipped
+        else:
+            made = shard_settings(directory, model, settings, quantize)
+            facts = vector_shards.write(Path(output), given, compute, made)
+            truncated, clipped = facts.truncations(), facts.clipped
+    if output is not None:
+        tell(output, truncated.texts, clipped, column_in_words(source, column), is_new)
+    if truncated.truncated:
+        warn(truncated.notice("--long windows reads all of them"))
+
+
+class Counted:
+    """An iterable of texts that counts them as they are read."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.texts, self.count = texts, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            self.count += 1
+            yield text
+
+
+def check_output(output: str | None, is_file: bool, quantize: str | None, directory: str) -> None:
+    if output is None and quantize:
+        raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
+    if output is None and sys.stdout.isatty():
+        raise BertJaxError(
+            "vectors are not printed on a terminal; give --output, or redirect them to a pipe or a file"
+        )
+    if output is None or is_file:
+        return
+    if ending(output) in (*tables.ENDINGS, ".npz"):
+        raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
+    if Path(output).resolve().is_relative_to(hub.existing(directory).resolve()):
+        raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
+
+
+def total_of(source: str) -> int | None:
+    """Return the number of texts of a file, for a progress bar; None if there is no bar, or if counting is slow."""
+    if not sys.stderr.isatty() or not Path(source).is_file():
+        return None
+    kind = ending(source)
+    if kind == ".parquet":
+        with tables.opened_parquet(source) as file:
+            return file.metadata.num_rows
+    if kind in (".csv", ".tsv", ".json") or kind != Path(source).suffix:  # quoted lines, or compressed ones
+        return None
+    with open(source, "rb") as file:
+        return sum(1 for _ in file)
+
+
+def print_vectors(parts: Iterator[np.ndarray]) -> None:
+    for vector in chain.from_iterable(parts):
+        print(to_json([round(float(x), 7) for x in vector]))
+
+
+def write_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:
+    """Write the vectors to one .npy file, and the ranges of int8 to a second one beside it."""
+    ranges = path.with_suffix(".ranges.npy")
+    refuse_input(str(ranges), source)
+    with growing_array(path, TYPES[quantizer.kind]) as array:
+        for rows in quantizer(parts):
+            array.append(rows)
+        if quantizer.ranges is not None:
+            with replacing(ranges) as new, open(new, "wb") as file:
+                np.save(file, quantizer.ranges)
+
+
+def shard_settings(
+    directory: str, model: Model, settings: Settings, quantize: str | None
+) -> vector_shards.Settings:
+    return vector_shards.Settings(
+        model=fingerprint(directory),
+        pooling=model.embedder.pooling,
+        normalize=model.embedder.normalize,
+        prompt=settings["prompt"],
+        long=settings["long"],
+        max_length=reading_of(model).max_length,
+        dimensions=settings["dimensions"] or model.layout.vector_size,
+        quantization=quantize,
+        shard=vector_shards.TEXTS,
+    )
+
+
+def column_in_words(source: str, column: str) -> tuple[str, str]:
+    """Return two parts of a message: the column that was read and, if the user named none, the other text columns."""
+    name, others = columns_of(source, column)
+    if not name:
+        return "", ""
+    unread = "" if column or not others else ", ".join(f'"{other:.40}"' for other in others[:SHOWN])
+    more = ", ..." * (len(others) > SHOWN)
+    verb = "is" if len(others) == 1 else "are"
+    return (
+        f' of column "{name:.40}"',
+        f"; {unread}{more} {verb} not read; choose with --text" if unread else "",
+    )
+
+
+def tell(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:
+    beyond = (
+        f"; {clipped:,} numbers beyond the ranges of the first {vector_shards.TEXTS:,} vectors were clipped"
+    )
+    read, unread = columns
+    done = "" if is_new else "; it was complete already"
+    print(
+        f"{counted(count, 'vector')}{read} in {output}{done}{unread}{beyond if clipped else ''}",
+        file=sys.stderr,
+    )

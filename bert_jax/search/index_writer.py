@@ -1,0 +1,257 @@
+"""Change an index: add, replace and remove documents, and merge segments. A change takes effect completely, when the
+new index.json is written, or not at all. Only one process at a time can change an index."""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import nearest as nearest_name
+from bert_jax.core.hashes import facts_of
+from bert_jax.core.output import holding, refuse_unlisted, remove
+from bert_jax.data.arrays import growing_array
+from bert_jax.search import approximate, keywords, nearest
+from bert_jax.search import index_manifest as manifests
+from bert_jax.search.cache import Cache
+from bert_jax.search.content_keys import Places
+from bert_jax.search.documents import Document
+from bert_jax.search.index import current
+from bert_jax.search.index_manifest import (
+    BUILDING,
+    FILE,
+    REMOVED,
+    SEGMENTS,
+    Manifest,
+    ModelFacts,
+    Removed,
+    SegmentFacts,
+)
+from bert_jax.search.passages import Cut, Cutter
+from bert_jax.search.recall import measured
+from bert_jax.search.segment import KEYS, Searched, Segment, mapped, opened, write_documents
+
+STAGE = "segment"  # the folder in BUILDING of a segment that is not complete yet
+ROWS = 4096  # vectors copied at once
+
+Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
+
+
+@dataclass
+class Counts:
+    """The numbers of documents, and of the passages that were `encoded`."""
+
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    encoded: int = 0
+
+
+@contextmanager
+def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
+    """Lock an index and yield its writer. If the index does not exist, or nothing was ever added to it, write the
+    manifest `new`; without `new` it must exist."""
+    if new is None:
+        manifests.read(directory)
+    refuse_unlisted(directory, FILE)
+    with holding(directory):
+        if new is not None and (not (directory / FILE).exists() or not manifests.read(directory).changes):
+            manifests.write(directory, new)
+        writer = Writer(directory)
+        writer.sweep()
+        try:
+            yield writer
+        except Exception:
+            if not writer.manifest.changes:
+                clear(directory)
+            raise
+        writer.sweep()
+        remove(directory / BUILDING)
+
+
+def clear(directory: Path) -> None:
+    """Remove an index that holds nothing yet. Keep it if vectors were computed, which the next attempt reuses."""
+    remove(directory / BUILDING / STAGE)
+    building = directory / BUILDING
+    if not any(path.is_file() for path in building.rglob("*")):
+        remove(building)
+        (directory / FILE).unlink(missing_ok=True)
+        with suppress(OSError):  # the directory holds other files
+            directory.rmdir()
+
+
+class Writer:
+    """Make changes to an index; `manifest` and `segments` hold its current state."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.manifest, self.segments = current(directory)
+        self.counts = Counts()
+        self.missing: list[str] = []  # ids of the documents that were in the index but not in the last `add`
+
+    def sweep(self) -> None:
+        """Remove the files that index.json does not name: left by a killed process, or replaced by a change."""
+        named = {Path(name).parts[:2] for name, _ in self.manifest.files()}
+        for folder in (SEGMENTS, REMOVED):
+            for path in (self.directory / folder).glob("*"):
+                if (folder, path.name) not in named:
+                    remove(path)
+        remove(self.directory / BUILDING / STAGE)
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Map the id of each document to the index of its segment, and its number in the segment."""
+        return {
+            segment.ids[number]: (place, number)
+            for place, segment in enumerate(self.segments)
+            for number in segment.there()
+        }
+
+    def add(
+        self,
+        documents: Iterable[Document],
+        cutter: Cutter,
+        encode: Encode | None,
+        sources: Sequence[str] = (),
+    ) -> None:
+        """Add the documents that are new or have changed. If there are any, add `sources` to those in the manifest."""
+        places, replaced, seen = self.places(), set(), set()
+
+        def changes() -> Iterator[Document]:
+            for document in documents:
+                place = places.get(document.id)
+                if place is None:
+                    self.counts.new += 1
+                    yield document
+                    continue
+                seen.add(document.id)
+                if self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
+                    self.counts.unchanged += 1
+                    continue
+                else:
+                    self.counts.changed += 1
+                    replaced.add(place)
+                yield document
+
+        built = self.build(cutter(changes()), encode)
+        self.missing = sorted(places.keys() - seen)
+        if built is not None:
+            self.manifest = self.manifest.with_sources(sources)
+            self.commit([*self.without(replaced), built])
+
+    def remove(self, ids: Collection[str]) -> None:
+        places = self.places()
+        if missing := [name for name in ids if name not in places]:
+            hint = nearest_name(missing[0], places, "it has", most=3)
+            listing = f"`bert-jax info {self.directory} --ids` lists all"
+            raise BertJaxError(f'{self.directory} has no document "{missing[0]}"; {hint}; {listing}')
+        removed = {places[name] for name in ids}
+        self.counts.removed += len(removed)
+        named = set(ids)
+        self.missing = [name for name in self.missing if name not in named]
+        self.commit(self.without(removed))
+
+    def compact(self, manifest: Manifest) -> None:
+        """Merge all segments into one without computing vectors, and take over the search settings of `manifest`."""
+        self.manifest = replace(
+            self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
+        )
+        built = self.build((cut for segment in self.segments for cut in segment.cuts()), None)
+        self.commit([] if built is None else [built])
+
+    def without(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
+        """Mark documents as removed. Return the segments that still have documents."""
+        kept = []
+        for place, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
+            numbers = segment.removed | {number for other, number in removed if other == place}
+            if len(numbers) == facts.documents:
+                continue
+            if len(numbers) > len(segment.removed):
+                facts = replace(facts, removed=self.mark(facts, segment, numbers))
+            kept.append(facts)
+        return kept
+
+    def mark(self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]) -> Removed:
+        name = f"{facts.name}-{self.manifest.changes + 1:06}.npy"
+        with growing_array(self.directory / REMOVED / name, np.int64) as file:
+            file.append(np.array(sorted(numbers)))
+        passages = int(np.isin(segment.documents, list(numbers)).sum())
+        return Removed(name, len(numbers), passages, facts_of(self.directory / REMOVED, [name])[name])
+
+    def build(self, cuts: Iterable[Cut], encode: Encode | None) -> SegmentFacts | None:
+        """Write a segment of these documents, under its final name. Return None if there are no documents."""
+        stage = self.directory / BUILDING / STAGE
+        stage.mkdir(parents=True)
+        documents = write_documents(stage, cuts)
+        if not documents:
+            remove(stage)
+            return None
+        texts = Searched(stage)
+        if self.manifest.model:
+            self.write_vectors(stage, texts, self.manifest.model, encode)
+        keywords.write(stage, texts)
+        if not self.manifest.exact and len(texts) >= nearest.LEAST:
+            self.write_candidates(stage, mapped(stage / nearest.VECTORS))
+        names = sorted(os.listdir(stage))
+        name = f"{self.manifest.changes + 1:06}"
+        (self.directory / SEGMENTS).mkdir(exist_ok=True)
+        stage.rename(self.directory / SEGMENTS / name)
+        files = facts_of(self.directory / SEGMENTS / name, names)
+        return SegmentFacts(name, documents, len(texts), files)
+
+    def write_candidates(self, stage: Path, vectors: np.ndarray) -> None:
+        if self.manifest.quantization:
+            nearest.write_small(stage, self.manifest.quantization, vectors)
+        if self.manifest.approximate:
+            approximate.write(stage, self.manifest.approximate, vectors)
+
+    def write_vectors(self, stage: Path, texts: Searched, model: ModelFacts, encode: Encode | None) -> None:
+        """Write the vectors, computing each only once: those in the index are copied, and those that a killed process
+        computed come from the cache that it filled."""
+        known = Places([segment.keys for segment in self.segments])
+        places = known.find(mapped(stage / KEYS))
+        unknown = np.flatnonzero(places < 0)
+        rows = None
+        if encode and len(unknown):
+            cache = Cache(self.directory / BUILDING, "passages", asdict(model))
+            rows = cache.of(Selection(texts, unknown), self.counted(encode))
+        with growing_array(stage / nearest.VECTORS, np.float32) as file:
+            for start in range(0, len(places), ROWS):
+                here = places[start : start + ROWS]
+                block = np.empty((len(here), model.dimensions), np.float32)
+                if rows is not None:
+                    between = slice(*np.searchsorted(unknown, (start, start + len(here))))
+                    block[here < 0] = rows[between]
+                if self.segments:
+                    block[here >= 0] = known.rows(here[here >= 0], lambda n: self.segments[n].vectors)
+                file.append(block)
+
+    def counted(self, encode: Encode) -> Encode:
+        def counting(texts: list[str]) -> np.ndarray:
+            self.counts.encoded += len(texts)
+            return encode(texts)
+
+        return counting
+
+    def commit(self, segments: Sequence[SegmentFacts]) -> None:
+        self.manifest = self.manifest.with_segments(tuple(segments))
+        self.segments = [opened(self.directory, facts) for facts in segments]
+        if not self.manifest.exact:
+            self.manifest = replace(self.manifest, recall=measured(self.segments))
+        manifests.write(self.directory, self.manifest)
+
+
+class Selection(Sequence[str]):
+    """A selection of texts, each read only when it is used."""
+
+    def __init__(self, texts: Sequence[str], which: np.ndarray):
+        self.texts, self.which = texts, which
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def __getitem__(self, place):
+        return self.texts[self.which[place]]

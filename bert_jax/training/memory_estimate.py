@@ -1,0 +1,162 @@
+"""How much memory a step needs on each device, estimated before it is compiled, and settings with which it fits."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.core import memory
+from bert_jax.core.errors import BertJaxError
+from bert_jax.models.cost import activation_bytes
+from bert_jax.models.mesh import DATA, FSDP, TENSOR
+from bert_jax.training.gradient import with_rows
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.state import State, least_bytes
+from bert_jax.training.task import Data, Task
+
+FAR = 4  # if more than this many times the least need is free, nothing is estimated
+# The estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU) times what compiled steps take.
+CERTAIN = 0.9  # refuse if less than this share of the estimate is free, so that no run that fits is refused
+SPARE = 1.3  # propose settings only if this many times their estimate is free
+OUTPUTS = 2  # copies of the outputs beside the one that the backward pass keeps: the losses' own, and their gradient
+
+Batch = dict[str, jax.ShapeDtypeStruct]
+
+
+@dataclass(frozen=True)
+class Footprint:
+    task: Task
+    config: RunConfig
+    mesh: Mesh
+    batch: Batch  # the shapes of the longest batch of the run, over all devices
+    abstract: State
+
+    @property
+    def rows(self) -> int:
+        return self.batch["tokens"].shape[0]
+
+    @property
+    def rows_at_once(self) -> int:
+        """The number of rows in a device's microbatch."""
+        return self.rows // (self.mesh.shape[DATA] * self.mesh.shape[FSDP]) // self.config.mesh.accumulate
+
+    @property
+    def device(self) -> jax.Device | None:
+        """The device whose memory is used; None: the memory of this machine."""
+        device = self.mesh.local_devices[0]
+        return None if device.platform == "cpu" else device
+
+    @property
+    def devices(self) -> int:
+        """The number of devices that share this memory."""
+        return 1 if self.device else len(self.mesh.local_devices)
+
+    @property
+    def state(self) -> int:
+        """Bytes on a device of parameters, gradients, their sums over microbatches, and the optimizer's moments."""
+        params = dataclasses.replace(self.abstract, optimizer=())
+        sum_bytes = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
+        return least_bytes(self.abstract) + sum_bytes
+
+    @property
+    def least(self) -> int:
+        """The least bytes that the step needs, without tracing: of activations, only what products and norms read."""
+        model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["tokens"].shape[1]
+        activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
+        return self.devices * (self.state + activations)
+
+    @property
+    def activations(self) -> int:
+        """Bytes on a device of what the forward pass keeps for the backward pass, of the model's outputs, such as
+        logits, and of the widest states of a layer."""
+        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
+        count = self.rows_at_once * self.mesh.shape[FSDP]  # rows of a data shard: those that the model sees
+        rows = {
+            name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+            for name, leaf in self.batch.items()
+        }
+
+        def forward(params, rows):
+            key = jax.random.key(0, impl=self.config.random)
+            outputs = self.task.outputs(params, with_rows(rows), self.task.constants(), key)
+            return sum(loss.mean for loss in self.task.losses(outputs, rows).values()), outputs
+
+        def traced(params, rows):
+            _, backward, outputs = jax.vjp(lambda params: forward(params, rows), params, has_aux=True)
+            return backward, outputs
+
+        with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
+            backward, outputs = jax.eval_shape(traced, params, rows)
+            model = self.task.layouts[""].config
+            width = model.feed_forward * (2 if model.computed_dtype == "bfloat16" else 4)
+        # The backward pass keeps parameters, too, but they are already counted with the state.
+        param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
+        kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]
+        total = size(kept) + OUTPUTS * size(outputs) + count * self.batch["tokens"].shape[1] * width
+        return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
+
+    @property
+    def bytes(self) -> int:
+        return self.devices * (self.state + self.activations)
+
+    def others(self) -> Iterator[tuple[str, "Footprint"]]:
+        """Yield settings that need less memory, each with its footprint: more microbatches first, then remat, too."""
+        for again in (False, True):
+            task, parts = self.task, 1 if again else 2
+            if again:
+                model = task.layout.config.replace(remat="full")
+                task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=model))
+            while self.rows_at_once % parts == 0:
+                count = self.config.mesh.accumulate * parts
+                mesh = dataclasses.replace(self.config.mesh, accumulate=count)
+                config = dataclasses.replace(self.config, mesh=mesh)
+                settings = ["--config.model.remat=full"] * again + [f"--config.mesh.accumulate={count}"] * (
+                    parts > 1
+                )
+                yield " ".join(settings), dataclasses.replace(self, task=task, config=config)
+                parts *= 2
+
+    def require(self) -> None:
+        """Refuse a step that needs more memory than is free, and name settings that need less."""
+        free, needed = memory.free_bytes(self.device), self.bytes
+        if free is None or CERTAIN * needed <= free or memory.unchecked() or not self.config.steps:
+            return
+        setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
+        remedy = f"set {setting}" if setting else "train a smaller model"
+        if not setting and self.rows_at_once.bit_count() > 1:  # halving ends before one row
+            remedy = "set a smaller --config.data.batch, or train a smaller model"
+        rows, length = self.batch["tokens"].shape
+        raise BertJaxError(
+            f"a step of {rows:,} rows of {length:,} tokens needs about {needed / 1e9:,.1f} GB of memory, and "
+            f"{self.device.device_kind if self.device else 'this machine'} has {free / 1e9:,.1f} GB free; "
+            f"{remedy}, or set the environment variable {memory.CHECK}=0 to try anyway"
+        )
+
+
+def size(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def footprint(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> Footprint:
+    """The footprint of a run's longest batch; `abstract` holds the shapes of its state on the mesh."""
+    features = data.features(longest(data, config))
+    shapes = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype) in features.items()}
+    return Footprint(task, config, mesh, shapes, abstract)
+
+
+def require(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> None:
+    """Refuse a run that needs more memory than is free; if plenty is free, nothing is read or traced."""
+    tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest(data, config))), "int32")
+    least = Footprint(task, config, mesh, {"tokens": tokens}, abstract)
+    free = memory.free_bytes(least.device)
+    if free is not None and FAR * least.least > free:
+        footprint(task, data, config, mesh, abstract).require()
+
+
+def longest(data: Data, config: RunConfig) -> int:
+    """The step with the longest rows, which is either the first or the last one."""
+    return max((0, max(config.steps - 1, 0)), key=data.length)

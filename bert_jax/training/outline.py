@@ -1,0 +1,42 @@
+"""An outline of a run: what its steps compute, known before there is a device to run them."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.task import Data, Features, Task
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps whose batches have the same shape."""
+
+    length: int  # tokens per row
+    share: float  # of all steps
+    features: Features
+
+
+@dataclass(frozen=True)
+class Outline:
+    task: Task
+    config: RunConfig
+    batch: int  # examples per step
+    rows: int  # per step
+    phases: tuple[Phase, ...]
+    steps: int  # of the run; 0: unknown without its data
+
+
+def outlined(task: Task, data: Data, config: RunConfig, batch: int) -> Outline:
+    """Return the outline of a run whose data are open, with a phase for each length of its rows.
+
+    `batch` is the number of examples per step."""
+    if not config.steps:
+        raise BertJaxError(
+            "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=probe out"
+        )
+    lengths = [data.length(step) for step in range(config.steps)]
+    phases = []
+    for length, count in sorted(Counter(lengths).items()):
+        phases.append(Phase(length, count / config.steps, data.features(lengths.index(length))))
+    return Outline(task, config, batch, data.batch, tuple(phases), config.steps)
