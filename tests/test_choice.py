@@ -16,7 +16,6 @@ from bert_jax.runs import choose_method
 from bert_jax.runs.choose_method import needs_one_fold
 from bert_jax.runs.run import run
 from bert_jax.tasks import load
-from bert_jax.training.workdir import Workdir
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
@@ -106,18 +105,3 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert run(*given) == scores
     assert "one of 5 folds" not in capsys.readouterr().out
     assert main(planned) == 0 and "which compares" not in capsys.readouterr().out
-
-
-def test_a_run_of_an_earlier_version_goes_on(encoder_path, tmp_path, many, monkeypatch):
-    """Which left the method open and fine-tuned."""
-    train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
-    given = [f"init={encoder_path}", f"data.train={train}", *SHORT, "report=False"]
-    task, config = load("configs/classify.py", given)
-    opened = task.open(config)
-    assert opened[2].method == "auto"
-    monkeypatch.setattr("bert_jax.runs.run.one_fold", None)
-    directory = Workdir(tmp_path / "run")
-    directory.claim()
-    directory.begin(opened[2], opened[1], opened[0])
-    directory.close()
-    assert run({"task": "classify"}, given, str(tmp_path / "run"), "") is not None

@@ -171,7 +171,7 @@ def epochs(**changes):
     ("layout", "rows", "bytes_"), [("packed", 8, "da7acd6c8874c2d9"), ("padded", 32, "fca40d7573f12827")]
 )
 def test_batches_are_those_of_before(layout, rows, bytes_):
-    """A run that was begun by an earlier version goes on with the same batches, where things cost the same."""
+    """A run that goes on sees the batches that it began with, also after a change of the code."""
     drawn = np.random.default_rng(0).integers(3, 60, 300).tolist()
     pieces = [
         Piece(Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "weight": 1.0})

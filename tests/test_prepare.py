@@ -276,8 +276,11 @@ def damage(corpus: Path, kind: str) -> str:
         vocabulary.write_text(vocabulary.read_text().replace("w7\n", "w0w7\n"))
         return "tokenizer/vocab.txt"
     manifest = corpus / "manifest.json"
-    manifest.write_text(manifest.read_text()[:-9] if kind == "half a manifest" else '{"version": 99}')
-    return "manifest.json is not valid JSON" if kind == "half a manifest" else "version 99"
+    if kind == "half a manifest":
+        manifest.write_text(manifest.read_text()[:-9])
+        return "manifest.json is not valid JSON"
+    manifest.write_text('{"version": 1}')
+    return "has version 1, but 2 is needed; make the corpus anew with `bert-jax prepare`"
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.scope import FILE, KEPT, Scope, drawn
 from bert_jax.predictions.unlabelled import read_foreign
 from bert_jax.report.evaluate_predictions import Trial, describe, measure
-from bert_jax.report.finish_run import Finished, OutOfFold
+from bert_jax.report.finish_run import Finished
 from bert_jax.report.out_of_scope_detection import area_under_curve, compared, in_lines
 from bert_jax.report.prediction_page import describe_with_report
 from bert_jax.text.tables import read_rows
@@ -360,18 +360,13 @@ def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monk
 
 
 @pytest.mark.slow
-def test_few_texts_or_old_folds_leave_no_file(bare, capsys):
-    few = Results(examples(60), examples(20, 1), examples(4, 2))
-    old = OutOfFold("finetune", outcomes(bert_jax.load(bare), examples(60)))
-    for why, *given in (
-        ("this takes 25 texts that it did not learn from, and there are 24; label more", few),
-        ("an earlier version, which compared no texts, wrote its folds", Results(examples(60), [], []), old),
-    ):
-        Finished(bare, Results(examples(60), examples(30), [])).learn_scope()
-        assert (bare / FILE).exists()
-        Finished(bare, *given).learn_scope()
-        assert not (bare / FILE).exists(), "nor is one of an earlier run left"
-        assert f"the model cannot recognise foreign texts: {why}" in capsys.readouterr().out
+def test_few_texts_leave_no_file(bare, capsys):
+    Finished(bare, Results(examples(60), examples(30), [])).learn_scope()
+    assert (bare / FILE).exists()
+    Finished(bare, Results(examples(60), examples(20, 1), examples(4, 2))).learn_scope()
+    assert not (bare / FILE).exists(), "nor is one of an earlier run left"
+    why = "this takes 25 texts that it did not learn from, and there are 24; label more"
+    assert f"the model cannot recognise foreign texts: {why}" in capsys.readouterr().out
     write_model(bare, heads=("answer",))
     Finished(bare, Results([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).learn_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().out == ""

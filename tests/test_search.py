@@ -281,6 +281,11 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
     (path / "index.json").write_text(whole.replace('"overlap": 3', '"overlap": 4'))
     with pytest.raises(BertJaxError, match="index.json is damaged: its hash differs"):
         Index.open(path)
+    (path / "index.json").write_text(whole.replace('"version": 1', '"version": 0'))
+    with pytest.raises(
+        BertJaxError, match="has version 0, but 1 is needed; make the index anew with `bert-jax index`"
+    ):
+        Index.open(path)
     (path / "index.json").write_text(whole)
     (path / "segments/000001/vectors.npy").write_bytes(b"")
     with pytest.raises(BertJaxError, match="vectors.npy has 0 bytes instead of"):

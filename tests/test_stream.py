@@ -93,7 +93,7 @@ KINDS = ({"examples": "next_sentence"}, {"examples": "sentence_order", "unit": "
 
 @pytest.mark.slow
 def test_bytes_are_those_of_before(corpus):
-    """Corpora and plans made by earlier versions are used again, and a run that goes on sees the same batches."""
+    """A corpus and its plans stay in use when the code changes, and a run that goes on sees the same batches."""
     arrays = [
         path
         for path in sorted(corpus.rglob("*.npy"))

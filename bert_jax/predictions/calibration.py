@@ -38,7 +38,7 @@ class Calibration:
     # The expected calibration error, on examples that the calibration was not fitted to.
     error_before: Share = 0.0
     error_after: Share = 0.0
-    # The mean log loss on the same examples, which decides between ways to calibrate; 0 in files of earlier versions.
+    # The mean log loss on the same examples, which decides between ways to calibrate.
     loss_before: Annotated[float, Range(0)] = 0.0
     loss_after: Annotated[float, Range(0)] = 0.0
 

@@ -97,8 +97,6 @@ class Finished:
         count, why_not = len(results.train) if out_of_fold else len(kept), ""
         if count < scopes.FEWEST:
             why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
-        elif out_of_fold and out_of_fold.outcomes.similarities is None:
-            why_not = "an earlier version, which compared no texts, wrote its folds; train in a new --workdir"
         if why_not:
             say(f"the model cannot recognise foreign texts: {why_not}")
             return scopes.NONE

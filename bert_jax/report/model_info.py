@@ -115,10 +115,10 @@ def describe(directory, as_json: bool = False) -> str:
         case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
     if known := facts["calibration"]:
-        loss = f"log loss {known['loss_before']:.3f} before, {known['loss_after']:.3f} after; "
         lines["calibration"] = (
-            f"of {known['examples']:,} examples; {loss * (known['loss_before'] > 0)}expected calibration error "
-            f"{known['error_before']:.3f} before, {known['error_after']:.3f} after"
+            f"of {known['examples']:,} examples; log loss {known['loss_before']:.3f} before, "
+            f"{known['loss_after']:.3f} after; expected calibration error {known['error_before']:.3f} before, "
+            f"{known['error_after']:.3f} after"
         )
     elif facts["labels"]:
         lines["calibration"] = "none; probabilities are uncalibrated"

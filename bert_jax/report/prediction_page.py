@@ -213,7 +213,7 @@ def trust_lines(directory: Path, given: Outcomes, view: View) -> list[str]:
             lines += [f"Probabilities stay as they are: no temperature fits better. Learnt from {count}."]
         elif temperature := kind.temperature(calibration):
             lines += [f"{temperature.capitalize()}, learnt from {count}."]
-        if calibration.loss_before and not calibration.keeps_probabilities:
+        if not calibration.keeps_probabilities:
             lines += [
                 "On examples that the temperature was not learnt from: log loss "
                 f"{calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after; expected calibration error "

@@ -210,15 +210,13 @@ class Folds:
     def similarities(self, directory: Path) -> np.ndarray | None:
         """Return the saved similarity of each example to the examples that its model learnt from.
 
-        Return None if only some folds are predicted, to choose the method, or if an earlier version saved none.
+        Return None if only some folds are predicted, to choose the method, or if the predictions have no scope.
         """
-        if not self.whole:
+        if not self.whole or not self.task.kind.scoped:
             return None
         near = np.zeros(len(self.of_example), np.float32)
         for fold in self.predicted:
             path = directory / str(fold) / SIMILARITIES
-            if not path.exists():
-                return None
             with undamaged(path):
                 near[self.of_example == fold] = np.load(path)
         return near

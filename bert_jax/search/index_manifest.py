@@ -15,7 +15,7 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.core.hashes import SELF, FileFacts, is_sealed, sealed
+from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
 from bert_jax.core.typed_json import fit
 
 FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
@@ -135,13 +135,10 @@ def read(directory: Path) -> Manifest:
         raise BertJaxError(
             f"{directory} is not an index: it has no {FILE}; `bert-jax index` makes one"
         ) from None
+    check_version(content, VERSION, path, "make the index anew with `bert-jax index`")
     if not is_sealed(content):
         raise BertJaxError(f"{path} is damaged: its hash differs; {AGAIN}")
     del content[SELF]
-    if (version := content.get("version")) != VERSION:
-        raise BertJaxError(
-            f"{path} has version {version}, and this program reads {VERSION}; build the index again"
-        )
     try:
         return fit(content, Manifest)
     except BertJaxError as error:

@@ -8,7 +8,6 @@ DIR/2000.damaged     a damaged checkpoint, set aside
 import copy
 import functools
 import logging
-import math
 import shutil
 import threading
 from collections.abc import Callable
@@ -167,11 +166,9 @@ class Checkpoints:
         """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
         values = {}
         for step in self.steps():
-            measured = (checkpoint_manifest.read(self._path(step)) or {"position": {}})["position"].get(
-                "heldout", {}
-            )
-            # Runs of earlier versions may have stored values that are not finite.
-            if math.isfinite(measured.get(self.config.best, math.nan)):
+            content = checkpoint_manifest.read(self._path(step))
+            measured = content["position"]["heldout"] if content else {}
+            if self.config.best in measured:
                 values[step] = standing(self.config.best, measured)
         return best_step(values.items())
 

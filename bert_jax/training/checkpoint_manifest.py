@@ -4,13 +4,12 @@ orbax restores a flipped bit silently, and accepts a directory without its commi
 checkpoint counts only if it has a manifest, and is good only if every file matches the manifest.
 """
 
-import json
 from pathlib import Path
 from typing import Any, TypedDict
 
 from bert_jax.core import hashes
-from bert_jax.core.files import hash_files, write_atomically
-from bert_jax.core.typed_json import Mistyped, fit
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import hash_files, read_json, write_json
 
 NAME = "manifest.json"
 
@@ -24,17 +23,16 @@ def write(directory: Path, position: dict) -> None:
     """Hash the directory's files and write the manifest; `position` says where the run was."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
     content = {"position": position, "files": hash_files(directory, names)}
-    write_atomically(directory / NAME, json.dumps(hashes.sealed(content), indent=1))
+    write_json(directory / NAME, hashes.sealed(content), indent=1)
 
 
 def read(directory: Path) -> dict | None:
     """Return the content of the manifest; None if it is missing or damaged."""
     try:
-        # Not `read_json`: runs of earlier versions may have stored numbers that are not finite.
-        content = json.loads((directory / NAME).read_text(encoding="utf-8"))
-        return fit(content, Manifest) if hashes.is_sealed(content) else None
-    except (FileNotFoundError, ValueError, AttributeError, RecursionError, Mistyped):
+        content = read_json(directory / NAME, Manifest)
+    except (FileNotFoundError, BertJaxError):
         return None
+    return content if hashes.is_sealed(content) else None
 
 
 def damage(directory: Path) -> str | None:

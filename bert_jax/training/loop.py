@@ -97,12 +97,7 @@ class Run:
         else:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
             self.step, self.window = newest, Window(position["window"])
-            self.history = [(step, tuple(value)) for step, value in position.get("standings", [])]
-            if (old := position.get("history")) and (best := self.config.checkpoints.best):
-                # Runs of earlier versions stored only the metric, which may not be finite.
-                self.history = [
-                    (n, standing(best, {best: value})) for n, value in old if math.isfinite(value)
-                ]
+            self.history = [(step, tuple(value)) for step, value in position["standings"]]
             if self.step == self.config.steps or self.gave_up():
                 # A part of a larger run has no --workdir of its own.
                 advice = "" if PART.get() else "; name another --workdir for a new one"

@@ -1,6 +1,6 @@
 """The directory of a run.
 
-run.json        the config it started with, the identity of its data, the layouts of its models, its own hash
+run.json        version, the config it started with, the identity of its data, the layouts of its models, its own hash
 tokenizer/      the tokenizer of its data
 checkpoints/    the state of the run, see checkpoint.py
 metrics.jsonl   the metrics; events.* holds the same for TensorBoard; curves.png is a plot of them
@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 from bert_jax.core.config import build
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
-from bert_jax.core.hashes import SELF, is_sealed, is_within, sealed
+from bert_jax.core.hashes import check_version, is_sealed, is_within, sealed
 from bert_jax.core.output import lock, refuse_foreign
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
@@ -34,6 +34,7 @@ FREE = re.compile(
     r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
 )
 BACK = "put it back from a copy"
+VERSION = 1  # of all files in the directory
 
 
 class ModelFacts(TypedDict):
@@ -51,11 +52,12 @@ class ModelFacts(TypedDict):
 class RunFacts(TypedDict):
     """The content of run.json."""
 
+    version: int
     config: dict[str, Any]
     data: dict[str, Any]
     layout: ModelFacts
     layouts: NotRequired[dict[str, ModelFacts]]
-    self: NotRequired[str]
+    self: str
 
 
 class Workdir:
@@ -87,19 +89,16 @@ class Workdir:
 
     def begin(self, config: RunConfig, data: Data, task: Task) -> None:
         """Write run.json and the tokenizer; refuse a directory that belongs to a different run."""
-        keys = list(flat(config))
-        settings, identity = {name: value for name, value, _ in keys}, data.identity()
+        settings, identity = dict(flat(config)), data.identity()
         if not self.run.exists():
             layouts = {name: describe(layout) for name, layout in task.layouts.items()}
-            content = {"config": settings, "data": identity, "layout": layouts.pop("")}
+            content = {"version": VERSION, "config": settings, "data": identity, "layout": layouts.pop("")}
             data.tokenizer.save(self.tokenizer)
             content |= {"layouts": layouts} if layouts else {}
             write_atomically(self.run, json.dumps(sealed(as_read(content)), indent=1) + "\n")
             return
         before = self.read()
-        # A key that did not exist yet when the run began had, in effect, its default.
-        defaults = {name: default for name, _, default in keys if default is not dataclasses.MISSING}
-        self.refuse(different(as_read(defaults) | before["config"], as_read(settings)), "settings")
+        self.refuse(different(before["config"], as_read(settings)), "settings")
         self.refuse(different(before["data"], identity), "data")
 
     def refuse(self, differing: list[str], kind: str) -> None:
@@ -123,12 +122,15 @@ class Workdir:
 
     def read(self) -> dict:
         try:
-            content = read_json(self.run, RunFacts, remedy=BACK)
+            content = read_json(self.run, remedy=BACK)
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
-        if SELF in content and not is_sealed(content):  # runs of earlier versions have no hash
+        check_version(
+            content, VERSION, self.run, "start the run anew, `bert-jax train` with another --workdir"
+        )
+        if not is_sealed(content):
             raise BertJaxError(f"{self.run} is damaged: its hash differs; {BACK}")
-        return content
+        return read_json(self.run, RunFacts, remedy=BACK)
 
 
 def describe(layout: Layout) -> dict:
@@ -151,14 +153,14 @@ def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer)
         hub.save(directory / name, task.layouts[name], model, tokenizer)
 
 
-def flat(config, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, value, default) for every key of nested dataclasses."""
+def flat(config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) for every key of nested dataclasses."""
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), prefix + field.name
         if dataclasses.is_dataclass(value):
             yield from flat(value, name + ".")
         else:
-            yield name, value, field.default
+            yield name, value
 
 
 def as_read(values: dict) -> dict:

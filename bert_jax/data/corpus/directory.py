@@ -28,7 +28,6 @@ from bert_jax.core.output import beside, errors_of, keep_mode, sync
 from bert_jax.text.tokenizer import Tokenizer
 
 VERSION = 2
-UNSEALED = 1  # the version in which the manifest had no hash of its own
 PARTS = ("train", "heldout")
 ARRAYS = ("tokens", "sentences", "documents")
 AGAIN = "prepare or copy it again"
@@ -182,11 +181,9 @@ class Corpus:
 def _manifest(content: bytes, where) -> Any:
     remedy = "prepare the corpus again"
     manifest = parse_json(content, dict, where, remedy)
-    version = manifest.get("version")
-    if version not in (UNSEALED, VERSION):
-        raise BertJaxError(f"{where} has version {version!r:.20}, but {VERSION} is needed; {remedy}")
+    hashes.check_version(manifest, VERSION, where, "make the corpus anew with `bert-jax prepare`")
     parse_json(content, Manifest, where, remedy)
-    if not hashes.is_sealed(manifest) and (version == VERSION or hashes.SELF in manifest):
+    if not hashes.is_sealed(manifest):
         raise BertJaxError(f"{where} is damaged: its hash differs; {AGAIN}")
     if unsafe := [name for name in manifest["files"] if not hashes.is_within(name)]:
         raise BertJaxError(f"{where} lists {unsafe[0][:100]!r}, which is not a file of the corpus; {remedy}")
