@@ -3,7 +3,7 @@
 # has its own environment with its versions of constraints.txt:
 #
 #   launch/other_pythons.sh                             all tests on all other versions found: about 15 minutes each
-#   launch/other_pythons.sh 3.11 -q tests/test_api.py   on 3.11 only, with arguments for pytest
+#   launch/other_pythons.sh 3.11 -q tests/inference/test_model.py   on 3.11 only, with arguments for pytest
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh

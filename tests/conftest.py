@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -22,23 +23,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+HERE = Path(__file__).parent
 # The files that take longest begin first, so that no process ends with one of them while the other is idle.
-LONGEST = [
-    "readme",
-    "meshes",
-    "processes",
-    "whole_batch_loss",
-    "tpu_step",
-    "runs",
-    "light",
-    "recipes",
-    "bench",
-]
+LONGEST = {
+    "docs/test_pages.py",
+    "training/test_meshes.py",
+    "training/test_processes.py",
+    "training/test_whole_batch_loss.py",
+    "pod/test_tpu_step.py",
+    "runs/test_interruptions.py",
+    "docs/test_light.py",
+    "bench/test_recipes.py",
+    "command/test_bench.py",
+}
 
 
 def pytest_collection_modifyitems(config, items):
     """Tests marked long run when asked for by that mark alone, whatever else `-m` selects."""
-    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
+    items.sort(key=lambda item: str(item.path.relative_to(HERE)) not in LONGEST)
     if "long" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)

@@ -308,7 +308,7 @@ def config_says(original: bytes, content: bytes, value) -> bool:
     if (published.get("model_type") or "bert") != layout.family.model_type:
         return False
     if layout.family.model_type != "bert":
-        return True  # another family's keys; tests/test_family_reference.py has them
+        return True  # another family's keys; tests/hub/families/test_reference.py has them
     expected = {
         name: default if published.get(key) is None else published[key]
         for name, (key, default) in PUBLISHED.items()

@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
+from tests.command.test_adapt import documents, results
 from tests.hostile.outcomes import kill_when, started
-from tests.test_adapt import documents, results
 
 pytestmark = pytest.mark.long
 BEGUN = (  # what stands in the output when a stage has begun, and still when it is over; in their order

@@ -96,7 +96,7 @@ def test_all_but_pre_training_works_with_what_pip_install_installs(tmp_path):
         ["inspect", "--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.corpora=gs://some/corpus"],
     ]  # fmt: skip
     commands = [[str(word) for word in command] for command in (*works, *refused)]
-    script = ROOT / "tests/light.py"
+    script = ROOT / "tests/docs/light.py"
     ran = subprocess.run(
         [sys.executable, script, json.dumps(absent()), json.dumps(commands)],
         env=process_environment(), capture_output=True, text=True,

@@ -390,7 +390,7 @@ def test_recipes_have_the_published_sizes(size):
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["electra", "deberta-v2"])
 def test_meshes_and_accumulation_give_the_same_losses(family):
-    one, *others = run_on_eight_devices("tests.replaced_on_eight_devices", family).values()
+    one, *others = run_on_eight_devices("tests.tasks.electra_on_eight_devices", family).values()
     losses = np.array(one["losses"])
     assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
     for other in others:

@@ -1,4 +1,4 @@
-"""Directories of every layout, good and hostile. What needs torch to be written is in test_torch_files.py."""
+"""Directories of every layout, good and hostile. What needs torch to be written is in hub/test_torch_pickle.py."""
 
 import json
 import shutil

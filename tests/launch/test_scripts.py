@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from bert_jax.core.errors import LOST_ANOTHER, NotFinite
-from tests import fake_gcloud
+from tests.launch import fake_gcloud
 from tests.support.processes import kill_pod
 from tests.support.project import ROOT
 
@@ -447,7 +447,7 @@ def programs(folder: Path, **texts: str) -> str:
 
 @pytest.fixture
 def local_pod(tmp_path):
-    """Two processes on this machine; bert-jax does nothing here, in test_processes.py it trains."""
+    """Two processes on this machine; bert-jax does nothing here, in training/test_processes.py it trains."""
     environment = {"PATH": programs(tmp_path / "bin", bert_jax=BERT_JAX), "LOCAL_POD": str(tmp_path / "pod")}
 
     started = []

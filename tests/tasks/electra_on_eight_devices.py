@@ -1,4 +1,4 @@
-"""Run by test_replaced_tokens.py in a process with eight CPU devices: what training gives, as JSON."""
+"""Run by test_electra.py in a process with eight CPU devices: what training gives, as JSON."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Run by test_family_meshes.py in a process with eight CPU devices: what every family's training gives, as JSON."""
+"""Run by test_meshes.py in a process with eight CPU devices: what every family's training gives, as JSON."""
 
 import json
 import sys

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.on_eight_devices import EVALUATED, MESHES, MORE_MESHES
 from tests.support.processes import run_on_eight_devices
+from tests.training.on_eight_devices import EVALUATED, MESHES, MORE_MESHES
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
@@ -17,7 +17,7 @@ def assert_same(one, other):
 
 @pytest.fixture(scope="module")
 def some():
-    return run_on_eight_devices("tests.on_eight_devices", "some")
+    return run_on_eight_devices("tests.training.on_eight_devices", "some")
 
 
 @pytest.mark.parametrize("mesh", [name for name in MESHES if name != "one device"])
@@ -49,6 +49,6 @@ def test_a_run_goes_on_from_8_devices_on_4_and_on_8_again(some):
 
 @pytest.mark.long
 def test_more_meshes_give_the_same_losses():
-    found = run_on_eight_devices("tests.on_eight_devices", "more")
+    found = run_on_eight_devices("tests.training.on_eight_devices", "more")
     for mesh in MORE_MESHES:
         assert_same(found["one device"], found[mesh])

@@ -247,7 +247,7 @@ print("MOSAIC", text.count("tpu_custom_call"))
 
 
 @pytest.mark.slow
-# The short kernel is in the step that tests/test_tpu_step.py compiles.
+# The short kernel is in the step that tests/pod/test_tpu_step.py compiles.
 @pytest.mark.parametrize(
     ("kernel", "rate"), long_except([("short", 0.1), ("splash", 0.0)], [("splash", 0.0)])
 )

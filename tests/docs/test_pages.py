@@ -174,14 +174,14 @@ def smaller(words: list[str]) -> list[str]:
 def run(words: list[str], capfd) -> None:
     program, *arguments = words
     if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
-        parsed(arguments)  # tests/test_preflight.py compiles for a slice, tests/test_bench*.py measure
+        parsed(arguments)  # tests/pod/test_preflight.py compiles for a slice, tests/test_bench*.py measure
     elif program == "bert-jax":
         assert cli.main(smaller(arguments)) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
     elif program == "pip":
         extras = re.search(r"\.(?:\[([\w,]+)\])?$", words[-1])[1]
         assert {*filter(None, (extras or "").split(","))} <= set(PROJECT["optional-dependencies"])
     elif program == "launch/local_pod.sh":
-        parsed(arguments[1:])  # tests/test_processes.py runs several processes
+        parsed(arguments[1:])  # tests/training/test_processes.py runs several processes
     elif words in (["launch/quickstart.sh"], ["launch/test.sh"]):
         assert os.access(program, os.X_OK)  # it is running this test, or runs for minutes
     else:
@@ -348,7 +348,7 @@ def test_the_front_page_is_short():
 
 
 def test_the_loop_of_your_own_is_that_which_learns():
-    """tests/test_fit.py runs it long enough to see that."""
+    """tests/runs/test_fit.py runs it long enough to see that."""
     code = (ROOT / "tests/examples/custom_loop.py").read_text(encoding="utf-8").partition("\n\n")[2]
     blocks = [block for _, block in fenced("bert_jax/README.md")]
     assert code.replace('"model"', '"path/to/bert"') in blocks

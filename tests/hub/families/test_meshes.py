@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 @pytest.fixture(scope="module")
 def found():
-    return run_on_eight_devices("tests.families_on_eight_devices")
+    return run_on_eight_devices("tests.hub.families.on_eight_devices")
 
 
 @pytest.mark.long

@@ -90,7 +90,7 @@ def test_a_branch_by_kind_is_noticed(source):
 
 @pytest.fixture
 def stars():
-    KINDS["stars"] = KINDS["examples.kinds.stars"]
+    KINDS["stars"] = KINDS["tests.examples.kinds.stars"]
     yield
     del KINDS["stars"]
 
@@ -138,7 +138,7 @@ def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
         WithoutReport.learn([], ("no", "yes"))
 
 
-@pytest.mark.parametrize("name", ["starz", "examples.kinds.stars", "", 3, None, ["number"]])
+@pytest.mark.parametrize("name", ["starz", "tests.examples.kinds.stars", "", 3, None, ["number"]])
 def test_a_kind_that_nobody_knows(name):
     layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
     with pytest.raises(BertJaxError, match="no kind of prediction "):
@@ -150,7 +150,7 @@ def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_befo
     rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(20)]
     data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = [
-        "kind=examples.kinds.stars",
+        "kind=tests.examples.kinds.stars",
         f"init={tmp_path / 'm'}",
         f"data.train={data}",
         "data.max_length=16",
@@ -171,7 +171,7 @@ def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatc
 def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path):
     rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(1200)]
     data = ExamplesConfig(train=write_jsonl(tmp_path / "train.jsonl", rows), folds=0)
-    stars = KINDS["examples.kinds.stars"]
+    stars = KINDS["tests.examples.kinds.stars"]
     plain = type("Plain", (stars,), {"calibrate": Kind.calibrate})
     parts = [
         split_parts(SimpleNamespace(data=data, predicts=kind)) for kind in (stars, plain, KINDS["number"])
