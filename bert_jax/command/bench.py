@@ -10,6 +10,8 @@ from bert_jax.command.flags import (
     JSON,
     LAYOUT,
     TOKENIZER,
+    Verb,
+    choice_of,
     count,
     flag,
     number,
@@ -351,3 +353,11 @@ def all_(args):
 
     given = {name: getattr(args, name) for name in ("model", "classifier", "data", "corpus")}
     print(measure_all(Places(given, Path(args.output)), args.only, args.quick))
+
+
+BENCHES = {value.name: value for value in list(vars().values()) if isinstance(value, Verb)}
+bench = verb(
+    "measure speed and accuracy, compared with other libraries",
+    "bert-jax bench tokenizers --vocab DIR --text book.txt",
+    choice_of(BENCHES),
+)(lambda args: None)

@@ -1,10 +1,15 @@
-"""`bert-jax config`: the keys of a config, their values and their meanings."""
+"""The verb `config`: the keys of a config, their values and their meanings."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bert_jax import tasks
+from bert_jax.command.flags import (
+    JSON,
+    OVERRIDES,
+    flag,
+    verb,
+)
 from bert_jax.core import terminal
 from bert_jax.core.config import checked, merged
 from bert_jax.core.config_files import read_file, recipes
@@ -15,8 +20,35 @@ from bert_jax.core.files import to_json
 NAME, VALUE = 18, 13  # widths of the columns of names and of values, in characters
 
 
+@verb(
+    "show the keys of a config: values, defaults, meanings",
+    "bert-jax config classify:mrpc --config.data.batch=16",
+    flag(
+        "spec",
+        nargs="?",
+        metavar="FILE[:NAME]",
+        help="config file, or the name of an installed one (default: list the installed ones); "
+        "--config.KEY=VALUE changes a key",
+    ),
+    flag("--reference", action="store_true", help="print the reference of all tasks, configs/README.md"),
+    JSON,
+    OVERRIDES,
+)
+def config(args):
+    if args.reference:
+        from bert_jax.command import config_reference
+
+        print(config_reference.written(), end="")
+    elif args.spec is None:
+        print(describe_recipes(args.json))
+    else:
+        print(describe(args.spec, args.overrides, args.json))
+
+
 def collect(spec: str, overrides: Sequence[str]) -> dict:
     """Return the task of a config, its keys with their values, and the reason why it cannot run (None if it can)."""
+    from bert_jax import tasks
+
     values = read_file(spec)
     reader = tasks.module_of(values, overrides).Config
     keys = keys_of(reader)

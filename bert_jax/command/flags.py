@@ -186,3 +186,15 @@ LAYOUT = flag(
     "and blank lines between documents (default blank)",
 )  # fmt: skip
 COLUMN = flag("--column", default="text", help="text column of .jsonl, .parquet and tfds (default text)")
+STRICT = flag("--strict", action="store_true", help="refuse broken UTF-8 and empty files")
+OUTPUT = flag("--output", required=True, metavar="DIR", help="output directory")
+PREDICTORS = "a classifier, a tagger, a question-answering model"
+TEXT = flag(
+    "--text", default="", metavar="COLUMN",
+    help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
+)  # fmt: skip
+PAIR = flag("--pair", default="", metavar="COLUMN", help="column of second texts, or of passages")
+SKIP_BAD = flag(
+    "--skip-bad", action="store_true",
+    help="skip rows that are not examples, such as those with an empty cell, and count them",
+)  # fmt: skip

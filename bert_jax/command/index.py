@@ -1,7 +1,28 @@
-"""Verbs of search: index documents, and find the passages that answer a query."""
+"""The verb `index`: build an index, add documents, remove some, merge its segments, and export it."""
 
-from bert_jax.command.flags import count, flag, verb, whole
-from bert_jax.core.errors import BertJaxError
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bert_jax.command.flags import (
+    count,
+    flag,
+    verb,
+    whole,
+)
+from bert_jax.core.errors import BertJaxError, one_line
+from bert_jax.core.terminal import counted, say
+from bert_jax.text.lines import read_lines
+
+if TYPE_CHECKING:
+    from bert_jax.search.documents import Document
+    from bert_jax.search.index_manifest import Manifest
+    from bert_jax.search.index_writer import Counts
+
+MANY = 16  # segments; if there are more, --compact is recommended
+SHOWN = 5  # document names in a message
 
 
 @verb(
@@ -43,37 +64,98 @@ def index(args):
 
         write(args)
         return
-    from bert_jax.command.indexing import change
-
     change(args)
 
 
-@verb(
-    "find the passages of an index that answer a query",
-    'bert-jax search INDEX "how do cats land on their feet?"',
-    flag("index", metavar="INDEX", help="directory of an index"),
-    flag("query", nargs="?", metavar="QUERY", help="text to search for"),
-    flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
-    flag("--top", type=count, default=10, metavar="N", help="number of passages to show (default 10)"),
-    flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
-    flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
-    flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
-    flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
-    flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
-    flag("--verify", action="store_true", help="check the hashes of all files first"),
-    flag(
-        "--explain", action="store_true",
-        help="show the rank and score of each leg, and what each word adds; the score of a passage is the reranker's, "
-        "or else that of the fusion (reciprocal rank fusion) of two legs, or else that of the one leg",
-    ),
-    flag("--full", action="store_true", help="print whole passages, not excerpts"),
-    flag("--json", action="store_true", help="print a JSON object for each query"),
-)  # fmt: skip
-def search(args):
-    from bert_jax.command.search import show
+def change(args) -> None:
+    from bert_jax.search.documents import Columns, Source
+    from bert_jax.search.index_settings import Asked, Plan
+    from bert_jax.search.index_writer import writing
+    from bert_jax.text.truncation import warn
 
-    if args.query is None and args.queries is None:
-        raise BertJaxError("give a query, or --queries FILE")
-    if args.query is not None and args.queries is not None:
-        raise BertJaxError("give a query or --queries FILE, not both")
-    show(args)
+    start, path, others, adds = time.monotonic(), Path(args.output), list[str](), False
+    if not (args.documents or args.remove or args.compact):
+        raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
+    if args.remove_missing and not args.documents:
+        raise BertJaxError("--remove-missing keeps the documents of DOCS; name them")
+    if args.remove and args.documents:
+        raise BertJaxError(
+            "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
+        )
+    asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
+    source = Source(args.documents, Columns(args.text, args.id, args.title))
+    plan = Plan(path, asked, args.compact)
+    if args.documents and plan.is_new and plan.manifest.model is None:
+        say("no --model, so documents are found by keywords alone", sys.stderr)
+    with writing(path, plan.manifest if args.documents else None) as writer:
+        if args.remove:
+            writer.remove(ids_of(args.remove))
+        if args.documents:
+            encoder = plan.encoder
+            before = writer.manifest
+            others, adds = before.sources_beside(args.documents), before.has_none_of(args.documents)
+            if others and args.remove_missing:
+                raise BertJaxError(
+                    f"--remove-missing would also remove the documents of {', '.join(others)}; name all sources of the "
+                    "index, or remove documents by their ids with --remove"
+                )
+            documents, encode = shown(source.documents()), encoder.documents if encoder else None
+            writer.add(documents, plan.cutter, encode, args.documents)
+            if args.remove_missing and writer.missing:
+                writer.remove(writer.missing)
+            if encoder and encoder.truncated.truncated:
+                warn(encoder.truncated.notice(what="passages"))
+            for line in source.notes():
+                say(line, sys.stderr)
+            if not writer.manifest.changes:
+                raise BertJaxError(f"{' '.join(args.documents)}: no documents that can be read; name others")
+        if args.compact:
+            writer.compact(plan.manifest)
+    say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
+    if (missing := writer.missing) and not adds:
+        say(one_line(in_words(missing, others)), sys.stderr)
+
+
+def in_words(missing: list[str], others: list[str]) -> str:
+    """Return a notice about documents of the index that were not read; `others` are its sources that were not read.
+
+    >>> in_words(["a.txt"], [])
+    '1 document of the index is not among these files: a.txt; --remove-missing removes it'
+    """
+    verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+    counts = f"{counted(len(missing), 'document')} of the index {verb} not among these files"
+    if others:
+        return f"{counts}; name its other sources too ({', '.join(others)}) to see which of them are gone"
+    names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
+    return f"{counts}: {names}; --remove-missing removes {them}"
+
+
+def shown(documents: "Iterable[Document]") -> "Iterable[Document]":
+    from tqdm import tqdm
+
+    return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
+
+
+def ids_of(names: list[str]) -> list[str]:
+    """Return the ids that --remove gives, without duplicates; @FILE stands for the ids in a file."""
+    ids = [
+        name
+        for given in names
+        for name in (read_lines(given[1:]) if given.startswith("@") else [given])
+        if name
+    ]
+    return list(dict.fromkeys(ids))
+
+
+def summary(path: Path, manifest: "Manifest", counts: "Counts", seconds: float) -> str:
+    line = (
+        f"{counted(manifest.documents, 'document')} in {counted(manifest.passages, 'passage')} in {path}: "
+        f"{counts.new:,} new, "
+        f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
+        f"{counted(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
+    )
+    if recall := manifest.recall:
+        line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"
+    if len(manifest.segments) > MANY:
+        line += f"; {len(manifest.segments)} segments, which --compact merges"
+    return line

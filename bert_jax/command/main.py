@@ -1,4 +1,4 @@
-"""`bert-jax VERB`: parse the flags and call the verb's function. Verbs are listed from text to predictions."""
+"""`bert-jax VERB`: parse the flags and call the verb's function. Each verb is a file of this folder."""
 
 import os
 import signal
@@ -6,12 +6,13 @@ import sys
 import warnings
 from contextlib import nullcontext
 from glob import glob
+from importlib import import_module
 from importlib.util import find_spec
+from keyword import iskeyword
 
 from bert_jax import __version__
-from bert_jax.command import adapt, bench, corpora, index, labels, mine, models, rerank, runs
 from bert_jax.command.failures import explained
-from bert_jax.command.flags import Parser, choice_of, verb, verbs_of
+from bert_jax.command.flags import Parser, Verb
 from bert_jax.command.interrupts import interruptible
 from bert_jax.core.arguments import set_by_config
 from bert_jax.core.compilation_cache import keep_programs
@@ -19,22 +20,22 @@ from bert_jax.core.errors import BertJaxError, nearest, one_line
 from bert_jax.core.memory import share_gpu, use_large_pages
 from bert_jax.core.terminal import say
 
-BENCHES = verbs_of(bench)
-VERBS = (
-    verbs_of(corpora)
-    | verbs_of(runs)
-    | verbs_of(models)
-    | verbs_of(mine)
-    | verbs_of(index)
-    | verbs_of(labels)
-    | verbs_of(rerank)
-    | verbs_of(adapt)
-)
-VERBS["bench"] = verb(
-    "measure speed and accuracy, compared with other libraries",
-    "bert-jax bench tokenizers --vocab DIR --text book.txt",
-    choice_of(BENCHES),
-)(lambda args: None)
+GROUPS = {
+    "text": ("vocab", "prepare", "inspect"),
+    "train": ("config", "train", "preflight", "export", "mine", "adapt"),
+    "use": ("predict", "embed", "rerank", "fill-mask", "score"),
+    "search": ("index", "search"),
+    "check": ("evaluate", "info", "check", "bench", "import"),
+}
+
+
+def verb_of(name: str) -> Verb:
+    """Return the verb of a file of this folder: `fill-mask` of fill_mask.py, `import` of import_.py."""
+    file = name.replace("-", "_") + "_" * iskeyword(name)
+    return getattr(import_module(f"bert_jax.command.{file}"), file)
+
+
+VERBS = {name: verb_of(name) for group in GROUPS.values() for name in group}
 
 
 def parser_of(name: str) -> Parser:
@@ -53,9 +54,11 @@ def quiet_libraries() -> None:
 
 def show_verbs() -> None:
     width = max(map(len, VERBS))
-    print("usage: bert-jax VERB [...]\n\nBERT in JAX, from raw text to predictions. The verbs:\n")
-    for name, shown in VERBS.items():
-        print(f"  {name:<{width}}  {shown.summary}")
+    print("usage: bert-jax VERB [...]\n\nBERT in JAX, from raw text to predictions.")
+    for group, names in GROUPS.items():
+        print(f"\n{group}:")
+        for name in names:
+            print(f"  {name:<{width}}  {VERBS[name].summary}")
     print("\nbert-jax VERB --help shows a verb's flags and an example.")
 
 

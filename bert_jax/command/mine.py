@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from bert_jax.command.flags import count, flag, number, verb, whole
-from bert_jax.command.labels import SKIP_BAD
+from bert_jax.command.flags import SKIP_BAD, count, flag, number, verb, whole
 from bert_jax.core.config import LARGEST
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json

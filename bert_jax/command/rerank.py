@@ -4,8 +4,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from bert_jax.command.flags import count, flag, number, verb
-from bert_jax.command.labels import SKIP_BAD
+from bert_jax.command.flags import SKIP_BAD, count, flag, number, verb
 from bert_jax.core.files import to_json
 
 

@@ -1,17 +1,23 @@
-"""The verb `search`: print hits as text or as JSON."""
+"""The verb `search`: find passages, and print them as text or as JSON."""
 
 import re
 import sys
 from collections.abc import Iterator, Set
 from dataclasses import asdict
 from itertools import islice
+from typing import TYPE_CHECKING
 
+from bert_jax.command.flags import (
+    count,
+    flag,
+    verb,
+)
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.files import to_json
 from bert_jax.core.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
-from bert_jax.data.examples.unlabelled import read_unlabelled
-from bert_jax.search.index import Hit, Index
-from bert_jax.search.keywords import query_words
+
+if TYPE_CHECKING:
+    from bert_jax.search.index import Hit
 
 QUERIES = 64  # queries searched together
 EXCERPT = 240  # characters of a passage that are shown, about three lines of a terminal
@@ -19,7 +25,38 @@ INDENT = 5
 TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
 
 
+@verb(
+    "find the passages of an index that answer a query",
+    'bert-jax search INDEX "how do cats land on their feet?"',
+    flag("index", metavar="INDEX", help="directory of an index"),
+    flag("query", nargs="?", metavar="QUERY", help="text to search for"),
+    flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
+    flag("--top", type=count, default=10, metavar="N", help="number of passages to show (default 10)"),
+    flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
+    flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
+    flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
+    flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
+    flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
+    flag("--verify", action="store_true", help="check the hashes of all files first"),
+    flag(
+        "--explain", action="store_true",
+        help="show the rank and score of each leg, and what each word adds; the score of a passage is the reranker's, "
+        "or else that of the fusion (reciprocal rank fusion) of two legs, or else that of the one leg",
+    ),
+    flag("--full", action="store_true", help="print whole passages, not excerpts"),
+    flag("--json", action="store_true", help="print a JSON object for each query"),
+)  # fmt: skip
+def search(args):
+    if args.query is None and args.queries is None:
+        raise BertJaxError("give a query, or --queries FILE")
+    if args.query is not None and args.queries is not None:
+        raise BertJaxError("give a query or --queries FILE, not both")
+    show(args)
+
+
 def show(args) -> None:
+    from bert_jax.search.index import Index
+
     index = Index.open(args.index, args.model, args.verify)
     if not len(index):
         raise BertJaxError(
@@ -45,6 +82,8 @@ def show(args) -> None:
 
 def queries_in(source: str) -> Iterator[str]:
     """Yield the queries of a file; skip and count blank ones."""
+    from bert_jax.data.examples.unlabelled import read_unlabelled
+
     blank = 0
     for query in read_unlabelled(source):
         if query.strip():
@@ -66,14 +105,16 @@ def weights_of(text: str | None) -> dict[str, float] | None:
         ) from None
 
 
-def as_json(hit: Hit, explain: bool) -> dict:
+def as_json(hit: "Hit", explain: bool) -> dict:
     shown = asdict(hit)
     if not explain:
         del shown["parts"]
     return shown
 
 
-def lines_of(rank: int, hit: Hit, query: str, explain: bool, full: bool) -> list[str]:
+def lines_of(rank: int, hit: "Hit", query: str, explain: bool, full: bool) -> list[str]:
+    from bert_jax.search.keywords import query_words
+
     title = f"  {one_line(hit.title)}" if hit.title else ""
     lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)}, characters {hit.start}-{hit.end}{title}"]
     if explain:

@@ -1,21 +1,49 @@
-"""Start runs from config files, show their examples, and export the models of their checkpoints."""
+"""The verb `train`."""
 
 import shlex
 from collections.abc import Sequence
 
-from bert_jax import tasks
-from bert_jax.core import config as configs
-from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
-from bert_jax.runs.run import run
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.run_config import CheckpointConfig
-from bert_jax.training.workdir import Workdir, save_models
+from bert_jax.command.flags import (
+    CONFIG,
+    count,
+    flag,
+    verb,
+    whole,
+)
+
+
+@verb(
+    "train a model, or resume a run",
+    "bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus",
+    CONFIG,
+    flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
+    flag(
+        "--dry-run", action="store_true", help="read the data, show what the run would do, and stop before it begins"
+    ),
+    flag(
+        "--coordinator", metavar="HOST:PORT",
+        help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh"
+    ),
+    flag("--processes", type=count, help="number of processes"),
+    flag("--process", type=whole(0), help="index of this process, from 0"),
+)  # fmt: skip
+def train(args):
+    from bert_jax.training.processes import joined
+
+    if args.dry_run:
+        from bert_jax.runs.dry_run import show
+
+        show(args.config, args.overrides, args.workdir)
+        return
+    with joined(args.coordinator, args.processes, args.process):
+        start(args.config, args.overrides, args.workdir)
 
 
 def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     """`bert-jax train`: return whether the run, or every run of a sweep, finished."""
+    from bert_jax.core import config as configs
+    from bert_jax.runs.run import run
+
     command = command_line(spec, overrides, workdir)
     return run(configs.read_file(spec), overrides, workdir, command) is not None
 
@@ -23,30 +51,3 @@ def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
 def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:
     settings = [f"--config.{override}" for override in overrides]
     return shlex.join(["bert-jax", "train", "--config", spec, *settings, "--workdir", str(workdir)])
-
-
-def inspect(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
-    """`bert-jax inspect`: return the examples of a step as text."""
-    module, config = tasks.load(spec, overrides)
-    return module.inspect(config, step, rows)
-
-
-def export(path: str, directory: str, step: int | None = None) -> int:
-    """`bert-jax export`: write the models of a checkpoint, by default of the newest, and return its step."""
-    workdir = Workdir(path)
-    if workdir.read()["config"].get("method") == "contrast":
-        raise BertJaxError(
-            f"{path} fits its head after the last step (method=contrast), so its checkpoints have none; the model of "
-            f"the finished run is {workdir.model}"
-        )
-    task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
-    checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
-    if step is None:
-        steps = checkpoints.steps()
-        if not steps:
-            raise BertJaxError(f"{path} has no checkpoint yet; continue the run until it writes one")
-        step = steps[-1]
-    checkpoints.check(step)
-    with hub.saving(directory) as new:
-        save_models(new, task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
-    return step

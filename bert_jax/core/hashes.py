@@ -38,8 +38,8 @@ def is_sealed(content: Mapping[str, Any]) -> bool:
 
 def check_version(content: Mapping[str, Any], version: int, where: object, anew: str) -> None:
     """Refuse a file of another version of its format; `anew` says how to make it again."""
-    if (found := content.get("version")) != version:
-        raise BertJaxError(f"{where} has version {found!r:.20}, but {version} is needed; {anew}")
+    if (other := content.get("version")) != version:
+        raise BertJaxError(f"{where} has version {other!r:.20}, but {version} is needed; {anew}")
 
 
 def facts(size=-1, blake2b="", *_) -> FileFacts:

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from bert_jax.command import main as cli
+from bert_jax.command.bench import BENCHES
 from bert_jax.core.errors import BertJaxError
 from tests.support.pretraining_runs import make_corpus, train_command
 from tests.support.project import ROOT
@@ -41,13 +42,13 @@ def test_every_verbs_help_has_an_example_that_parses(verb, monkeypatch):
         parser.parse_args(example.split()[2:])
 
 
-@pytest.mark.parametrize("subject", cli.BENCHES)
+@pytest.mark.parametrize("subject", BENCHES)
 def test_every_subject_of_bench_has_an_example_that_parses(subject, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     parser = cli.parser_of("bench")
     with pytest.raises(SystemExit):
         parser.parse_args([subject, "--help"])
-    example = cli.BENCHES[subject].example
+    example = BENCHES[subject].example
     shown = capsys.readouterr().out
     assert " ".join(example.split()) in " ".join(shown.split()) and not too_wide(shown)
     assert example.startswith(f"bert-jax bench {subject} ")

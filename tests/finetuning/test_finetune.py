@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.command import train as run
+from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import (
     COSTS,
@@ -575,7 +575,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
             "data.max_length=48",
             "epochs=3",
         ]
-        return run.inspect(f"configs/{task}.py", given, step, 8)
+        return show_examples(f"configs/{task}.py", given, step, 8)
 
     rows = [("w1 w2", "bad"), ("w3", "good"), ("w4 w5y7", "bad"), ("w6 w7", "good")]
     assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", write_csv(tmp_path / "t.csv", rows * 2))

@@ -9,6 +9,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command import train as run
+from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.example_splits import split_parts
 from bert_jax.finetuning.finetune_config import ExamplesConfig
@@ -127,7 +128,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     assert "Expected calibration error of these texts" in report and "![confusion matrix]" in report
     apart = json.loads(compare(*directories, data, as_json=True))
     assert apart["differences"].keys() == {"exact", "near"} and apart["better"] + apart["worse"]
-    assert "5 stars: [CLS]" in run.inspect("configs/classify.py", given, 0, 32)
+    assert "5 stars: [CLS]" in show_examples("configs/classify.py", given, 0, 32)
 
 
 def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
@@ -156,7 +157,7 @@ def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_befo
         "data.max_length=16",
     ]
     with pytest.raises(BertJaxError, match='no kind of prediction "stars"'):
-        run.inspect("configs/classify.py", given, 0, 1)
+        show_examples("configs/classify.py", given, 0, 1)
 
 
 def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
-from bert_jax.command.train import export
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.tasks import load
@@ -303,7 +303,7 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
     assert ours.keys() == theirs.keys()
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
 
-    assert export(whole, tmp_path / "exported") == 6
+    assert export_checkpoint(whole, tmp_path / "exported") == 6
     transformers = pytest.importorskip("transformers")
     for name, kind in (("", "ElectraForPreTraining"), (GENERATOR, "ElectraForMaskedLM")):
         contents = [

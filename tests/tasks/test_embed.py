@@ -9,9 +9,10 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.command.export import export_checkpoint
+from bert_jax.command.inspect import show_examples as inspect_run
 from bert_jax.command.main import main
-from bert_jax.command.train import export, start
-from bert_jax.command.train import inspect as inspect_run
+from bert_jax.command.train import start
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import (
     Group,
@@ -159,7 +160,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
     some = random_texts(20, (1, 20), 9)
     vectors = ours.embed(some)
     assert vectors.shape == (20, 24)
-    export(tmp_path / "run", tmp_path / "exported")
+    export_checkpoint(tmp_path / "run", tmp_path / "exported")
     exported = load(tmp_path / "exported")
     assert exported.embedder == ours.embedder and np.abs(exported.embed(some) - vectors).max() > 0, (
         "of another step"

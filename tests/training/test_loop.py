@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.command.train import export
+from bert_jax.command.export import export_checkpoint
 from bert_jax.core.errors import BertJaxError, NotFinite
 from bert_jax.inference import model as api
 from bert_jax.report.training_curves import draw
@@ -399,8 +399,8 @@ def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
 
 
 def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
-    assert export(whole, tmp_path / "newest") == 20
-    assert export(whole, tmp_path / "older", 10) == 10
+    assert export_checkpoint(whole, tmp_path / "newest") == 20
+    assert export_checkpoint(whole, tmp_path / "older", 10) == 10
     newest, older, result = (
         api.load(path).params for path in (tmp_path / "newest", tmp_path / "older", whole / "model")
     )
@@ -409,7 +409,7 @@ def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
             np.testing.assert_array_equal(older["encoder"]["embeddings"]["words"], value)
     jax.tree.map(np.testing.assert_array_equal, newest, result)
     with pytest.raises(BertJaxError, match="has no checkpoint of step 11; known: 5, 10, 15, 20"):
-        export(whole, tmp_path / "none", 11)
+        export_checkpoint(whole, tmp_path / "none", 11)
 
 
 def test_going_on_from_a_model_directory(whole, tmp_path, capsys):

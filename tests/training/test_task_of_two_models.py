@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
-from bert_jax.command.train import export
 from bert_jax.hub.layout import Layout
 from bert_jax.inference import model as api
 from bert_jax.losses.loss import cross_entropy
@@ -99,7 +99,7 @@ def test_both_models_are_trained_saved_resumed_and_exported(trained, tmp_path, c
     assert ours.keys() == theirs.keys()
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
 
-    assert export(whole, tmp_path / "exported") == 12
+    assert export_checkpoint(whole, tmp_path / "exported") == 12
     assert json.loads((whole / "run.json").read_text())["layouts"].keys() == {"generator"}
     for name, architecture in (("", "BertForTokenClassification"), ("generator", "BertForMaskedLM")):
         files = [
@@ -110,7 +110,7 @@ def test_both_models_are_trained_saved_resumed_and_exported(trained, tmp_path, c
         published = json.loads((whole / "model" / name / "config.json").read_text())
         assert published["architectures"] == [architecture]
         # Both have learnt: no parameter is what it was at the first checkpoint.
-        export(whole, tmp_path / "first", 4)
+        export_checkpoint(whole, tmp_path / "first", 4)
         last, first = (api.load(root / name).params for root in (whole / "model", tmp_path / "first"))
         changed = [bool((a != b).any()) for a, b in zip(*map(jax.tree.leaves, (last, first)), strict=True)]
         assert np.mean(changed) == 1

@@ -1,0 +1,35 @@
+"""The verb `embed`."""
+
+from bert_jax.command.flags import LONG, count, flag, verb
+
+
+@verb(
+    "compute a vector for each text",
+    "bert-jax embed --model DIR --input lines.txt --output vectors.npy",
+    flag("--model", required=True, metavar="DIR", help="sentence-transformers or other model directory"),
+    flag(
+        "--input", default="-", metavar="FILE",
+        help="file with one text per line, or a table: .csv .tsv .jsonl .json .parquet (default -, standard input)",
+    ),
+    flag(
+        "--text", default="", metavar="COLUMN",
+        help="column of texts of a table, or of JSON objects on standard input (default: by its usual names)",
+    ),
+    flag(
+        "--output", metavar="PATH",
+        help="a file NAME.npy, or a directory of .npy files, in which the same command resumes (default: JSON arrays "
+        "on standard output)",
+    ),
+    flag("--prompt", metavar="NAME", help="name of a prompt of the model, put before each text"),
+    flag("--dimensions", type=count, metavar="N", help="keep the first N dimensions of each vector"),
+    flag(
+        "--quantize", choices=("int8", "binary"),
+        help="store each dimension as a byte, or its sign as a bit",
+    ),
+    LONG,
+)  # fmt: skip
+def embed(args):
+    from bert_jax.search.embed_file import write
+
+    settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long": args.long}
+    write(args.model, settings, args.input, args.text, args.output, args.quantize)

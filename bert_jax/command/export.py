@@ -1,0 +1,49 @@
+"""The verb `export`."""
+
+from bert_jax.command.flags import (
+    flag,
+    verb,
+    whole,
+)
+from bert_jax.core.errors import BertJaxError
+
+
+@verb(
+    "write the model of a run's checkpoint as a Hugging Face directory",
+    "bert-jax export runs/base model --step 10000",
+    flag("workdir", help="directory of the run"),
+    flag("directory", help="output directory"),
+    flag("--step", type=whole(0), help="step of the checkpoint (default: the newest)"),
+)
+def export(args):
+    print(
+        f"the model of step {export_checkpoint(args.workdir, args.directory, args.step):,} is in {args.directory}"
+    )
+
+
+def export_checkpoint(path: str, directory: str, step: int | None = None) -> int:
+    """Write the models of a checkpoint, by default of the newest, and return its step."""
+    from bert_jax import tasks
+    from bert_jax.hub import directory as hub
+    from bert_jax.text.directory import open_tokenizer
+    from bert_jax.training.checkpoint import Checkpoints
+    from bert_jax.training.run_config import CheckpointConfig
+    from bert_jax.training.workdir import Workdir, save_models
+
+    workdir = Workdir(path)
+    if workdir.read()["config"].get("method") == "contrast":
+        raise BertJaxError(
+            f"{path} fits its head after the last step (method=contrast), so its checkpoints have none; the model of "
+            f"the finished run is {workdir.model}"
+        )
+    task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
+    checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
+    if step is None:
+        steps = checkpoints.steps()
+        if not steps:
+            raise BertJaxError(f"{path} has no checkpoint yet; continue the run until it writes one")
+        step = steps[-1]
+    checkpoints.check(step)
+    with hub.saving(directory) as new:
+        save_models(new, task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
+    return step

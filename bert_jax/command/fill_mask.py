@@ -1,0 +1,40 @@
+"""The verb `fill-mask`."""
+
+from bert_jax.command.flags import count, flag, verb
+from bert_jax.core.files import to_json
+
+
+@verb(
+    "predict words for [MASK]",
+    'bert-jax fill-mask --model DIR "Paris is the [MASK] of France."',
+    flag("--model", required=True, metavar="DIR", help="model directory with a masked LM head"),
+    flag("texts", nargs="*", metavar="TEXT", help="texts with [MASK] (default: lines of standard input)"),
+    flag("--top", type=count, default=5, help="predictions per mask (default 5)"),
+    flag(
+        "--steps",
+        type=count,
+        default=0,
+        metavar="N",
+        help="fill the masks of a text together, in N passes, the most confident first",
+    ),
+    flag("--json", action="store_true", help="print one JSON object per line"),
+)
+def fill_mask(args):
+    from bert_jax.inference.model import load
+    from bert_jax.text.lines import read_lines
+
+    texts = iter(args.texts) if args.texts else read_lines("-")
+    for text in load(args.model).fill_mask(texts, top=args.top, steps=args.steps):
+        for filled in flat(text):
+            if args.json:
+                result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
+                print(to_json(result))
+            else:
+                print(f"{filled.score:.4f}  {filled.text}")
+
+
+def flat(fillings) -> list:
+    """Return the fillings of one mask or of several masks in one list."""
+    return (
+        [filling for part in fillings for filling in flat(part)] if isinstance(fillings, list) else [fillings]
+    )

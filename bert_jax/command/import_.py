@@ -1,0 +1,30 @@
+"""The verb `import`."""
+
+from pathlib import Path
+
+from bert_jax.command.flags import (
+    flag,
+    verb,
+)
+from bert_jax.core.errors import BertJaxError
+
+
+@verb(
+    "convert a model directory of any layout to safetensors",
+    "bert-jax import uncased_L-12_H-768_A-12 DIR",
+    flag(
+        "source",
+        metavar="SRC",
+        help="directory of Hugging Face, sentence-transformers or Google's TensorFlow 1",
+    ),
+    flag("destination", metavar="DST", help="output directory; must be new or empty"),
+)
+def import_(args):
+    from bert_jax.inference.model import load
+
+    if Path(args.destination).is_dir() and any(Path(args.destination).iterdir()):
+        raise BertJaxError(f"{args.destination} is not empty; name a new directory")
+    model = load(args.source)
+    model.save(args.destination)
+    heads = ", ".join(model.layout.heads) or "no head"
+    print(f"{args.destination}: {model.layout.family.model_type} with {heads}, as transformers opens it")

@@ -1,0 +1,37 @@
+"""The verb `info`."""
+
+from pathlib import Path
+
+from bert_jax.command.flags import (
+    JSON,
+    flag,
+    verb,
+)
+from bert_jax.core.errors import BertJaxError
+
+
+@verb(
+    "show what a model or an index holds, and what is unusual about it",
+    "bert-jax info path/to/model --json",
+    flag("directory", help="Hugging Face model directory, or index"),
+    flag("--ids", action="store_true", help="print the ids of all documents of an index"),
+    JSON,
+)
+def info(args):
+    from bert_jax.search.index_manifest import FILE
+
+    if args.ids and args.json:
+        raise BertJaxError("--ids prints one id per line; leave --json out")
+    if args.ids or (Path(args.directory) / FILE).is_file():
+        from bert_jax.search.index import Index
+        from bert_jax.search.index_info import describe as describe_index
+        from bert_jax.search.index_info import ids_of
+
+        for line in (
+            ids_of(Index.open(args.directory)) if args.ids else [describe_index(args.directory, args.json)]
+        ):
+            print(line)
+        return
+    from bert_jax.report.model_info import describe
+
+    print(describe(args.directory, as_json=args.json))

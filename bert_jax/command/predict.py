@@ -1,0 +1,51 @@
+"""The verb `predict`."""
+
+from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag, number, verb
+
+
+@verb(
+    "predict labels, tags or answers for texts",
+    "bert-jax predict --model DIR --input reviews.jsonl --output predictions.jsonl",
+    flag("--model", required=True, metavar="DIR", help=f"model directory: {PREDICTORS}"),
+    flag(
+        "--input", default="-", metavar="FILE",
+        help="table as `evaluate` reads; .txt and - (standard input, the default): one text or JSON object per line",
+    ),
+    flag(
+        "--output", metavar="FILE",
+        help="output file: a .csv file also has the input's columns, others a JSON object per line (default: standard "
+        "output)",
+    ),
+    TEXT,
+    PAIR,
+    flag("--id", default="", metavar="COLUMN", help='column copied to each prediction, as text (default "id")'),
+    SKIP_BAD,
+    LONG,
+    flag(
+        "--may-be-missing", action="store_true", default=None,
+        help="allow that a passage has no answer (default: as the model was trained)",
+    ),
+    flag(
+        "--precision", type=number(0, 1, above=True, below=True), metavar="P",
+        help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
+    ),
+    flag(
+        "--foreign", type=number(0, 1, above=True, below=True), metavar="SHARE",
+        help="mark a text as foreign if it is less similar to the training texts than all but this share of known "
+        "texts are: 0.01 marks about 1%% of known texts by mistake",
+    ),
+    flag(
+        "--rank-for-labelling", action="store_true",
+        help="write the texts that are most useful to label first, each with its rank: those that are similar to many "
+        "texts that the model is unsure of",
+    ),
+)  # fmt: skip
+def predict(args):
+    from bert_jax.data.examples.columns import Columns
+    from bert_jax.inference.predict_file import Options, predictions, write
+    from bert_jax.inference.rank_for_labelling import ranked
+
+    columns = Columns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
+    options = Options(args.long, args.may_be_missing, args.precision, args.foreign)
+    rows_of = ranked if args.rank_for_labelling else predictions
+    write(args.model, args.input, args.output, columns, options, rows_of)

@@ -1,0 +1,20 @@
+"""The verb `prepare`."""
+
+from bert_jax.command.flags import COLUMN, INPUT, LAYOUT, OUTPUT, STRICT, TOKENIZER, flag, share, verb, whole
+
+
+@verb(
+    "turn text into a corpus of token ids",
+    "bert-jax prepare --input 'books/*.txt' wiki.jsonl.gz --tokenizer vocab --output corpus",
+    INPUT, LAYOUT, COLUMN, STRICT, TOKENIZER, OUTPUT,
+    flag("--language", default="en", help="ISO code of the language, to split sentences (default en)"),
+    flag("--heldout", type=share, default=0.01, help="share of documents for validation (default 0.01)"),
+    flag("--processes", type=whole(1, 1024), help="worker processes (default: one per core)"),
+)  # fmt: skip
+def prepare(args):
+    from bert_jax.data.corpus.prepare import prepare, summarize
+    from bert_jax.text.readers import Source
+
+    source = Source(args.input, args.layout, args.column, args.strict)
+    options = {name: getattr(args, name) for name in ("language", "heldout", "processes")}
+    print(summarize(prepare(source, args.tokenizer, args.output, **options), args.output))

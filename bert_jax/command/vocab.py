@@ -1,0 +1,28 @@
+"""The verb `vocab`."""
+
+from bert_jax.command.flags import COLUMN, INPUT, LAYOUT, OUTPUT, STRICT, flag, verb, whole
+
+
+@verb(
+    "learn a vocabulary from text, or add words to a model's",
+    "bert-jax vocab --input 'books/*.txt' --output vocab --size 30522",
+    INPUT, LAYOUT, COLUMN, STRICT, OUTPUT,
+    flag("--kind", choices=("wordpiece", "sentencepiece"), default="wordpiece",
+         help="kind of vocabulary (default wordpiece)"),
+    flag("--cased", action="store_true", help="keep capital letters (default: lower case)"),
+    flag("--size", type=whole(1, 1 << 24),
+         help="number of entries (default 30522); with --extend, of entries to add (default 1000)"),
+    flag("--extend", metavar="DIR", help="model directory whose vocabulary is extended by words of the text"),
+)  # fmt: skip
+def vocab(args):
+    from bert_jax.text.readers import Source
+
+    source = Source(args.input, args.layout, args.column, args.strict)
+    if args.extend:
+        from bert_jax.hub.extend import extend
+
+        print(extend(args.extend, source, args.output, args.size or 1000))
+    else:
+        from bert_jax.text.vocabulary import learn
+
+        print(learn(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased))
